@@ -36,7 +36,7 @@ SIMULATED = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSch
 _PEOPLE = f"""
 from accounts.models import User
 from accounts.principal import Principal
-from accounts.services import token_create
+from accounts.services.tokens import token_create
 from projects.services import project_create
 answer = []
 for number in range({PROJECTS}):

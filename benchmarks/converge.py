@@ -121,7 +121,7 @@ def turn(sets: list[bytes], pods: list[bytes]) -> int:
     """Begin a watch anew; return how many rows are woken."""
     from runtime import observe
     from runtime.drivers.kubernetes import cluster_cache
-    from runtime.drivers.kubernetes.versions import Versions
+    from runtime.drivers.kubernetes.pace import Versions
 
     seen, versions = cluster_cache.World(), Versions()
     nodes = [json.dumps({"items": [node(number) for number in range(NODES)]}).encode()]
@@ -134,8 +134,8 @@ def turn(sets: list[bytes], pods: list[bytes]) -> int:
 
 def listed(seen: Any, kind: str, plural: str, pages: list[bytes]) -> None:
     """Take in a list, as the watch does."""
-    from runtime.drivers.kubernetes.decoding import page_of
-    from runtime.drivers.kubernetes.keys import key_of
+    from runtime.drivers.kubernetes.answers import page_of
+    from runtime.drivers.kubernetes.names import key_of
 
     keys = set()
     for body in pages:

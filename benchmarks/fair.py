@@ -25,7 +25,7 @@ SMALL = {"cpu_milli": 1000, "memory_mib": 512}
 _PEOPLE = """
 from accounts.models import User
 from accounts.principal import Principal
-from accounts.services import token_create
+from accounts.services.tokens import token_create
 from projects.services import project_create
 answer = []
 for name in ("greedy", "patient"):
@@ -39,7 +39,7 @@ from common.clock import now
 from loaders.models import Load
 from projects.models import Project
 from tests.support.workloads import insert
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 project, owner = Project.objects.get(slug="greedy"), User.objects.get(username="greedy")
 volume = project_volume_ensure(principal=None, project=project)
 at = now()

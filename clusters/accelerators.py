@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from common.ids import slugify
-from runtime.drivers.kubernetes.fitting import tolerates
+from runtime.drivers.kubernetes.nodes import tolerates
+from runtime.use_sources import UseSource, WrongFieldError, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from clusters.models import Flavor
+
 
 # Extended resources that are devices to compute with; anything else (network cards, licences)
 # becomes a kind only when an operator says so.
@@ -200,3 +209,38 @@ def ours_by_kind(offers: Mapping[str, int], work: Iterable[tuple[str, int]]) -> 
         if kind := asked if asked in offers else first:
             found[kind] += devices
     return dict(found)
+
+
+# Where figures of use of each kind of device come from: what its operator says, else what is known
+# of its resource (``use_sources.toml``).
+
+
+log = structlog.get_logger(__name__)
+
+_FILE = Path(__file__).with_name("use_sources.toml")
+
+
+@cache
+def _known() -> dict[str, dict[str, str]]:
+    return tomllib.loads(_FILE.read_text("utf-8"))
+
+
+def known_of(resource: str) -> dict[str, str]:
+    """Return the fields of what is built in for a resource; {} for none."""
+    for name, fields in _known().items():
+        if name == resource or (name.endswith("*") and resource.startswith(name[:-1])):
+            return dict(fields)
+    return {}
+
+
+def sources_of(flavors: Iterable[Flavor]) -> list[UseSource]:
+    """Return each source once."""
+    said: list[Mapping[str, Any]] = [f.use_source or known_of(f.resource) for f in flavors]
+    found: dict[UseSource, None] = {}
+    for fields in said:
+        try:
+            if fields:
+                found[parse(fields)] = None
+        except WrongFieldError as error:  # a row that an older version wrote
+            log.warning("use_source.refused", field=error.field)
+    return list(found)

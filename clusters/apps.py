@@ -5,7 +5,7 @@ class ClustersConfig(AppConfig):
     name = "clusters"
 
     def ready(self) -> None:
-        from clusters.provider import ClusterRegistryProvider
+        from clusters.services.health import ClusterRegistryProvider
         from runtime import ports
 
         ports.provide(ClusterRegistryProvider())

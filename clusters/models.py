@@ -1,15 +1,28 @@
-"""Where work can run: a cluster (one machine counts as one), its kinds of GPU, its devices."""
+"""The drivers by name, as far as they are known without one: what each one's clusters are like."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 from uuid import UUID
 
 from django.db import models
 from django.utils.translation import gettext as _
 
-from clusters import drivers
 from common.ids import new_uid
+from runtime.capabilities import Traits
+from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
-from runtime.traits import Traits
+
+KUBERNETES = "kubernetes"
+TRAITS: Mapping[str, Traits] = {
+    "fake": Traits(),
+    "local": Traits(),
+    KUBERNETES: Traits(runs_images=True, has_tenants=True, names=names),
+}
+RUN_IMAGES = frozenset(name for name, traits in TRAITS.items() if traits.runs_images)
+HAVE_TENANTS = frozenset(name for name, traits in TRAITS.items() if traits.has_tenants)
+
+
+# Where work can run: a cluster (one machine counts as one), its kinds of GPU, its devices.
 
 
 def label_of(key: str, name: str) -> str:
@@ -21,13 +34,13 @@ class ClusterQuerySet(models.QuerySet["Cluster"]):
     """Clusters by what their drivers can do."""
 
     def running_images(self) -> Self:
-        return self.filter(driver__in=drivers.RUN_IMAGES)
+        return self.filter(driver__in=RUN_IMAGES)
 
     def one_machine(self) -> Self:
-        return self.exclude(driver__in=drivers.RUN_IMAGES)
+        return self.exclude(driver__in=RUN_IMAGES)
 
     def with_tenants(self) -> Self:
-        return self.filter(driver__in=drivers.HAVE_TENANTS)
+        return self.filter(driver__in=HAVE_TENANTS)
 
 
 class Cluster(models.Model):
@@ -80,7 +93,7 @@ class Cluster(models.Model):
     @property
     def traits(self) -> Traits:
         """What its driver can do, known in every process."""
-        return drivers.TRAITS.get(self.driver, Traits())
+        return TRAITS.get(self.driver, Traits())
 
     @property
     def runs_images(self) -> bool:

@@ -1,26 +1,35 @@
 """Which driver and router serve a cluster. A closed list of names; code, never data, runs."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
-from clusters import gateway, in_cluster
-from clusters.drivers import KUBERNETES
-from clusters.models import Cluster
-from clusters.one_machine import ensure_local_cluster
+from clusters import installed
+from clusters.installed import ensure_local_cluster
+from clusters.models import KUBERNETES, Cluster
 from clusters.options import options_of
 from common import sealing
-from runtime import installation, reconcilers
+from runtime import orphans, reconcilers
 from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
-from runtime.routers.base import Router
-from runtime.streams import Streams
+from runtime.reasons import Reason
+
+if TYPE_CHECKING:
+    from runtime.drivers.kubernetes.client import KubeClient
+    from runtime.routers.base import Router
+    from runtime.routers.gateway import Find
+    from runtime.streams import Streams
+
 
 REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was changed elsewhere
 
@@ -48,13 +57,13 @@ def _fake_path(name: str) -> Path | None:
 def _fake(_cluster: Cluster) -> Driver:
     from runtime.drivers.fake import FakeDriver
 
-    return FakeDriver(_fake_path("driver"), installation.own_id())
+    return FakeDriver(_fake_path("driver"), orphans.own_id())
 
 
 def _local(_cluster: Cluster) -> Driver:
     from runtime.drivers.local.driver import LocalDriver
 
-    made: Driver = LocalDriver(installation=installation.own_id())
+    made: Driver = LocalDriver(installation=orphans.own_id())
     return made
 
 
@@ -62,7 +71,7 @@ def _kubernetes(cluster: Cluster) -> Driver:
     """The driver where a credential can be opened; elsewhere one that asks the gate."""
     access = access_of(cluster)
     if access is None:
-        from runtime.drivers.remote import RemoteDriver
+        from runtime.gateway import RemoteDriver
 
         remote: Driver = RemoteDriver(cluster.key)
         return remote
@@ -82,16 +91,16 @@ def driver_options(cluster: Cluster) -> Any:
         f.name: getattr(options, f.name) for f in fields(KubernetesOptions) if f.name in names
     }
     values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
-    values["installation"] = installation.own_id()
+    values["installation"] = orphans.own_id()
     return KubernetesOptions(**values)
 
 
 def access_of(cluster: Cluster) -> Any:
     """Return the opened ``KubeAccess``; None where this process may not have it."""
-    if in_cluster.is_own(cluster):
-        from runtime.drivers.kubernetes import incluster
+    if installed.is_own(cluster):
+        from runtime.drivers.kubernetes.access import own_access
 
-        return incluster.access()
+        return own_access()
     if not settings.BERTH_CLUSTER_PRIVATE_KEY:
         return None
     from runtime.drivers.kubernetes import kubeconfig
@@ -106,14 +115,13 @@ def access_of(cluster: Cluster) -> Any:
 
 def streams_of(cluster: Cluster) -> Streams | None:
     """Return new streams into what runs there; None where this process may not have them."""
-    from runtime.drivers.kubernetes import addresses
-    from runtime.drivers.kubernetes.endpoint import Endpoint
-    from runtime.drivers.kubernetes.streams import KubeStreams
+    from runtime.drivers.kubernetes.access import check_from_settings
+    from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
 
     access = access_of(cluster)
     if access is None:
         return None
-    return KubeStreams(Endpoint.of(access, addresses.check_from_settings()))
+    return KubeStreams(Endpoint.of(access, check_from_settings()))
 
 
 def register_lookup(of: Lookup) -> None:
@@ -162,14 +170,10 @@ def _chp() -> Router:
 
 
 def _gateway() -> Router:
-    return gateway.from_settings(lookup, access_of)
+    return gateway_router(lookup, access_of)
 
 
-ROUTERS: dict[str, Callable[[], Router]] = {
-    "chp": _chp,
-    "fake": _fake_router,
-    "gateway": _gateway,
-}
+ROUTERS: dict[str, Callable[[], Router]] = {"chp": _chp, "fake": _fake_router, "gateway": _gateway}
 
 
 def driver_for(cluster_key: str) -> Driver:
@@ -248,3 +252,56 @@ def reset() -> None:
     with _lock:
         _drivers.clear()
         _routers.clear()
+
+
+# The router of an installation whose workspaces are reached through a Gateway of the cluster.
+
+
+def gateway_router(lookup: Find, access_of: Callable[[Cluster], Any]) -> Router:
+    """Return the router that settings describe.
+
+    ``lookup`` finds the workload of a route, ``access_of`` opens a cluster's credential.
+    """
+    from runtime.routers.chp import ChpRouter
+    from runtime.routers.gateway import Gateway, GatewayRouter
+
+    if settings.BERTH_NOTEBOOK_ROUTING != "host":
+        message = "BERTH_ROUTER=gateway needs BERTH_NOTEBOOK_ROUTING=host."
+        raise ImproperlyConfigured(message)
+    try:
+        prefix = options_of(gateway_cluster().options).namespace_prefix
+        gateway = Gateway.parse(
+            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, orphans.own_id()
+        )
+    except ValueError as error:
+        raise ImproperlyConfigured(str(error)) from error
+    router = GatewayRouter(gateway, partial(gateway_client, access_of), lookup)
+    if gateway.proxy is None:
+        return router
+    return ChpRouter([*ChpRouter.from_settings().members, router])  # it carries the WebSockets
+
+
+def gateway_cluster() -> Cluster:
+    key = settings.BERTH_GATEWAY_CLUSTER or settings.BERTH_IN_CLUSTER
+    found = Cluster.objects.filter(key=key).first()
+    if found is None:
+        message = f"There is no cluster {key!r}; BERTH_GATEWAY_CLUSTER names it."
+        raise Unreachable(message, reason=Reason.PROXY_UNREACHABLE)
+    return found
+
+
+def gateway_client(access_of: Callable[[Cluster], Any]) -> KubeClient | None:
+    """Return one for this process, as long as the cluster's row is the same."""
+    row = gateway_cluster()
+    return _gateway_client(access_of, row.pk, row.revision)
+
+
+@lru_cache(maxsize=1)
+def _gateway_client(
+    access_of: Callable[[Cluster], Any], pk: int, _revision: int
+) -> KubeClient | None:
+    from runtime.drivers.kubernetes.access import check_from_settings
+    from runtime.drivers.kubernetes.client import KubeClient
+
+    access = access_of(Cluster.objects.get(pk=pk))
+    return None if access is None else KubeClient(access, check=check_from_settings())

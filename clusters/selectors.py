@@ -7,18 +7,9 @@ from datetime import datetime
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils.translation import gettext as _
 
-from clusters.models import (
-    CheckResult,
-    Claim,
-    Cluster,
-    Device,
-    Flavor,
-    NetworkProfile,
-    Node,
-    Pool,
-)
-from clusters.node_use import held_by
-from clusters.use_sources import sources_of
+from clusters.accelerators import sources_of
+from clusters.device_use import held_by
+from clusters.models import CheckResult, Claim, Cluster, Device, Flavor, NetworkProfile, Node, Pool
 from common.errors import NotFound
 from runtime.use_sources import UseSource
 

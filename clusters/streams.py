@@ -1,8 +1,4 @@
-"""Following logs and states: server-sent events that hold no database connection.
-
-A stream ends when access ends (it is asked again every half minute), when what it follows is
-over, or after an hour; a person may hold a bounded number of them.
-"""
+"""Reading what a workload wrote: bounded parts by offset, through the driver."""
 
 from __future__ import annotations
 
@@ -15,10 +11,69 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from clusters.logs import LogPart
-from common.errors import BerthError
+from django.utils.translation import gettext as _
+
+from clusters.registry import driver_for
+from common.errors import BerthError, Conflict, Unavailable
 from common.streams import Place, Places, look
 from runtime import bus
+from runtime.capabilities import SupportsLogs
+from runtime.protocol import DriverError, Unreachable
+
+PART = 64 * 1024
+TAIL = 256 * 1024
+MAX_DOWNLOAD = 64 * 1024 * 1024
+_SCAN = 256 * 1024
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """``next_offset`` is where to go on; the same as the offset asked: nothing new yet."""
+
+    data: bytes
+    offset: int
+    next_offset: int
+
+    @property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
+
+
+Read = Callable[..., LogPart]  # by ``offset`` and ``limit``
+
+
+def log_read(
+    cluster_key: str, uid: str, *, offset: int = 0, limit: int = PART, replica: int = 0
+) -> LogPart:
+    """Return one part of the log. Takes plain values: a stream holds no row."""
+    try:
+        driver = driver_for(cluster_key)
+        if not isinstance(driver, SupportsLogs):
+            raise Conflict(_("This cluster keeps no logs."), code="no-logs")
+        data, following = driver.read_log(uid, offset=offset, limit=limit, replica=replica)
+    except Unreachable as error:
+        raise Unavailable(_("What it runs on does not answer; its logs are kept there.")) from error
+    except DriverError as error:
+        raise Unavailable(str(error)) from error
+    return LogPart(data, offset, following)
+
+
+def log_tail(read: Read, *, limit: int = TAIL) -> LogPart:
+    """Return the end of the log, at most ``limit`` bytes of it."""
+    offset, kept = 0, b""
+    while True:
+        part = read(offset=offset, limit=_SCAN)
+        kept = (kept + part.data)[-limit:]
+        if part.next_offset == offset or not part.data:
+            return LogPart(kept, max(0, part.next_offset - len(kept)), part.next_offset)
+        offset = part.next_offset
+
+
+# Following logs and states: server-sent events that hold no database connection.
+#
+# A stream ends when access ends (it is asked again every half minute), when what it follows is
+# over, or after an hour; a person may hold a bounded number of them.
+
 
 POLL_S = 0.7
 QUIET = 4  # times as long between two looks into a log that has said nothing for a while

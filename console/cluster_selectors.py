@@ -11,13 +11,13 @@ from django.utils.translation import gettext as _
 
 from clusters import selectors as clusters
 from clusters.demand import live_on
-from clusters.kind_use import KindUse, uses
+from clusters.device_use import KindUse, uses
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.usable import launch_refusal
 from clusters.wording import counted
 from common.clock import now
-from console.node_rows import NodeRows
+from console.cluster_tables import NodeRows
 from projects.models import Project
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from clusters.node_use import NodeUse
+    from clusters.device_use import NodeUse
 
 STALE = timedelta(minutes=3)
 NAMED = 5  # projects beside a pool; all of them are on its own page

@@ -26,7 +26,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from clusters import selectors as clusters
 from clusters.demand import HELD
-from clusters.kind_use import KindUse, uses
+from clusters.device_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
 from clusters.wording import work_words
 from events.models import Event, Seal
@@ -313,9 +313,7 @@ def users(chosen: dict[str, Any]) -> QuerySet[User]:
 
     state = {"active": True, "disabled": False}.get(chosen.get("state") or "")
     rows = users_all(
-        search=chosen.get("q") or "",
-        is_active=state,
-        platform_role=chosen.get("role") or None,
+        search=chosen.get("q") or "", is_active=state, platform_role=chosen.get("role") or None
     )
     return rows.annotate(project_count=Count("memberships", distinct=True))
 

@@ -40,11 +40,7 @@ DUTIES: dict[str, Promise] = {
     "workspace-usage": _("Measures what work and GPUs do"),
 }
 
-VIA: dict[str, Promise | str] = {
-    "page": _("page"),
-    "api": "API",
-    "engine": "Berth",
-}
+VIA: dict[str, Promise | str] = {"page": _("page"), "api": "API", "engine": "Berth"}
 
 # What drivers say of a cluster that is not well: they write it down once, for every reader.
 ANSWERS: tuple[tuple[re.Pattern[str], Promise], ...] = tuple(

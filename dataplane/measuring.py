@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dataplane.safepath import PATH_MAX, Folder, UnsafePath
-from dataplane.waiting import Waiting
+from dataplane.safepath import PATH_MAX, Folder, UnsafePath, Waiting
 
 _BLOCK = 512
 _MOST_TWICE = 200_000  # files with several names that are remembered
@@ -154,7 +153,11 @@ def be_modest() -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    options = _options(words)
+    parser = argparse.ArgumentParser(prog="python3 -m dataplane.measuring")
+    parser.add_argument("--root", required=True, help="name of the volume below BERTH_VOLUMES")
+    parser.add_argument("--seconds", type=float, default=600.0, help="at most so long")
+    parser.add_argument("--report", default="/dev/termination-log")
+    options = parser.parse_args(words)
     base = os.environ.get("BERTH_VOLUMES", "")
     name = str(options.root)
     if not base or "/" in name or name in {"", ".", ".."} or not (Path(base) / name).is_dir():
@@ -165,14 +168,6 @@ def main(words: Sequence[str]) -> int:
     with open(options.report, "w", encoding="ascii") as report:  # noqa: PTH123 - may be a device
         report.write(said + "\n")
     return 0
-
-
-def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m dataplane.measuring")
-    parser.add_argument("--root", required=True, help="name of the volume below BERTH_VOLUMES")
-    parser.add_argument("--seconds", type=float, default=600.0, help="at most so long")
-    parser.add_argument("--report", default="/dev/termination-log")
-    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,16 @@ def s3_client(
     clock: Callable[[], float] = time.time,
 ) -> Any:
     """Return a client that asks once, follows nothing, and signs by ``clock``; None: anonymous."""
-    client = boto3.Session(botocore_session=_session()).client(
+    # a session of defaults only: each variable is cut off from where it would be read
+    session = Session(
+        session_vars={
+            name: (None, None, None if name in _FILES else default, convert)
+            for name, (_, _, default, convert) in BOTOCORE_DEFAUT_SESSION_VARIABLES.items()
+        }
+    )
+    own = _Models(extra_search_paths=[Loader.BUILTIN_DATA_PATH], include_default_search_paths=False)
+    session.register_component("data_loader", own)
+    client = boto3.Session(botocore_session=session).client(
         "s3",
         region_name=region,
         endpoint_url=endpoint,
@@ -68,19 +77,6 @@ def s3_client(
     events.register("before-call.s3", _stay)
     events.register("before-send.s3", partial(_sent, send))
     return client
-
-
-def _session() -> Session:
-    """Return a session of defaults only: each variable is cut off from where it would be read."""
-    session = Session(
-        session_vars={
-            name: (None, None, None if name in _FILES else default, convert)
-            for name, (_, _, default, convert) in BOTOCORE_DEFAUT_SESSION_VARIABLES.items()
-        }
-    )
-    own = _Models(extra_search_paths=[Loader.BUILTIN_DATA_PATH], include_default_search_paths=False)
-    session.register_component("data_loader", own)
-    return session
 
 
 class _Models(Loader):

@@ -14,14 +14,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 NAME_MAX = 255  # bytes of one component
 PATH_MAX = 4095
@@ -32,6 +34,9 @@ _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _NOREPLACE = 1
 _RETRIES = 32  # openat2 answers EAGAIN while something is renamed beside it
 _libc = ctypes.CDLL(None, use_errno=True)
+OWN = ".berth"
+MOST_BYTES = 128 * 1024 * 1024  # a million folders with paths of 70 letters
+_PLACE = 16  # what a list takes for one entry, with what it keeps free
 
 
 class Flaw(StrEnum):
@@ -51,11 +56,7 @@ class UnsafePath(ValueError):  # noqa: N818 - reads as a sentence where it is ra
 
 
 class _How(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64),
-        ("mode", ctypes.c_uint64),
-        ("resolve", ctypes.c_uint64),
-    )
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 def parts_of(relative: str) -> tuple[str, ...]:
@@ -86,7 +87,15 @@ def open_beneath(folder: int, relative: str, flags: int, mode: int = 0o666) -> i
         return os.open(".", flags, mode, dir_fd=folder)
     if _has_openat2():
         return _openat2(folder, relative, flags, mode)
-    return _walk(folder, parts, flags, mode)
+    here = os.dup(folder)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = below
+        return os.open(parts[-1], flags | os.O_NOFOLLOW, mode, dir_fd=here)
+    finally:
+        os.close(here)
 
 
 @dataclass
@@ -228,32 +237,70 @@ def _openat2(folder: int, relative: str, flags: int, mode: int) -> int:
 _O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
-def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
-    here = os.dup(folder)
+@functools.cache
+def _has_openat2() -> bool:
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in parts[:-1]:
-            below = os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = below
-        return os.open(parts[-1], flags | os.O_NOFOLLOW, mode, dir_fd=here)
+        os.close(_openat2(here, ".", os.O_PATH | os.O_CLOEXEC, 0))
+    except OSError as error:
+        # A filter of an older container engine says EPERM for a call that it does not know.
+        if error.errno not in {errno.ENOSYS, errno.EPERM, errno.EINVAL}:
+            raise
+        return False
     finally:
         os.close(here)
+    return True
 
 
-_known: list[bool] = []
+def is_own(name: str) -> bool:
+    """Whether a name at the top of a volume is that folder: there are volumes that fold case."""
+    return name.casefold() == OWN
 
 
-def _has_openat2() -> bool:
-    if not _known:
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.close(_openat2(here, ".", os.O_PATH | os.O_CLOEXEC, 0))
-            _known.append(True)
-        except OSError as error:
-            # A filter of an older container engine says EPERM for a call that it does not know.
-            if error.errno not in {errno.ENOSYS, errno.EPERM, errno.EINVAL}:
-                raise
-            _known.append(False)
-        finally:
-            os.close(here)
-    return _known[0]
+class Room(Protocol):
+    """Bytes that several share."""
+
+    def take(self, size: int) -> bool: ...
+    def give(self, size: int) -> None: ...
+
+
+class Waiting:
+    """The last one that was put in comes out first, so that few wait."""
+
+    def __init__(self, first: str, most: int = MOST_BYTES, room: Room | None = None) -> None:
+        self._paths = [first]
+        self._most, self._room = most, room
+        self._bytes = 0  # the first one is whoever's that asks
+
+    def __bool__(self) -> bool:
+        return bool(self._paths)
+
+    def take(self) -> str:
+        path = self._paths.pop()
+        if self._bytes:
+            self._give(_path_size(path))
+        return path
+
+    def put(self, path: str) -> bool:
+        """False when there is no room for it: what lies below it is not looked at."""
+        size = _path_size(path)
+        if self._bytes + size > self._most:
+            return False
+        if self._room is not None and not self._room.take(size):
+            return False
+        self._bytes += size
+        self._paths.append(path)
+        return True
+
+    def close(self) -> None:
+        self._give(self._bytes)
+
+    def _give(self, size: int) -> None:
+        self._bytes -= size
+        if self._room is not None:
+            self._room.give(size)
+
+
+def _path_size(path: str) -> int:
+    """A letter takes one to four bytes, by the rarest one of the path."""
+    return sys.getsizeof(path) + _PLACE

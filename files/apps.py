@@ -7,15 +7,13 @@ class FilesConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from files import rules, runtime_spec, selectors
+        from files import reconciler, rules, selectors
         from files.models import FileSession
         from files.reconciler import FileSessionReconciler
-        from files.ui import tab
         from runtime import gateway
         from runtime.reconcilers import register
 
         register(FileSessionReconciler())
-        register_lookup(lookup_of(FileSession, runtime_spec.name_of))
+        register_lookup(lookup_of(FileSession, reconciler.name_of))
         gateway.wanted.register(selectors.any_wanted)
         rules.connect()
-        tab.register()

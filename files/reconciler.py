@@ -1,20 +1,82 @@
-"""From a file browser's row to its server, and back."""
+"""What is run for a file browser, and how its row becomes that and back.
+
+It is the server of ``dataplane.files`` with one volume.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 
+from clusters.options import options_of
+from clusters.where import image_cluster, namespace_of
 from files.models import FileSession
-from files.runtime_spec import workload_spec
+from hubapi import services as hub
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, WorkloadSpec
+from runtime.pods import PORT
+from runtime.protocol import InvalidSpec, Observation, Phase, Probe, Resources, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
+from volumes.backing import mount_of
+from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+PURPOSE = "files"
+ENVIRONMENT = "dataplane"
+SIZE = Resources(cpu_milli=500, memory_mib=256, pids=128)
+EVERYWHERE, HERE = "0.0.0.0", "127.0.0.1"  # noqa: S104 - inside a pod, behind its NetworkPolicy
+
+
+def workload_spec(row: FileSession) -> WorkloadSpec:
+    mount = mount_of(row.volume, read_only=row.read_only)
+    cluster = image_cluster(row.cluster_key)
+    bind = HERE if cluster is None else EVERYWHERE
+    words = ("python3", "-m", "dataplane.files", "--root", mount.name, "--bind", bind)
+    common: dict[str, Any] = {
+        "uid": str(row.uid),
+        "kind": row.KIND,
+        "name": name_of(row),
+        "launch": row.launch,
+        "generation": row.generation,
+        "project": str(row.project.uid),
+        "owner": str(row.person.uid),
+        "environment": ENVIRONMENT,
+        "command": (*words, "--port", "{port}", *(("--read-only",) if row.read_only else ())),
+        "secret_env": lambda: {"BERTH_FILES_TOKEN": token_of(row)},
+        "resources": SIZE,
+        "mounts": (mount,),
+        "probe": Probe(path="/livez"),
+        "labels": {"project": row.project.slug, "owner": row.person.username},
+    }
+    if cluster is None:
+        return WorkloadSpec(**common)
+    options = options_of(cluster.options)
+    if not options.data_image:
+        raise InvalidSpec(_("The cluster has no image for files: its operator names one."))
+    return WorkloadSpec(
+        **common,
+        namespace=namespace_of(row.project, cluster),
+        image=options.data_image,
+        port=PORT,
+        placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
+    )
+
+
+def token_of(row: FileSession) -> str:
+    """Return what the gate says to this session's server; a rotated key does not change it."""
+    return hub.derive_matching(PURPOSE, row.uid, row.launch, row.token_digest)
+
+
+def new_digest(uid: UUID) -> str:
+    return hub.digest(hub.derive(PURPOSE, uid, FileSession.launch))
+
+
+def name_of(row: FileSession) -> str:
+    return f"files-{row.short_id}"
 
 
 class FileSessionReconciler(WorkloadReconciler):

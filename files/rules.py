@@ -1,4 +1,6 @@
-"""What happens to file browsers when something below them changes: people, projects, volumes."""
+"""What files bring to other apps: a tab to a volume, and what happens to file browsers when
+people, projects or volumes change.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,17 @@ from files.models import FileSession
 from files.services import sessions_end_for
 from projects import hooks
 from projects import hooks as projects
+from projects.access import Permission, permissions_of
 from projects.hooks import ContentSummary
 from volumes import references
+from volumes.choices import VolumeKind
 from volumes.references import Holder
+from volumes.ui import present
+from volumes.ui.present import Tab
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accounts.models import User
     from accounts.principal import Principal
     from projects.models import Project
@@ -30,6 +38,7 @@ def connect() -> None:
         FileSession.KIND, _summarize, request_delete=_end_with, request_stop=_end_with
     )
     references.register(_looking, yields=True)
+    present.register_tab(_tabs)
 
 
 def _looking(volume: Volume) -> list[Holder]:
@@ -60,3 +69,14 @@ def _summarize(project: Project) -> list[ContentSummary]:
     total = FileSession.objects.filter(project=project, deleted_at__isnull=True).count()
     text = ngettext("%(n)d open file browser", "%(n)d open file browsers", total)
     return [ContentSummary(FileSession.KIND, text % {"n": total}, total)]
+
+
+def _tabs(who: Principal, row: Volume) -> Sequence[Tab]:
+    """A home's files are its owner's alone; what is being deleted is not looked into."""
+    if row.kind == VolumeKind.HOME:
+        may_look = row.owner_id == who.user.pk
+    else:
+        may_look = Permission.VOLUME_USE in permissions_of(who, row.project)
+    if not may_look or row.is_being_deleted:
+        return []
+    return [Tab("files", "files:browse", _("Files"))]

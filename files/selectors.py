@@ -1,4 +1,4 @@
-"""Who may look into which volume, and how far its file browser is."""
+"""Who may look into which volume, and how far its file browser is, as pages and API are told."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from common.errors import Forbidden
 from files.models import FileSession
 from runtime import reasons
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Phase
 from volumes import selectors as volumes
 from volumes.models import Volume
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
+
+CLOSED = "closed"
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,14 @@ def place_get(
 ) -> Place:
     """Return the place, or raise: NotFound for strangers, Forbidden or Conflict with the reason."""
     volume = volumes.volume_for_use(who, project, uid, write=False)
-    may_write = volumes.may_write(who, volume) and not _is_to_read(who)
+    may_write = volumes.may_write(who, volume) and not (
+        who.token is not None and who.token.read_only
+    )
     if write and not may_write:
         raise Forbidden(
             _("You may look into “%(name)s”, not change its files.") % {"name": volume.name}
         )
     return Place(volume, may_write, volumes.room_left(volume))
-
-
-def _is_to_read(who: Principal) -> bool:
-    return who.token is not None and who.token.read_only
 
 
 def session_of(who: Principal, volume: Volume) -> FileSession | None:
@@ -69,3 +70,29 @@ def any_wanted() -> bool:
 def why(row: FileSession) -> str:
     """Return the sentence about its state in the reader's language; '' while all is well."""
     return row.message or str(reasons.info(row.reason).text)
+
+
+@dataclass(frozen=True)
+class State:
+    """``phase`` is ``closed`` or the server's; ``url`` is where the gate answers."""
+
+    phase: str
+    message: str
+    is_open: bool
+    read_only: bool
+    url: str
+    room_bytes: int | None
+
+
+def state_of(place: Place, row: FileSession | None, *, for_page: bool = False) -> State:
+    """``for_page``: with the address that browsers are led to; programs have tokens."""
+    gate = settings.BERTH_GATE_PAGES_URL if for_page else settings.BERTH_GATE_URL
+    phase = CLOSED if row is None else Phase(row.phase).value
+    return State(
+        phase=phase,
+        message=why(row) if row is not None and not row.is_open else "",
+        is_open=row is not None and row.is_open,
+        read_only=not place.may_write,
+        url=f"{gate}/gate/volumes/{place.volume.uid}",
+        room_bytes=place.room,
+    )

@@ -16,7 +16,7 @@ from common.errors import Conflict
 from common.ids import new_uid
 from events import services as events
 from files.models import FileSession
-from files.runtime_spec import new_digest
+from files.reconciler import new_digest
 from files.selectors import place_get, session_of
 from projects.access import permissions_for, roles_in
 from projects.services import require_active
@@ -181,7 +181,4 @@ def _end(row: FileSession) -> None:
 
 def _changed(row: FileSession) -> None:
     hint(row)
-    publish(
-        [f"user:{row.person.uid}"],
-        {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)},
-    )
+    publish([f"user:{row.person.uid}"], {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)})

@@ -6,11 +6,9 @@ class GateConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import hooks
-        from gate import hostkey, objects, rpc
+        from gate import rpc
         from gate.ui import tabs
 
         rpc.register()
-        hostkey.register()
-        hooks.ssh_servers.register(hostkey.shown)
-        objects.register()
+        hooks.ssh_servers.register(rpc.ssh_shown)
         tabs.register()

@@ -1,20 +1,37 @@
-"""Who is at the other end of a connection, and whether that is still so.
+"""Who is at the other end of a connection, whether that is still so, and who was refused.
 
-Synchronous: everything here reads the database and is called through ``common.streams.look``.
+What reads the database is synchronous and called through ``common.streams.look``. What is merely
+noted there waits by itself; whoever asks for something does not: on one machine there is one
+writer at a time, and the disk may be busy with what people upload.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+import structlog
 from django.utils.translation import gettext as _
 
 from accounts import crypto
 from accounts.models import ApiToken, SshKey, User
 from accounts.principal import Principal
+from accounts.services.sessions import record_denied
 from accounts.services.tokens import token_authenticate
-from common.errors import BerthError
+from common.errors import BerthError, Forbidden, NotFound
+from common.streams import closing, look
 from hubapi import sessions
+
+_notes = ThreadPoolExecutor(1, thread_name_prefix="gate-notes")
+_due: set[str] = set()
+_lock = threading.Lock()
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 class SignedOut(BerthError):  # noqa: N818 - named like its siblings in common.errors
@@ -83,3 +100,48 @@ def principal_of(caller: Caller) -> Principal:
     if not sessions.stands_for(caller.session_key, user):
         raise SignedOut(_("The sign-in is over; sign in again."))
     return Principal(user=user, ip=caller.ip)
+
+
+def later(key: str, note: Callable[[], object]) -> None:
+    """Write ``note`` soon, without being waited for; what is waiting under ``key`` is enough."""
+    with _lock:
+        if key in _due:
+            return
+        _due.add(key)
+    _notes.submit(_note, key, note)
+
+
+def _note(key: str, note: Callable[[], object]) -> None:
+    try:
+        closing(note, None)
+    except Exception as error:  # noqa: BLE001 - the next use notes it again
+        log.warning("gate.not_noted", key=key, error=repr(error))
+    finally:
+        with _lock:
+            _due.discard(key)
+
+
+async def admitted(caller: Caller, what: str, name: str, question: Callable[[], T]) -> T:
+    """Return what ``question`` answers; where it says no, that is recorded and raised.
+
+    ``what`` he wanted (terminal, files …) of the workspace or volume ``name``.
+    """
+    try:
+        return await look(question)
+    except (Forbidden, NotFound) as error:
+        later(
+            f"denied {caller.user_pk} {what} {name}",
+            partial(_record_denied, caller, what, name, error),
+        )
+        raise
+
+
+def _record_denied(caller: Caller, what: str, name: str, error: BerthError) -> None:
+    with suppress(BerthError):  # signed out meanwhile: then nobody was refused
+        record_denied(
+            verb="access.forbidden" if isinstance(error, Forbidden) else "access.not-found",
+            ip=caller.ip,
+            who=principal_of(caller),
+            message=error.message[:300],
+            data={"route": f"gate/{what}", "id": name[:80]},
+        )

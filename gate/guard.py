@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import prometheus_client as prometheus
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -23,15 +24,28 @@ from django.utils.translation import gettext as _
 
 from common import memory
 from common.errors import BerthError
+from common.metrics import REGISTRY
 from common.streams import look
-from gate import metrics
-from gate.access import FILES, Demand, Target, target_of
-from gate.callers import Caller
-from gate.db import later
-from gate.volumes.access import VolumeTarget, volume_target
+from gate.access import FILES, Demand, Target, VolumeTarget, target_of, volume_target
+from gate.callers import Caller, later
 from hubapi.activity import note_used
 from runtime import bus
 
+STREAMS_OPEN = prometheus.Gauge(
+    "berth_gate_streams", "Streams open now.", ["kind"], registry=REGISTRY
+)
+STREAMS_OPENED = prometheus.Counter(
+    "berth_gate_streams_opened_total", "Streams opened so far.", ["kind"], registry=REGISTRY
+)
+STREAMS_CUT = prometheus.Counter(
+    "berth_gate_streams_cut_total",
+    "Streams cut by the gate, by cause.",
+    ["cause"],
+    registry=REGISTRY,
+)
+SSH_REFUSED = prometheus.Counter(
+    "berth_gate_ssh_refused_total", "SSH sign-ins refused, by cause.", ["cause"], registry=REGISTRY
+)
 RECHECK_S = 15.0
 BATCH = 50
 # Kinds of streams by which somebody works inside; a log that is followed tells of no work.
@@ -103,14 +117,19 @@ class Guard:
         self, kind: str, caller: Caller, target: Held, demand: Demand
     ) -> AsyncIterator[Stream]:
         """Count a stream in, and out at the end of the block; TooMany beyond the limits."""
-        self._require_room(caller)
+        if self.draining:
+            raise TooMany(_("The gate is being restarted; connect again."), code="draining")
+        if self._of_user[caller.user_pk] >= settings.BERTH_GATE_STREAMS_PER_USER:
+            raise TooMany(_("You have too many streams open at once; close some."))
+        if len(self.streams) >= settings.BERTH_GATE_STREAMS:
+            raise TooMany(_("The gate holds as many streams as it can; try again soon."))
         stream = Stream(kind, caller, target, demand)
         self.streams.add(stream)
         self._ebb.rise(len(self.streams))
         self._of_user[caller.user_pk] += 1
         self._known[target.uid] = self._known[target.short_id] = target.short_id
-        metrics.OPEN.labels(kind).inc()
-        metrics.OPENED.labels(kind).inc()
+        STREAMS_OPEN.labels(kind).inc()
+        STREAMS_OPENED.labels(kind).inc()
         try:
             yield stream
         finally:
@@ -118,15 +137,7 @@ class Guard:
             self._of_user[caller.user_pk] -= 1
             if self._of_user[caller.user_pk] <= 0:
                 del self._of_user[caller.user_pk]
-            metrics.OPEN.labels(kind).dec()
-
-    def _require_room(self, caller: Caller) -> None:
-        if self.draining:
-            raise TooMany(_("The gate is being restarted; connect again."), code="draining")
-        if self._of_user[caller.user_pk] >= settings.BERTH_GATE_STREAMS_PER_USER:
-            raise TooMany(_("You have too many streams open at once; close some."))
-        if len(self.streams) >= settings.BERTH_GATE_STREAMS:
-            raise TooMany(_("The gate holds as many streams as it can; try again soon."))
+            STREAMS_OPEN.labels(kind).dec()
 
     # --- ending ------------------------------------------------------------------------------
 
@@ -191,26 +202,23 @@ class Guard:
             except Exception as error:  # noqa: BLE001 - the database is away: ask again soon
                 log.warning("gate.recheck_failed", error=repr(error))
                 return
-            self._count_unasked(answers)
+            # one round without an answer is forgiven: nothing is known, so nothing is cut
+            for key, answer in list(answers.items()):
+                if not isinstance(answer, Unasked):
+                    self._unasked.pop(key, None)
+                    continue
+                self._unasked[key] += 1
+                if self._unasked[key] < UNASKED_MAX:
+                    del answers[key]
+                else:
+                    del self._unasked[key]
             for stream in list(self.streams):
                 self._apply(stream, answers.get(stream.key))
-
-    def _count_unasked(self, answers: dict[Key, Held | BerthError]) -> None:
-        """One round without an answer is forgiven: nothing is known, so nothing is cut."""
-        for key, answer in list(answers.items()):
-            if not isinstance(answer, Unasked):
-                self._unasked.pop(key, None)
-                continue
-            self._unasked[key] += 1
-            if self._unasked[key] < UNASKED_MAX:
-                del answers[key]
-            else:
-                del self._unasked[key]
 
     def _apply(self, stream: Stream, answer: Held | BerthError | None) -> None:
         if isinstance(answer, BerthError):
             stream.end(answer.code, answer.message)
-            metrics.CUT.labels("access").inc()
+            STREAMS_CUT.labels("access").inc()
         elif answer is not None:
             before: Any = stream.target  # of the same kind: the key says which
             with translation.override(stream.caller.language):
@@ -231,7 +239,7 @@ class Guard:
             if stream.moved < limit:
                 with translation.override(stream.caller.language):
                     stream.end("idle", _("Nothing happened for a long time."))
-                metrics.CUT.labels("idle").inc()
+                STREAMS_CUT.labels("idle").inc()
 
     async def drain(self, seconds: float) -> None:
         """Refuse new streams, tell the open ones to go, wait for them a while."""

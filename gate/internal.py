@@ -26,6 +26,7 @@ from starlette.types import ASGIApp
 from common.errors import BerthError, Invalid, Unavailable
 from common.metrics import REGISTRY
 from common.streams import closing, look
+from gate.web import alive
 from runtime import gateway
 from runtime.protocol import DriverError
 
@@ -43,11 +44,18 @@ _outside = ThreadPoolExecutor(OUTSIDE_THREADS, thread_name_prefix="gate-ask-outs
 def app(gate: Gate) -> ASGIApp:
     async def ready(request: Request) -> Response:
         del request
-        return await _ready(gate)
+        # ready when the database answers and the gate takes new streams
+        try:
+            await look(_touch_database)
+        except Exception:  # noqa: BLE001 - whatever it is, it is not ready
+            return PlainTextResponse("database\n", status_code=503)
+        if gate.guard.draining:
+            return PlainTextResponse("draining\n", status_code=503)
+        return PlainTextResponse("ok\n")
 
     return Starlette(
         routes=[
-            Route("/livez", _alive),
+            Route("/livez", alive),
             Route("/readyz", ready),
             Route("/metrics", _metrics),
             Route("/internal/{name:path}", _ask, methods=["POST"]),
@@ -56,7 +64,9 @@ def app(gate: Gate) -> ASGIApp:
 
 
 async def _ask(request: Request) -> Response:
-    if not _is_ours(request):
+    token = settings.BERTH_GATE_TOKEN
+    given = request.headers.get("authorization", "")
+    if not token or not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
         return PlainTextResponse("Not for you.\n", status_code=401)
     try:
         name = request.path_params["name"]
@@ -64,7 +74,9 @@ async def _ask(request: Request) -> Response:
         pool = _outside if gateway.is_outside(name) else _pool
         payload = await _payload(request)
         loop = asyncio.get_running_loop()
-        asker = _language(request)
+        # whoever reads the answer speaks it: a process of ours says it in one plain word
+        said = request.headers.get("accept-language", "")
+        asker = said if said in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
         answer = await loop.run_in_executor(pool, closing, partial(handler, payload), asker)
     except BerthError as error:
         return JSONResponse(gateway.told(error), status_code=error.status)
@@ -74,12 +86,6 @@ async def _ask(request: Request) -> Response:
         log.exception("gate.ask_failed", name=request.path_params["name"])
         return JSONResponse({"message": ""}, status_code=500)
     return JSONResponse(dict(answer))
-
-
-def _is_ours(request: Request) -> bool:
-    token = settings.BERTH_GATE_TOKEN
-    given = request.headers.get("authorization", "")
-    return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
 
 
 async def _payload(request: Request) -> dict[str, Any]:
@@ -95,28 +101,6 @@ async def _payload(request: Request) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise Invalid("The question is not a JSON object.")
     return said
-
-
-def _language(request: Request) -> str:
-    """Whoever reads the answer speaks it: a process of ours says it in one plain word."""
-    said = request.headers.get("accept-language", "")
-    return said if said in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
-
-
-async def _alive(request: Request) -> Response:
-    del request
-    return PlainTextResponse("ok\n")
-
-
-async def _ready(gate: Gate) -> Response:
-    """Ready when the database answers and the gate takes new streams."""
-    try:
-        await look(_touch_database)
-    except Exception:  # noqa: BLE001 - whatever it is, it is not ready
-        return PlainTextResponse("database\n", status_code=503)
-    if gate.guard.draining:
-        return PlainTextResponse("draining\n", status_code=503)
-    return PlainTextResponse("ok\n")
 
 
 def _touch_database() -> None:

@@ -17,9 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gate.access import Demand, target_of
-from gate.denials import admitted
-from gate.piped import Piped
-from gate.web import caller_of
+from gate.callers import admitted
+from gate.web import Piped, caller_of
 from runtime.protocol import DriverError
 from runtime.streams import Pod, Streams
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from clusters import registry
 from clusters.models import Cluster
 from common.errors import BerthError, NotFound, Unavailable
-from gate import logs, terminal
-from gate.connections import Connections, Located
-from gate.files import views as files
+from common.streams import look
+from gate import files, logs, terminal, volumes
 from gate.guard import Guard
-from gate.volumes import views as volumes
-from gate.volumes.carrying import Carrier
-from gate.web import as_error, cors, refusal
+from gate.volumes import Carrier
+from gate.web import alive, as_error, cors, refusal
 from runtime.protocol import DriverError
 from runtime.streams import Streams
 
@@ -31,9 +30,44 @@ SocketHandler = Callable[[WebSocket, "Gate"], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Place:
+class Located:
+    """New streams to a cluster; ``version`` changes with its credential."""
+
     version: str
     streams: Streams
+
+
+Locate = Callable[[str, str], Located | None]
+KEEP_S = 30.0
+
+
+class Connections:
+    """``locate(key, known_version)`` is synchronous; None: nothing changed."""
+
+    def __init__(self, locate: Locate) -> None:
+        self._locate = locate
+        self._made: dict[str, tuple[str, float, Streams]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def of(self, cluster_key: str) -> Streams:
+        async with self._locks.setdefault(cluster_key, asyncio.Lock()):
+            clock = asyncio.get_running_loop().time()
+            version, looked, streams = self._made.get(cluster_key, ("", 0.0, None))
+            if streams is not None and clock - looked < KEEP_S:
+                return streams
+            found = await look(lambda: self._locate(cluster_key, version))
+            if found is not None:
+                if streams is not None:
+                    await streams.aclose()
+                version, streams = found.version, found.streams
+            assert streams is not None  # noqa: S101 - locate answers when nothing is known
+            self._made[cluster_key] = (version, clock, streams)
+            return streams
+
+    async def aclose(self) -> None:
+        for _version, _looked, streams in self._made.values():
+            await streams.aclose()
+        self._made.clear()
 
 
 def locate(key: str, known: str) -> Located | None:
@@ -47,7 +81,7 @@ def locate(key: str, known: str) -> Located | None:
     streams = registry.streams_of(cluster)
     if streams is None:
         raise Unavailable(_("This process holds no key to clusters."))
-    return Place(version, streams)
+    return Located(version, streams)
 
 
 class Gate:
@@ -61,7 +95,7 @@ class Gate:
     def app(self) -> ASGIApp:
         one = "/gate/{part}/{workspace}"
         routes = [
-            Route("/livez", _alive),
+            Route("/livez", alive),
             WebSocketRoute("/gate/terminal/{workspace}", self._socket(terminal.terminal)),
             WebSocketRoute("/gate/exec/{workspace}", self._socket(terminal.execute)),
             self._route(one.format(part="logs", workspace="{workspace}"), logs.follow),
@@ -80,7 +114,12 @@ class Gate:
     def _route(self, path: str, handler: HttpHandler, *methods: str) -> Route:
         async def answer(request: Request) -> Response:
             if request.method == "OPTIONS":
-                return _preflight(request)
+                # only the portal's page may send more than a simple request; ``cors`` names it
+                response = cors(Response(status_code=204))
+                response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST, PATCH, DELETE"
+                response.headers["Access-Control-Allow-Headers"] = "Content-Type, X-Berth-Checksum"
+                response.headers["Access-Control-Max-Age"] = "600"
+                return response
             try:
                 return cors(await handler(request, self))
             except (BerthError, DriverError) as error:
@@ -93,21 +132,3 @@ class Gate:
             await handler(ws, self)
 
         return serve
-
-
-async def _alive(request: Request) -> Response:
-    del request
-    return PlainTextResponse("ok\n")
-
-
-def _preflight(request: Request) -> Response:
-    """Only the portal's page may send more than a simple request; ``cors`` names it."""
-    response = cors(Response(status_code=204))
-    response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST, PATCH, DELETE"
-    response.headers["Access-Control-Allow-Headers"] = "Content-Type, X-Berth-Checksum"
-    response.headers["Access-Control-Max-Age"] = "600"
-    del request
-    return response
-
-
-__all__ = ["Gate", "Receive", "Scope", "Send", "locate"]

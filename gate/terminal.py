@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -20,20 +20,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from common.errors import BerthError, Invalid
 from common.streams import look
 from events import services as events
-from gate import metrics
 from gate.access import Demand, Target, running_target
-from gate.callers import Caller, principal_of
-from gate.denials import admitted
-from gate.web import as_error, caller_of, close_with, refuse, tell
+from gate.callers import Caller, admitted, principal_of
+from gate.web import as_error, caller_of, close_with, in_time, refuse, settle, tell
 from notebooks.models import Workspace
 from runtime.protocol import DriverError
-from runtime.streams import STDIN, STDOUT, Ended, Exec
+from runtime.streams import STDIN, Exec
 
 if TYPE_CHECKING:
     from gate.guard import Stream
     from gate.service import Gate
 
-SLOW_S = 60.0  # a reader that takes nothing for so long is cut
 MAX_WORDS = 200
 MAX_COMMAND = 4 * 1024
 _END_OF_INPUT = bytes([255, STDIN])
@@ -77,47 +74,30 @@ async def _serve(
     await ws.accept()
     try:
         check_command(command)
-        await _run(ws, gate, caller, command, kind=kind, tty=tty, size=size)
+        short_id = ws.path_params["workspace"]
+        target = await admitted(caller, kind, short_id, lambda: running_target(caller, short_id))
+        streams = await gate.connections.of(target.cluster_key)
+        async with gate.guard.hold(kind, caller, target, Demand.OPEN) as stream:
+            async with await streams.exec(target.pod, command, tty=tty) as running:
+                await look(lambda: record_opened(caller, target, kind))
+                if tty:
+                    await running.resize(*size)
+                await tell(ws, "ready")
+                over = await _bridge(ws, running, stream, channels=kind == "exec")
+                ended = running.ended
+            if over is not None:
+                await close_with(ws, over)
+            else:
+                message = ended.message
+                if ended.code in {126, 127} or "no such file or directory" in message:
+                    message = message or _("The command was not found in the container.")
+                await tell(ws, "ended", code=ended.code, message=message)
+                await ws.close(1000, "ended")
     except (BerthError, DriverError) as error:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await close_with(ws, as_error(error))
     except (WebSocketDisconnect, RuntimeError):
         return  # the client is gone
-
-
-async def _run(
-    ws: WebSocket,
-    gate: Gate,
-    caller: Caller,
-    command: Sequence[str],
-    *,
-    kind: str,
-    tty: bool,
-    size: tuple[int, int],
-) -> None:
-    short_id = ws.path_params["workspace"]
-    target = await admitted(caller, kind, short_id, lambda: running_target(caller, short_id))
-    streams = await gate.connections.of(target.cluster_key)
-    async with gate.guard.hold(kind, caller, target, Demand.OPEN) as stream:
-        async with await streams.exec(target.pod, command, tty=tty) as running:
-            await look(lambda: record_opened(caller, target, kind))
-            if tty:
-                await running.resize(*size)
-            await tell(ws, "ready")
-            over = await _bridge(ws, running, stream, channels=kind == "exec")
-            ended = running.ended
-        if over is not None:
-            await close_with(ws, over)
-        else:
-            await _told_end(ws, ended)
-
-
-async def _told_end(ws: WebSocket, ended: Ended) -> None:
-    message = ended.message
-    if ended.code in {126, 127} or "no such file or directory" in message:
-        message = message or _("The command was not found in the container.")
-    await tell(ws, "ended", code=ended.code, message=message)
-    await ws.close(1000, "ended")
 
 
 async def _bridge(
@@ -141,26 +121,11 @@ async def _bridge(
         await settle(tasks)
 
 
-async def settle(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def _to_client(ws: WebSocket, running: Exec, stream: Stream, *, channels: bool) -> None:
     async for channel, data in running.output():
         stream.touch()
-        await in_time(ws.send_bytes(bytes([channel]) + data if channels else data))
-
-
-async def in_time(sending: Awaitable[None]) -> None:
-    """Send, or give up on a reader that takes nothing."""
-    try:
-        async with asyncio.timeout(SLOW_S):
-            await sending
-    except TimeoutError:
-        metrics.CUT.labels("slow").inc()
-        raise WebSocketDisconnect(1008, "too slow") from None
+        sending = ws.send_bytes(bytes([channel]) + data if channels else data)
+        await in_time(sending, WebSocketDisconnect(1008, "too slow"))
 
 
 async def _from_client(ws: WebSocket, running: Exec, stream: Stream, *, channels: bool) -> None:
@@ -171,18 +136,14 @@ async def _from_client(ws: WebSocket, running: Exec, stream: Stream, *, channels
         stream.touch()
         data = message.get("bytes")
         if data is not None:
-            await _typed(running, data, channels=channels)
+            if not channels:
+                await running.write(data)
+            elif data == _END_OF_INPUT:
+                await running.end_of_input()
+            elif data[:1] == bytes([STDIN]):
+                await running.write(data[1:])
         elif text := message.get("text"):
             await _control(running, text)
-
-
-async def _typed(running: Exec, data: bytes, *, channels: bool) -> None:
-    if not channels:
-        await running.write(data)
-    elif data == _END_OF_INPUT:
-        await running.end_of_input()
-    elif data[:1] == bytes([STDIN]):
-        await running.write(data[1:])
 
 
 async def _control(running: Exec, text: str) -> None:
@@ -227,6 +188,3 @@ def record(
 
 def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 5 else default  # noqa: PLR2004
-
-
-__all__ = ["STDOUT", "execute", "terminal"]

@@ -1,12 +1,17 @@
-"""What HTTP and WebSocket handlers share: who asks, from which page, and how a no is told."""
+"""What HTTP and WebSocket handlers share: who asks, from which page, how a no is told, and answers
+that stream: bounded by their reader, ended when their stream must.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import json
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -16,20 +21,29 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from common.errors import CONTENT_TYPE, BerthError, Forbidden, NotFound, Unavailable, problem_body
 from common.streams import look
-from gate import callers
+from gate import callers, guard
 from gate.callers import Caller, SignedOut
 from runtime.protocol import DriverError
 from runtime.streams import Gone
+
+if TYPE_CHECKING:
+    from gate.guard import Stream
 
 MAX_HEADER = 256
 MAX_TICKET = 1024
 SAFE = frozenset({"GET", "HEAD"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
+SLOW_S = 60.0  # a reader that takes nothing for so long is cut
+
+
+async def alive(_request: Request) -> Response:
+    return PlainTextResponse("ok\n")
 
 
 def portal_origin() -> str:
@@ -51,7 +65,11 @@ async def caller_of(conn: HTTPConnection) -> Caller:
 
     From here on the request is answered in that person's language, as the portal's pages are.
     """
-    ip, language = address_of(conn), _asked_language(conn)
+    # what the browser asks for, by the portal's cookie or its own header
+    asked = HttpRequest()
+    asked.COOKIES = dict(conn.cookies)
+    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
+    ip, language = address_of(conn), translation.get_language_from_request(asked)
     translation.activate(language)  # every request runs in a context of its own
     header = conn.headers.get("authorization", "")
     scheme, _sep, secret = header.partition(" ")
@@ -67,14 +85,6 @@ async def caller_of(conn: HTTPConnection) -> Caller:
     caller = await look(lambda: callers.from_ticket(ticket, name, ip, language))
     translation.activate(caller.language)
     return caller
-
-
-def _asked_language(conn: HTTPConnection) -> str:
-    """What the browser asks for, by the portal's cookie or its own header."""
-    asked = HttpRequest()
-    asked.COOKIES = dict(conn.cookies)
-    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
-    return translation.get_language_from_request(asked)
 
 
 def as_error(error: Exception) -> BerthError:
@@ -149,3 +159,74 @@ async def close_with(ws: WebSocket, error: BerthError) -> None:
     """On an open socket: say it in words, then close with 4000 + the HTTP status."""
     await tell(ws, "error", code=error.code, message=error.message)
     await ws.close(4000 + error.status, error.code[:100])
+
+
+async def settle(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def in_time(sending: Awaitable[None], slow: Exception) -> None:
+    """Send, or give up on a reader that takes nothing."""
+    try:
+        async with asyncio.timeout(SLOW_S):
+            await sending
+    except TimeoutError:
+        guard.STREAMS_CUT.labels("slow").inc()
+        raise slow from None
+
+
+class Broken(Exception):  # noqa: N818 - named as what it is
+    """The rest does not come: the answer must not look whole."""
+
+
+class Piped(Response):
+    """Sends what ``body`` yields, then closes ``stack``, which holds the stream and its source.
+
+    When the body breaks, the reader is slow or access ends, the connection is cut, so that no
+    half of a file looks like all of it.
+    """
+
+    def __init__(
+        self,
+        stack: contextlib.AsyncExitStack,
+        stream: Stream,
+        body: AsyncIterator[bytes],
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(media_type=media_type, headers=dict(headers or {}))
+        if "content-length" not in (headers or {}):
+            del self.headers["content-length"]
+        self._stack, self._stream, self._body = stack, stream, body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        async with self._stack:
+            whole = asyncio.create_task(self._send_all(send))
+            gone = asyncio.create_task(_until_gone(receive))
+            cut = asyncio.create_task(self._stream.over.wait())
+            try:
+                await asyncio.wait({whole, gone, cut}, return_when=asyncio.FIRST_COMPLETED)
+                if whole.done():
+                    with contextlib.suppress(Broken, DriverError):
+                        whole.result()
+            finally:
+                await settle({whole, gone, cut})
+
+    async def _send_all(self, send: Send) -> None:
+        started = {"type": "http.response.start", "status": self.status_code}
+        await send({**started, "headers": self.raw_headers})
+        async with contextlib.aclosing(self._body) as parts:  # type: ignore[type-var]
+            async for part in parts:
+                self._stream.touch()
+                body = {"type": "http.response.body", "body": part, "more_body": True}
+                await in_time(send(body), Broken())
+        await in_time(send({"type": "http.response.body", "body": b""}), Broken())
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,13 +1,20 @@
-"""Looking an image up in its registry. Runs in the gate; knows no request and no person."""
+"""Looking an image up in its registry, and asking its own program whether it can be a notebook.
+
+Runs in the gate; knows no request and no person. The program runs in the tenant's namespace like
+any other work of theirs, once per digest; what it says is believed to be a version or nothing.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.utils.translation import gettext as _
 
+from clusters.registry import driver_for
 from common.clock import now
 from common.oci import (
     INDEXES,
@@ -22,13 +29,21 @@ from common.oci import (
     is_digest,
 )
 from common.outbound import OutboundError, Trouble, policy_from_settings
+from images.findings import NO_SINGLEUSER
 from images.models import ImageFacts
+from runtime.capabilities import Attempt, Program, SupportsPrograms, Tried
+from runtime.protocol import DriverError, Placement
+from runtime.reasons import Reason
 
 SECONDS = 5.0
 LAYERS_MAX = 1000
 WORDS_MAX = 40
 GIB = 2**30
 _PORT = re.compile(r"\A[0-9]{1,5}\Z")  # what Python calls a digit may be no number
+COMMAND: Sequence[str] = ("jupyterhub-singleuser", "--version")
+_VERSION = re.compile(r"^\s*([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9a-z]{1,12}){0,3})\s*$", re.MULTILINE)
+
+MISSING_FOR = timedelta(days=1)  # the word of one node on one day; a version is for ever
 
 
 def look(reference: Reference, login: Login | None, architectures: Sequence[str]) -> ImageFacts:
@@ -91,14 +106,10 @@ def _learn(
         if has not in architectures:
             raise _foreign([has], architectures)
         name, platforms = has, [has]
-    return _kept(top.digest, name, platforms, _size(manifest), _mapping(found.get("config")))
-
-
-def _kept(
-    digest: str, name: str, platforms: list[str], size: int, run: Mapping[str, Any]
-) -> ImageFacts:
+    size = _size(manifest)
+    run = _mapping(found.get("config"))
     row, _made = ImageFacts.objects.get_or_create(
-        digest=digest,
+        digest=top.digest,
         architecture=name,
         defaults={
             "platforms": platforms[:WORDS_MAX],
@@ -162,3 +173,55 @@ def _ports(value: Any) -> list[int]:
     names = [str(name).partition("/") for name in list(_mapping(value))[:WORDS_MAX]]
     found = {int(p) for p, _slash, kind in names if _PORT.match(p) and kind in {"", "tcp"}}
     return sorted(p for p in found if 0 < p < 2**16)
+
+
+def forget_old(facts: ImageFacts) -> None:
+    """Count what was not there long ago as not tried; nothing is written until it is."""
+    at = facts.singleuser_at
+    if facts.singleuser == NO_SINGLEUSER and at is not None and at < now() - MISSING_FOR:
+        facts.singleuser = ""
+
+
+def learn(
+    facts: ImageFacts, *, cluster_key: str, namespace: str, image: str, placement: Placement
+) -> tuple[bool, str]:
+    """Ask, or look how far it is: (still under way, why nothing could be learned)."""
+    try:
+        found = _tried(facts, cluster_key, namespace, image, placement)
+    except DriverError as error:
+        return False, _why(error)
+    if found is None:
+        return False, ""
+    if found.state is Attempt.RUNNING:
+        return True, ""
+    if found.state is Attempt.FAILED:
+        return False, found.text
+    said = _VERSION.search(found.text)
+    if found.state is Attempt.DONE and said is None:
+        return False, ""
+    facts.singleuser = NO_SINGLEUSER if said is None else said[1][:32]
+    facts.singleuser_at = now()
+    facts.save(update_fields=["singleuser", "singleuser_at"])
+    return False, ""
+
+
+def _why(error: DriverError) -> str:
+    if error.reason == Reason.QUOTA_DENIED:
+        return _("too many are under way in this project; try again later.")
+    return str(error)
+
+
+def _tried(
+    facts: ImageFacts, cluster_key: str, namespace: str, image: str, placement: Placement
+) -> Tried | None:
+    driver = driver_for(cluster_key)
+    if not isinstance(driver, SupportsPrograms):
+        return None
+    program = Program(
+        namespace=namespace,
+        name=f"probe-{facts.digest.partition(':')[2][:20]}",
+        image=image,
+        command=COMMAND,
+        placement=placement,
+    )
+    return driver.try_program(program)

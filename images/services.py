@@ -12,28 +12,20 @@ from uuid import UUID
 from django.core.cache import cache
 from django.utils.translation import get_language
 
-from clusters.architectures import architectures_of, kept_to
 from clusters.models import Cluster
 from clusters.options import options_of
+from clusters.where import architectures_of, kept_to
 from common.errors import BerthError, Invalid
 from common.oci import BadReference, ImageProblem, Login, Problem, Reference, parse_reference
 from common.streams import turn
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
-from images import singleuser
-from images.findings import (
-    NOTEBOOK,
-    Finding,
-    Verdict,
-    finding_of,
-    judged,
-    refused,
-    unlearned,
-)
+from images import lookup
+from images.findings import NOTEBOOK, Finding, Verdict, finding_of, judged, refused, unlearned
 from images.lookup import SECONDS, look
 from images.models import ImageFacts
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
 from projects.access import Permission, require
 from projects.models import ProjectNamespace
 from runtime import gateway
@@ -74,23 +66,43 @@ def image_check(
     reference: str,
     kind: str = NOTEBOOK,
     fresh: bool = True,
+    right: Permission = Permission.WORKSPACE_CREATE,
 ) -> Finding:
     """Say what is known of an image; asks its registry through the gate, for at most 7 s.
 
-    ``fresh`` False believes what was said within the last minute, and waits for its turn where a
-    person has several questions under way. Call it outside of any transaction.
+    ``right``: of who asks in the project. ``fresh`` False believes what was said within the last
+    minute, and waits for its turn where a person has several questions under way. Call it outside
+    of any transaction.
     """
-    require(principal, project, Permission.WORKSPACE_CREATE)
+    require(principal, project, right)
     try:
         name = parse_reference(reference.strip())
     except BadReference:
         return refused(reference.strip()[:200], ImageProblem(Problem.BAD_REFERENCE))
-    asked = _question(project, cluster_key, name, kind)
-    key = _cache_key(project.uid, name, asked)
+    cluster = Cluster.objects.filter(key=cluster_key).first()
+    options = options_of(cluster.options if cluster else None)
+    asked = {
+        "reference": str(name),
+        "project": str(project.uid),
+        "cluster": cluster_key,
+        "kind": kind,
+        "run_as": options.run_as_user,
+        "architectures": architectures_of(cluster),
+    }
+    # shared by all projects while none of their sign-ins takes part in the answer
+    login = registry_version(project.uid, name.host)
+    parts = {**asked, "cluster": "", "project": str(project.uid) if login else "", "login": login}
+    parts["language"] = get_language()  # it is kept in words
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    key = f"image-check:{digest[:40]}"
     if not fresh and (kept := cache.get(key)):
         return finding_of(json.loads(kept))
     if fresh and kind == NOTEBOOK:
-        asked["namespace"] = _namespace(project, cluster_key)
+        # where the project's own work may run there; "" where it may not yet
+        place = ProjectNamespace.objects.filter(
+            project=project, cluster_key=cluster_key, phase=Phase.RUNNING, deleted_at__isnull=True
+        ).first()
+        asked["namespace"] = place.namespace if place else ""
     with turn(principal.user.pk, wait_s=0.0 if fresh else SECONDS + 3):
         if not fresh and (kept := cache.get(key)):  # another start asked meanwhile
             return finding_of(json.loads(kept))
@@ -118,6 +130,7 @@ def require_good(
     reference: str,
     kind: str,
     fresh: bool = False,
+    right: Permission = Permission.WORKSPACE_CREATE,
 ) -> Finding:
     """Return the finding, or raise Invalid for an image that can't work."""
     found = image_check(
@@ -127,6 +140,7 @@ def require_good(
         reference=reference,
         kind=kind,
         fresh=fresh,
+        right=right,
     )
     if found.bad:
         raise Invalid(
@@ -162,10 +176,10 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
         facts = look(name, login, [str(a) for a in asked["architectures"]])
     except ImageProblem as problem:
         return refused(str(name), problem).as_json()
-    singleuser.forget_old(facts)
+    lookup.forget_old(facts)
     probing, why = False, ""
     if asked.get("namespace") and not facts.singleuser:
-        probing, why = singleuser.learn(
+        probing, why = lookup.learn(
             facts,
             cluster_key=str(asked["cluster"]),
             namespace=str(asked["namespace"]),
@@ -180,33 +194,3 @@ def _placement(asked: Mapping[str, Any], facts: ImageFacts) -> Placement:
     """Return where a notebook of the project may run that has this image and asks for nothing."""
     found = decision_on(str(asked["cluster"]), Request(NOTEBOOK), UUID(str(asked["project"])))
     return replace(found.nodes, architectures=kept_to(asked["architectures"], facts.platforms))
-
-
-def _namespace(project: Project, cluster_key: str) -> str:
-    """Return where the project's own work may run there; "" where it may not yet."""
-    place = ProjectNamespace.objects.filter(
-        project=project, cluster_key=cluster_key, phase=Phase.RUNNING, deleted_at__isnull=True
-    ).first()
-    return place.namespace if place else ""
-
-
-def _question(project: Project, cluster_key: str, name: Reference, kind: str) -> dict[str, Any]:
-    cluster = Cluster.objects.filter(key=cluster_key).first()
-    options = options_of(cluster.options if cluster else None)
-    return {
-        "reference": str(name),
-        "project": str(project.uid),
-        "cluster": cluster_key,
-        "kind": kind,
-        "run_as": options.run_as_user,
-        "architectures": architectures_of(cluster),
-    }
-
-
-def _cache_key(project_uid: UUID, name: Reference, asked: Mapping[str, Any]) -> str:
-    """Shared by all projects while none of their sign-ins takes part in the answer."""
-    login = registry_version(project_uid, name.host)
-    parts = {**asked, "cluster": "", "project": str(project_uid) if login else "", "login": login}
-    parts["language"] = get_language()  # it is kept in words
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    return f"image-check:{digest[:40]}"

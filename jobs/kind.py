@@ -1,12 +1,22 @@
 """What a job says of itself: its fields, its rights, its words."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from common.errors import wrong
+from jobs.choices import StopReason
 from jobs.models import Job
 from projects.access import Permission
 from work import fields as f
 from work import standard_fields as s
 from work.kinds import Kind
+
+if TYPE_CHECKING:
+    from clusters.models import Cluster
 
 MAX_REPLICAS = 64
 MAX_RETRIES = 20
@@ -24,6 +34,16 @@ RETRIES = f.Count(
     help=_("How often it runs again after its program ended badly."),
     high=MAX_RETRIES,
 )
+
+
+def _check_place(cluster: Cluster, row: Job) -> None:
+    """An image brings its own program; one machine has none."""
+    if cluster.runs_images and not row.image:
+        raise wrong("image", gettext("A job on a cluster needs an image."))
+    if not cluster.runs_images and not row.command:
+        raise wrong("command", gettext("This machine has no images: a job needs a command here."))
+
+
 JOB = Kind(
     word=Job.KIND,
     document="Job",
@@ -38,5 +58,11 @@ JOB = Kind(
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
+    check_place=_check_place,
+    replicas=lambda row: row.replicas,
+    of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None},
+    stop_reasons=StopReason,
+    asked=StopReason.CANCELLED.value,
+    counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
     once=True,
 )

@@ -13,13 +13,12 @@ from jobs.choices import StopReason
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
-from loaders import selectors as loads
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Observation, Phase, Seen, WorkloadSpec
 from runtime.reasons import Reason
-from runtime.status import Status
 from runtime.workload import WorkloadReconciler
-from runtime.workload_state import RESTARTED, ReconcileContext
+from runtime.workload_state import RESTARTED, ReconcileContext, Status
+from work import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,8 +90,7 @@ class JobReconciler(WorkloadReconciler):
         return row.replicas
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
-        uids = list(row.needs.values_list("needed__uid", flat=True))
-        return loads.missing(uids) if uids else None
+        return needs.missing(row)
 
     def secrets_of(self, row: Job) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)

@@ -7,13 +7,22 @@ class LoadersConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from loaders import listeners, rules
+        from loaders import listeners, rules, selectors
         from loaders.models import Load
         from loaders.reconciler import LoadReconciler
         from loaders.runtime_spec import name_of
         from runtime import reconcilers
+        from work import needs
 
         reconcilers.register(LoadReconciler())
         reconcilers.on_transition(listeners.on_transition)
         rules.connect()
         register_lookup(lookup_of(Load, name_of))
+        needs.register(
+            Load.KIND,
+            needs.Needable(
+                visible=selectors.loads_visible_to,
+                get=selectors.load_for_need,
+                missing=selectors.missing,
+            ),
+        )

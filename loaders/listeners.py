@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.clock import now
 from events import services as events
-from loaders import concurrency, logs, waiting
+from loaders import concurrency, logs
 from loaders.choices import Result, StopReason, Task, Uploads
 from loaders.models import ENDED, Load, LoadRun, Progress
 from loaders.notices import tell_ended
@@ -18,6 +18,7 @@ from loaders.services import retries, uploads
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
 from volumes.services.base import volume_measure_soon
+from work import needs
 
 if TYPE_CHECKING:
     from runtime.reconcilers import Transition
@@ -42,7 +43,7 @@ def on_transition(change: Transition) -> None:
             _close(change, launch)
     if change.gone or change.after in ENDED:
         hint_uids(Load.KIND, concurrency.next_in_line(row.project))
-        waiting.loads_changed([row.uid])
+        needs.changed([row.uid])
 
 
 def is_over(change: Transition, launch: int) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 from django.utils.translation import gettext as _
 
-from clusters.logs import PART, LogPart, log_read, log_tail
+from clusters.streams import PART, LogPart, log_read, log_tail
 from common.errors import BerthError, NotFound
 from loaders.models import LoadRun, RunLog
 from runtime.workload_state import ReconcileContext

@@ -14,8 +14,7 @@ from django.utils.translation import gettext as _
 
 from common.errors import wrong
 from dataplane import addresses
-from dataplane.own import is_own
-from dataplane.safepath import UnsafePath, parts_of
+from dataplane.safepath import UnsafePath, is_own, parts_of
 from loaders.choices import StoreKind
 
 MAX_NAME = 63

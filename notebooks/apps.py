@@ -12,9 +12,10 @@ class NotebooksConfig(AppConfig):
         from notebooks import hub, kube_pods, rules, timeline
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
-        from notebooks.services import likely_cluster
+        from notebooks.services import environments_of, likely_cluster
         from projects.namespaces import pods_of_people
         from runtime import reconcilers
+        from work import environments
 
         reconcilers.register(WorkspaceReconciler())
         reconcilers.on_transition(timeline.on_transition)
@@ -23,3 +24,4 @@ class NotebooksConfig(AppConfig):
         register_lookup(lookup_of(Workspace, lambda row: row.short_id))
         pods_of_people.register(kube_pods.own_pods)
         register_chooser(likely_cluster)
+        environments.offered.register(environments_of)

@@ -8,10 +8,8 @@ from django.utils.translation import gettext_lazy as _
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
 from notebooks.choices import WorkspaceKind
-from notebooks.program import pinned_tag
-from notebooks.why import State, Why, warning_of, why_of
+from notebooks.why import State, Why, pinned_tag, warning_of, why_of
 from projects.models import Project
-from runtime.protocol import Desired, Phase
 from volumes.models import Volume
 from work.models import Ask, Workload
 
@@ -120,29 +118,8 @@ class Workspace(Program, Workload):
         return [port for port in self.ports if port.get("web")]
 
     @property
-    def is_on_its_way(self) -> bool:
-        """Whether it runs, or is wanted and will be looked at: starting it changes nothing."""
-        ended = self.phase in {Phase.STOPPED, Phase.FAILED}
-        return self.desired == Desired.RUNNING and not (ended and self.is_seen)
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether nothing of it runs and nothing is on its way: it can be resumed."""
-        ended = self.phase in {Phase.STOPPED, Phase.FAILED}
-        return ended and not self.is_on_its_way and self.desired != Desired.ABSENT
-
-    @property
-    def shown_phase(self) -> Phase:
-        """The phase for people: after a press, what was pressed, not what was before."""
-        phase = Phase(self.phase)
-        if self.is_seen:
-            return phase
-        if self.desired == Desired.ABSENT:
-            return Phase.DELETING
-        ended = phase in {Phase.STOPPED, Phase.FAILED}
-        if self.desired == Desired.RUNNING:
-            return Phase.PENDING if ended else phase
-        return phase if ended else Phase.STOPPING
+    def homes(self) -> tuple[Volume, ...]:
+        return (self.home,)
 
     @property
     def why(self) -> Why:

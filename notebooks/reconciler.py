@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
 from hubapi import services as hub
-from loaders import selectors as loads
+from hubapi.registry import route_key
 from notebooks.choices import StopReason
+from notebooks.kind import sidecar_port
 from notebooks.models import Workspace
-from notebooks.program import sidecar_port
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
+from work import needs
 from work.image_pull import image_bytes
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ class WorkspaceReconciler(WorkloadReconciler):
         return pod_spec(row, cluster) if cluster.runs_images else process_spec(row)
 
     def waits_for(self, row: Workspace) -> tuple[str, str] | None:
-        uids = list(row.needs.values_list("needed__uid", flat=True))
-        return loads.missing(uids) if uids else None
+        return needs.missing(row)
 
     def secrets_of(self, row: Workspace) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)
@@ -71,7 +71,7 @@ class WorkspaceReconciler(WorkloadReconciler):
         ]
 
     def _route(self, row: Workspace, short_id: str, address: str) -> RouteEntry:
-        return RouteEntry(key=hub.route_key(short_id), target=f"http://{address}", uid=str(row.uid))
+        return RouteEntry(key=route_key(short_id), target=f"http://{address}", uid=str(row.uid))
 
     def stop_reason(self, row: Workspace) -> str:
         reason = row.stop_reason or Reason.USER

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count
 
-from clusters import node_use
+from clusters import device_use
 from common.clock import now
 from credentials import references as keys
 from hubapi.selectors import idle_states
-from loaders import waiting
 from metrics import selectors as metrics
 from notebooks.models import Workspace
-from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
 from volumes.choices import VolumeKind
@@ -38,8 +36,7 @@ def connect() -> None:
     volumes.register(_uses)
     work.counted.register(_homes)
     keys.register(_keeps)
-    waiting.loads_changed.register(_wake)
-    node_use.register(Workspace.KIND, _about)
+    device_use.register(Workspace.KIND, _about)
 
 
 def _uses(volume: Volume) -> list[volumes.Holder]:
@@ -74,14 +71,14 @@ def _keeps(credential: Credential) -> list[keys.Holder]:
     ]
 
 
-def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
+def _about(uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
     """Tell operators whose they are and how their GPUs are used; what was not seen is None."""
     rows = Workspace.objects.filter(uid__in=uids).select_related("owner", "project")
     latest = metrics.latest(uids)
     means = metrics.means(uids, now() - _HOUR, "gpu_utilisation")
     idle = idle_states(list(uids))
     return {
-        row.uid: node_use.Told(
+        row.uid: device_use.Told(
             name=row.name,
             url=row.get_absolute_url(),
             owner=row.owner.label,
@@ -97,9 +94,3 @@ def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
 
 def _named(rows: QuerySet[Workspace]) -> QuerySet[Workspace]:
     return rows.select_related("owner", "project").order_by("name")[:_NAMED]
-
-
-def _wake(loads: Collection[UUID]) -> None:
-    """Look again at what waits for loads that ended, one way or the other."""
-    rows = Workspace.objects.filter(needs__needed__uid__in=loads, desired=Desired.RUNNING)
-    hint_uids(Workspace.KIND, list(rows.values_list("uid", flat=True)))

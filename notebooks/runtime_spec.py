@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from clusters.options import ClusterOptions, options_of
 from hubapi import services as hub
 from notebooks.hub import info_of, port_info_of
-from notebooks.program import sidecar_port
+from notebooks.kind import sidecar_port
 from notebooks.where import image_of
 from runtime.pods import HOME, PORT
 from runtime.protocol import Probe, Sidecar, WorkloadSpec

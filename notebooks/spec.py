@@ -9,16 +9,11 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from notebooks.choices import WorkspaceKind
-from placement.request import Request
+from placement.decision import Request
 from runtime.protocol import Resources
-from work.fields import Count
-from work.standard_fields import ENV, NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-MAX_NAME = NAME.longest
-MAX_MINUTES = TIME_LIMIT.high
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Wanted:
     shm_mib: int | None = None
     pool: str | None = None
     network: str | None = None
-    # by name or id; ``notebooks.services.attaching`` knows what may be said
+    # by name or id; ``work.services.attachments`` knows what may be said
     volumes: Sequence[Any] | None = None
     credentials: Sequence[str] | None = None
     needs: Sequence[str] | None = None
@@ -102,27 +97,8 @@ PRIVATE = ("env", "command", "args")  # to the owner: secrets are written into a
 LISTS = frozenset({"command", "args", "ports"})
 # Kind and cluster are chosen once: the home lies on that cluster.
 FIXED = frozenset({"kind", "cluster"})
-# What is attached; each is resolved to a row that its owner may use.
-ATTACHED = ("volumes", "credentials", "needs")
+# How a form says what is seen of volumes: one field for each, named by its uid.
+VOLUME_FIELD = "volume-"
+WRITE, READ = "rw", "ro"
 # Changing one of these needs a new process.
 RESTARTING = frozenset({*PUBLIC, "env"}) - FIXED - {"time_limit_minutes"}
-
-
-def clean_name(name: str) -> str:
-    """Return the name without surrounding space, or raise Invalid with the field."""
-    return NAME.clean(name)
-
-
-def clean_env(env: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables, or raise Invalid that names the first bad one and says why."""
-    return ENV.clean(env)
-
-
-def clean_time_limit(asked: int | None, *, default: int | None, longest: int | None) -> int | None:
-    """Return the limit in minutes, None for none; Invalid when the preset forbids it."""
-    return default if asked is None else TIME_LIMIT.clean(asked, longest=longest)
-
-
-def clean_count(field: str, value: Any, *, low: int, high: int) -> int:
-    """Return a whole number inside the bounds, or raise Invalid with both of them."""
-    return Count(name=field, label=field, low=low, high=high).whole(value)

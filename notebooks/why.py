@@ -35,6 +35,11 @@ class State:
     pinned: str = ""  # the digest that stands for its image's tag
 
 
+def pinned_tag(image: str, digest: str) -> str:
+    """Return the digest that stands for the image's tag; empty where none does."""
+    return "" if not image or "@" in image else digest
+
+
 def info_of(reason: str, cluster_key: str, pinned: str = "") -> ReasonInfo:
     """Return what ``reason`` means there.
 

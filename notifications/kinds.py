@@ -113,6 +113,12 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.stopped",
+            _("Your work was stopped for you"),
+            _("“%(name)s” was stopped: %(reason)s"),
+            "player-stop",
+        ),
+        Kind(
             "work.deleted",
             _("Somebody deleted your workspace, load or volume"),
             _("%(who)s deleted “%(name)s”. Reason: %(reason)s"),

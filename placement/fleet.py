@@ -13,16 +13,25 @@ from django.utils.translation import gettext_lazy
 
 from clusters.accelerators import held_by_kind, ours_by_kind
 from clusters.demand import held_on
-from clusters.kind_use import KindUse, uses
+from clusters.device_use import KindUse, uses
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
 from clusters.options import options_of
 from clusters.usable import unproved_among
 from common.errors import BerthError, Unavailable
-from placement.decision import Decision, KindRoom, Standing, bears
+from placement.decision import (
+    IN_USE,
+    STARTS_NOW,
+    Amounts,
+    Decision,
+    DeviceRequest,
+    KindRoom,
+    Reason,
+    Request,
+    Standing,
+    bears,
+)
 from placement.eligibility import Offered, RefusedError, on_nodes
 from placement.line import Line
-from placement.reasons import IN_USE, STARTS_NOW, Amounts, Reason
-from placement.request import DeviceRequest, Request
 from runtime import reasons
 from runtime.protocol import InvalidSpec
 
@@ -123,7 +132,7 @@ class Fleet:
         if silent or made.cluster.pk in self._stuck:
             return Standing(Reason("silent" if silent else "volumes-stuck", name))
         free = sum(room.free for room in made.rooms)
-        if made.request.devices.count > free or not self._is_together(made):
+        if made.request.total.gpus > free or not self._is_together(made):
             return Standing(IN_USE, waits_for=("gpu",))
         return Standing(STARTS_NOW, position=0)
 
@@ -284,7 +293,7 @@ def engine_decision(cluster_key: str, request: Request, project_uid: Any) -> Dec
 
 def _standing_in_line(line: Line, made: Decision) -> Standing:
     """One machine: what its queue itself would decide."""
-    size = made.request.size
+    size = made.request.total
     verdict = line.would(size, uid=made.uid)
     if verdict.never:
         said = line.less_than(_THIS_MACHINE, verdict.lacking, size)

@@ -1,6 +1,7 @@
-"""The frame's own requests: language and theme, current project, command palette, errors."""
+"""The frame's own requests: language, theme, project, palette, the API's description, errors."""
 
 import sys
+from functools import cache
 from typing import Any, ClassVar
 
 from allauth.account import app_settings as account_limits
@@ -11,11 +12,17 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.template import loader
+from django.utils import translation
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views import View
+from django.views.generic import TemplateView
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.request import Request
 
 from accounts.models import Theme
 from accounts.services.people import profile_update
@@ -168,3 +175,48 @@ def broken(request: HttpRequest) -> HttpResponse:
         return JsonResponse(body, status=status, content_type=CONTENT_TYPE, headers=headers)
     html = loader.render_to_string("errors/500.html", {"request_id": request_id, "said": said})
     return HttpResponse(html, status=status, headers=headers)
+
+
+NOTATIONS = {renderer.format: renderer for renderer in SpectacularAPIView.renderer_classes}
+
+
+@method_decorator(login_not_required, name="dispatch")
+class SchemaView(SpectacularAPIView):
+    """The document is the same as docs/openapi.yaml; it holds nothing of anybody."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        renderer = request.accepted_renderer
+        title = settings.SPECTACULAR_SETTINGS["TITLE"]
+        return HttpResponse(
+            written(_language(request), renderer.format),
+            content_type=f"{renderer.media_type}; charset=utf-8",
+            headers={"Content-Disposition": f'inline; filename="{title}.{renderer.format}"'},
+        )
+
+
+def _language(request: Request) -> str:
+    asked = request.GET.get("lang", "")
+    return asked if asked in dict(settings.LANGUAGES) else translation.get_language()
+
+
+@cache
+def written(language: str, notation: str) -> bytes:
+    """Return the document as it is sent.
+
+    It takes half a second of a processor and anybody may ask: it is made once for a language and
+    a notation, and does not change while a process runs.
+    """
+    with translation.override(language):
+        document = SchemaGenerator().get_schema(public=True)
+        text = NOTATIONS[notation]().render(document)
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+class DocsView(TemplateView):
+    """Swagger UI from the sidecar package; our script starts it, as the strict policy wants."""
+
+    template_name = "portal/api_docs.html"

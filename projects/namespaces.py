@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from clusters import where
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from clusters.models import Cluster
 from common.clock import now
 from common.hooks import Hook
@@ -205,7 +205,7 @@ def pods_changed(transition: Transition) -> None:
 
 def cluster_changed(cluster_key: str) -> None:
     """Apply every namespace anew with the options as they are now; forget those of a cluster
-    that was detached (``clusters.detached_cleanup`` removes those that are empty).
+    that was detached (``clusters.services.detach`` removes those that are empty).
     """
     rows = ProjectNamespace.objects.filter(cluster_key=cluster_key, deleted_at__isnull=True)
     if not Cluster.objects.filter(key=cluster_key).exists():

@@ -14,27 +14,17 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from clusters import remains
 from clusters.selectors import node_ranges
+from clusters.services import detach
 from common.clock import now
 from events.services import record
 from projects import hooks, namespaces
 from projects.models import Invitation, KubeGrant, Membership, Project, ProjectNamespace
 from runtime import observe
-from runtime.capabilities import SupportsTenants
+from runtime.capabilities import KubeUser, SupportsTenants, TenantSpec
 from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import cluster_provider
-from runtime.protocol import (
-    Desired,
-    Driver,
-    KubeUser,
-    NotYet,
-    Observation,
-    Phase,
-    Seen,
-    TenantSpec,
-    Unreachable,
-)
+from runtime.protocol import Desired, Driver, NotYet, Observation, Phase, Seen, Unreachable
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Transition
 
@@ -70,8 +60,8 @@ def _is_out_of_reach(row: Project, kinds: set[str]) -> bool:
     """Whether all that is left is asked to go, and on clusters that don't answer for a while."""
     if row.phase_since is None or now() - row.phase_since < SILENCE:
         return False
-    silent = remains.silent()
-    found = [item for _reconciler, item in remains.rows(project=row)] if silent else []
+    silent = detach.silent()
+    found = [item for _reconciler, item in detach.live_rows(project=row)] if silent else []
     found += list(ProjectNamespace.objects.filter(project=row, deleted_at__isnull=True))
     return kinds <= {item.KIND for item in found} and all(
         item.cluster_key in silent
@@ -86,13 +76,13 @@ def forget_people(transition: Transition) -> None:
     if transition.gone and row.KIND == Project.KIND:
         Membership.objects.filter(project=row).delete()
         Invitation.objects.filter(project=row).delete()
-        if found := [remains.left(item) for _reconciler, item in remains.rows(project=row)]:
+        if found := [detach.left_of(item) for _reconciler, item in detach.live_rows(project=row)]:
             record(
                 actor=None,
                 verb="project.left-behind",
                 target=row,
                 project_uid=row.uid,
-                **remains.told(found),
+                **detach.told_of(found),
             )
 
 

@@ -80,17 +80,16 @@ class Refusal:
         }
 
 
-def amounts_of(size: Resources, kinds: Iterable[str], *, workspaces: int = 1) -> dict[str, int]:
+def amounts_of(
+    size: Resources, kinds: Iterable[str], *, counts_as: str = "workspaces"
+) -> dict[str, int]:
     """Return what a running workload of this size takes of each resource.
 
     ``kinds``: every kind of GPU that it may get. Each is held, because which one it will be is
-    not known yet.
+    not known yet. ``counts_as``: the limit of which it takes one; "": there is none.
     """
-    amounts = {
-        "workspaces": workspaces,
-        "cpu_milli": size.cpu_milli,
-        "memory_mib": size.memory_mib,
-    }
+    amounts = {counts_as: 1} if counts_as else {}
+    amounts |= {"cpu_milli": size.cpu_milli, "memory_mib": size.memory_mib}
     if size.gpus:
         amounts |= {"gpus": size.gpus, **{f"gpus:{kind}": size.gpus for kind in kinds}}
     return amounts

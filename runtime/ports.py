@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.protocol import Driver, NodeChanges, Resources
+from runtime.capabilities import NodeChanges
+from runtime.protocol import Driver, Resources
 from runtime.routers.base import Router
 
 
@@ -29,13 +30,7 @@ class AdmissionRequest:
     @property
     def total(self) -> Resources:
         """What all replicas take together; none of them starts without the others."""
-        size, n = self.resources, self.replicas
-        return replace(
-            size,
-            cpu_milli=size.cpu_milli * n,
-            memory_mib=size.memory_mib * n,
-            gpus=size.gpus * n,
-        )
+        return self.resources.times(self.replicas)
 
 
 @dataclass(frozen=True)

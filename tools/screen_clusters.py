@@ -5,15 +5,15 @@ from typing import Any
 
 from django.urls import reverse
 
-from clusters.checks.host import FIX_METADATA
+from clusters.checks.connectivity import FIX_METADATA
 from clusters.checks.recipe import small_account
-from clusters.gating_checks import METADATA
 from clusters.models import CheckResult, Cluster, NetworkProfile, Pool
 from clusters.options import ClusterOptions
 from clusters.services import nodes_store
+from clusters.usable import METADATA
 from common.clock import now
 from projects.models import Project
-from runtime.protocol import NodeChanges, NodeFacts
+from runtime.capabilities import NodeChanges, NodeFacts
 from tools import screen_cluster_work
 from usage.models import CapacityHour
 

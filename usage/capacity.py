@@ -18,7 +18,7 @@ from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import TruncDay
 
 from clusters.demand import Demand, demand_on
-from clusters.kind_use import uses
+from clusters.device_use import uses
 from clusters.models import Cluster
 from clusters.selectors import flavor_use
 from common.clock import now

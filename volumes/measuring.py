@@ -22,8 +22,7 @@ from volumes.models import Volume, VolumeDay
 from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
-    from runtime.capabilities import SupportsVolumes
-    from runtime.protocol import Measured
+    from runtime.capabilities import Measured, SupportsVolumes
 
 
 log = structlog.get_logger(__name__)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clusters.models import Pool
+from placement.decision import Request
 from placement.fleet import engine_decision
-from placement.request import Request
 from volumes.models import ClassPlace
 
 if TYPE_CHECKING:

@@ -6,6 +6,6 @@ class WorkConfig(AppConfig):
     verbose_name = "Work"
 
     def ready(self) -> None:
-        from work import references
+        from work import rules
 
-        references.connect()
+        rules.connect()

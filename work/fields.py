@@ -20,11 +20,13 @@ from django.utils.translation import ngettext
 
 from common.errors import wrong
 from common.manifests import is_env_name, is_env_refused
-from placement.request import names_in
+from placement.decision import names_in
 
 MAX_CPU_MILLI = 1_024_000
 MAX_MEMORY_MIB = 16 * 1024 * 1024
 MAX_GPUS = 64
+
+_PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 Text = str | Promise
 
@@ -61,11 +63,13 @@ class Field:
     name: str
     label: Text
     help: Text = ""
+    form_help: Text = ""  # how it is written into a form, where that is another matter
     column: str = ""
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
     option: str = ""  # of the command line, where it is not ``--name``
+    images_only: bool = False  # one machine, which runs no images, does not have it
     document: ClassVar[type] = str  # as YAML has it
     metavar: ClassVar[str] = "TEXT"
 
@@ -226,6 +230,7 @@ class Names(Field):
 
     most: int = 20
     takes_mappings: bool = False  # each may say more than its name, as {volume, read_only}
+    has_usual: bool = False  # where nothing is said, it is given some
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "NAME"
 
@@ -233,6 +238,60 @@ class Names(Field):
         if not isinstance(value, list | tuple) or len(value) > self.most:
             raise self.wrong(_("A list of at most %(n)d names or ids.") % {"n": self.most})
         return list(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports(Field):
+    """Ports that its program listens on: ``[{port, name, web}]``, a bare number being a web page.
+
+    ``reserved`` are Berth's own; ``web`` ports open in a browser behind the sign-in.
+    """
+
+    most: int = 16
+    most_web: int = 8
+    low: int = 1024
+    high: int = 65535
+    reserved: range = range(0)
+    has_usual: bool = False
+    document: ClassVar[type] = list
+    metavar: ClassVar[str] = "PORT"
+
+    def clean(self, value: Any) -> list[dict[str, Any]]:
+        if not isinstance(value, list | tuple):
+            raise self.wrong(_("A list of ports."))
+        ports = [self._one(item) for item in value]
+        if len(ports) > self.most or sum(port["web"] for port in ports) > self.most_web:
+            bounds = {"n": self.most, "web": self.most_web}
+            raise self.wrong(
+                _("At most %(n)d ports, %(web)d of them opened in a browser.") % bounds
+            )
+        for what in ("port", "name"):
+            seen = [port[what] for port in ports]
+            if double := next((item for item in seen if seen.count(item) > 1), None):
+                raise self.wrong(_("“%(value)s” is there twice.") % {"value": double})
+        return ports
+
+    def _one(self, item: Any) -> dict[str, Any]:
+        if isinstance(item, int) and not isinstance(item, bool):
+            item = {"port": item}
+        known = isinstance(item, dict) and not set(item) - {"port", "name", "web"}
+        number, web = (item.get("port"), item.get("web", True)) if known else (None, None)
+        if isinstance(number, bool) or not isinstance(number, int) or not isinstance(web, bool):
+            raise self.wrong(_("Each port has a number, a name and whether it is a web page."))
+        if not self.low <= number <= self.high:
+            bounds = {"low": self.low, "high": self.high}
+            raise self.wrong(_("Ports from %(low)d to %(high)d.") % bounds)
+        if number in self.reserved:
+            bounds = {"low": self.reserved.start, "high": self.reserved.stop - 1}
+            raise self.wrong(
+                _("The ports from %(low)d to %(high)d are Berth's: choose another one.") % bounds
+            )
+        name = item.get("name") or f"port-{number}"
+        if not isinstance(name, str) or not _PORT_NAME.fullmatch(name):
+            raise self.wrong(
+                _("The name of a port: small letters, digits and “-”, at most 15 characters.")
+            )
+        return {"port": number, "name": name, "web": web}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +303,10 @@ class Environment(Field):
     together: int = 64 * 1024  # bytes of all
     document: ClassVar[type] = dict
     metavar: ClassVar[str] = "NAME=VALUE"
+
+    def read(self, row: Any) -> dict[str, str]:
+        """Return the values themselves: a sealed column opens when it is asked for them."""
+        return dict(getattr(row, self.attribute))
 
     def clean(self, value: Any) -> dict[str, str]:
         if not isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from credentials.models import Credential
 from projects.models import Project
 from runtime import reasons
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Resources
+from runtime.protocol import Desired, Phase, Resources
 from runtime.workload_state import RESTARTED
 from volumes.models import Volume
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
@@ -156,6 +156,36 @@ class Workload(Ask, Reconcilable):
     @property
     def time_limit(self) -> timedelta | None:
         return timedelta(minutes=self.time_limit_minutes) if self.time_limit_minutes else None
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether it runs, or is wanted and will be looked at: starting it changes nothing."""
+        ended = self.phase in {Phase.STOPPED, Phase.FAILED}
+        return self.desired == Desired.RUNNING and not (ended and self.is_seen)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing of it runs and nothing is on its way: it can be started again."""
+        ended = self.phase in {Phase.STOPPED, Phase.FAILED}
+        return ended and not self.is_on_its_way and self.desired != Desired.ABSENT
+
+    @property
+    def shown_phase(self) -> Phase:
+        """The phase for people: after a press, what was pressed, not what was before."""
+        phase = Phase(self.phase)
+        if self.is_seen:
+            return phase
+        if self.desired == Desired.ABSENT:
+            return Phase.DELETING
+        ended = phase in {Phase.STOPPED, Phase.FAILED}
+        if self.desired == Desired.RUNNING:
+            return Phase.PENDING if ended else phase
+        return phase if ended else Phase.STOPPING
+
+    @property
+    def homes(self) -> tuple[Volume, ...]:
+        """The volumes that it has by its nature, beside those that are attached."""
+        return ()
 
     @cached_property
     def keys_read(self) -> tuple[tuple[int, UUID], ...]:

@@ -1,4 +1,4 @@
-"""How many pieces of work see each volume now, of all kinds in one question."""
+"""What work holds of volumes and credentials; what wakes work that waits for other work."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Count, F, Q
 
 from common.hooks import Hook
+from credentials import references as keys
+from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
-from work import kinds
+from work import kinds, needs
 from work.models import Workload, WorkloadVolume
 
 if TYPE_CHECKING:
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
+    from credentials.models import Credential
+    from volumes.models import Volume
+
+_NAMED = 20
 _ENDED = (Phase.STOPPED, Phase.FAILED)
 
 # What sees volumes otherwise than by an attachment; (uid, number) of some volumes.
@@ -25,7 +31,9 @@ counted: Hook[[Collection[UUID]], QuerySet[Any, tuple[Any, ...]]] = Hook()
 
 
 def connect() -> None:
-    volumes.register(lambda _volume: (), counts=_counts)
+    volumes.register(_uses, counts=_counts)
+    keys.register(_keeps)
+    needs.changed.register(_wake)
 
 
 def holding(model: type[Workload] = Workload) -> QuerySet[Any]:
@@ -48,3 +56,34 @@ def _counts(uids: Collection[UUID]) -> dict[UUID, int]:
     for uid, number in attached.union(*counted(uids), all=True):
         found[uid] = found.get(uid, 0) + number
     return found
+
+
+def _uses(volume: Volume) -> list[volumes.Holder]:
+    """Return who sees it now, of the kinds that are told of by their registration."""
+    return [
+        volumes.Holder(kind.word, str(row.uid), row.name, row.get_absolute_url(), row.owner.label)
+        for kind in kinds.kinds()
+        for row in holding(kind.model)
+        .filter(mounts__volume=volume)
+        .select_related("owner", "project")
+        .order_by("name")[:_NAMED]
+    ]
+
+
+def _keeps(credential: Credential) -> list[keys.Holder]:
+    """Return all that have it: each is woken when the credential goes."""
+    return [
+        keys.Holder(kind.word, row.uid, row.name, row.get_absolute_url(), row.owner.label)
+        for kind in kinds.kinds()
+        for row in kind.model.objects.filter(keys__credential=credential, deleted_at__isnull=True)
+        .select_related("owner", "project")
+        .order_by("name")
+    ]
+
+
+def _wake(uids: Collection[UUID]) -> None:
+    """Look again at what waits for work that ended, one way or the other."""
+    rows = Workload.objects.filter(needs__needed__uid__in=uids, desired=Desired.RUNNING)
+    found = list(rows.values_list("kind", "uid").distinct())
+    for word in {word for word, _uid in found}:
+        hint_uids(word, [uid for kind, uid in found if kind == word])

@@ -3,12 +3,185 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from common.errors import NotFound
+from credentials.selectors import credentials_usable
+from placement.clusters import clusters_of
+from placement.fleet import Fleet
+from projects.access import permissions_of, scoped
+from runtime.protocol import Desired
+from volumes.selectors import may_write
+from work import kinds, needs
+from work.attached import READ_ONLY, attached_to, mountable
+from work.environments import environments_of
+from work.gpu_offers import gpu_offers
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+    from accounts.principal import Principal
+    from clusters.models import Cluster
+    from projects.models import Project
+    from work.attached import Attached
+    from work.kinds import Kind
     from work.models import Step, Workload
+
+OFFERED = 50  # of each; more are reached by the API and the command line
 
 
 def steps_of(row: Workload, launch: int | None = None) -> Sequence[Step]:
     """Return the timeline of one launch (the latest by default), oldest first."""
     return list(row.steps.filter(launch=launch or row.launch).order_by("id"))
+
+
+def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> QuerySet[Any]:
+    """Return the rows of a kind whose name and state ``who`` may see, newest first."""
+    rows = kind.model.objects.filter(deleted_at__isnull=True).select_related("project", "owner")
+    if project is not None:
+        rows = rows.filter(project=project)
+    return scoped(rows, who, kind.read).order_by("-id")
+
+
+def workload_get(
+    who: Principal,
+    kind: Kind,
+    short_id: str,
+    project: Project | None = None,
+    *,
+    for_update: bool = False,
+) -> Any:
+    """Return one that ``who`` may see, or NotFound (the same for "not yours")."""
+    rows = visible_to(who, kind, project)
+    if for_update:
+        rows = rows.select_for_update()
+    row = rows.filter(short_id=short_id).first()
+    if row is None:
+        raise NotFound(_("There is no such thing, or you may not see it."))
+    return row
+
+
+def is_owner(who: Principal, row: Workload) -> bool:
+    """Whether ``who`` may read what is private in it."""
+    return row.owner_id == who.user.pk
+
+
+def may_change(who: Principal, row: Workload) -> bool:
+    """Whether ``who`` may start and edit it: its owner, while they may make such work."""
+    kind = kinds.kind_of(row.kind)
+    granted = permissions_of(who, row.project)
+    return is_owner(who, row) and kind.create in granted and kind.read in granted
+
+
+def may_end(who: Principal, row: Workload) -> bool:
+    """Whether ``who`` may stop and delete it: the owner always, managers too.
+
+    A member whose role was lowered to viewer must still be able to give back what they hold.
+    """
+    kind = kinds.kind_of(row.kind)
+    granted = permissions_of(who, row.project)
+    if kind.manage in granted:
+        return True
+    return is_owner(who, row) and kind.read in granted and who.allows_scope(kind.create)
+
+
+def names_taken(project: Project, owner: User, kind: Kind) -> frozenset[str]:
+    """Return the names that a new one of ``owner`` may not have."""
+    rows = kind.model.objects.filter(project=project, deleted_at__isnull=True)
+    if kind.model.NAMES_PER_OWNER:
+        rows = rows.filter(owner=owner)
+    return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
+
+
+def values_of(row: Workload, *, private: bool) -> dict[str, Any]:
+    """Return what a row says, as API and document say it; attachments by name."""
+    kind = kinds.kind_of(row.kind)
+    given = attached_to(row).public()
+    return kind.own.read(row, private=private) | {name: given[name] for name in kind.attachments}
+
+
+# --- for forms ------------------------------------------------------------------------------
+
+
+def form_values(row: Workload) -> dict[str, Any]:
+    """Return what a row says for a form of its owner: attachments by the words of the offers."""
+    kind, given = kinds.kind_of(row.kind), attached_to(row)
+    return kind.own.read(row, private=True) | given_words(given)
+
+
+def given_words(given: Attached) -> dict[str, list[str]]:
+    """Return what is attached by uid, a volume that is only read as ``uid:ro``."""
+    return {
+        "volumes": [f"{one.volume.uid}{READ_ONLY * one.read_only}" for one in given.volumes],
+        "credentials": [str(one.uid) for one in given.credentials],
+        "needs": [str(one.uid) for one in given.needs],
+    }
+
+
+def offers_for(
+    who: Principal, project: Project, kind: Kind, row: Workload | None = None
+) -> dict[str, list[tuple[str, Any]]]:
+    """Return word and label of what exists for fields that name things (``work.ui.forms``).
+
+    A volume is offered twice, by its uid and by ``uid:ro``. For ``row`` only what its own cluster
+    has. What there is nothing of has an empty list, a text of which nothing is known is left out.
+    """
+    usable = [c for c in clusters_of(project) if row is None or c.key == row.cluster_key]
+    images = any(cluster.runs_images for cluster in usable)
+    fleet = Fleet(usable, project.uid)
+    key = row.cluster_key if row is not None else ""
+    one = row if row is not None else kind.model(project=project, owner=who.user, kind=kind.word)
+    classes = [kind.class_of(one)]
+    found: dict[str, list[tuple[str, Any]]] = {
+        "cluster": _clusters(usable) if row is None else [],
+        "environment": _environments(project, usable),
+        "gpu_flavor": list(gpu_offers(fleet, classes, key)),
+        "pool": _named(_("Any"), fleet.pools(classes)),
+        "network": _named(_("None"), fleet.networks()),
+        "volumes": _volumes(who, project, key or None),
+        "credentials": [
+            (str(one.uid), f"{one.name} ({one.get_kind_display()})")
+            for one in credentials_usable(who, project)[:OFFERED]
+        ],
+        "needs": [
+            (str(one.uid), one.name)
+            for needable in needs.needables()
+            for one in needable.visible(who, project)[:OFFERED]
+        ],
+    }
+    if not images:  # texts too, which otherwise may be anything
+        found |= {one.name: [] for one in kind.own if one.images_only}
+    return {name: offered for name, offered in found.items() if name in kind.table}
+
+
+def _clusters(usable: Sequence[Cluster]) -> list[tuple[str, Any]]:
+    if len(usable) < 2:  # noqa: PLR2004 - nothing to choose
+        return []
+    return [("", _("Where it starts first")), *((one.key, one.label) for one in usable)]
+
+
+def _environments(project: Project, usable: Sequence[Cluster]) -> list[tuple[str, Any]]:
+    if all(cluster.runs_images for cluster in usable):
+        return []
+    return [(name, name) for name in environments_of(project)]
+
+
+def _named(none: str, rows: Sequence[Any]) -> list[tuple[str, Any]]:
+    found = {row.name: row.description or row.name for row in rows}
+    return [("", none), *found.items()] if found else []
+
+
+def _volumes(who: Principal, project: Project, cluster_key: str | None) -> list[tuple[str, Any]]:
+    rows = list(mountable(who, project, cluster_key)[:OFFERED])
+    several = len({volume.cluster_key for volume in rows}) > 1
+    found: list[tuple[str, Any]] = []
+    for volume in rows:
+        label = f"{volume.name} · {volume.cluster_key}" if several else volume.name
+        if may_write(who, volume):
+            found.append((str(volume.uid), label))
+        only_read = _("%(name)s, only read") % {"name": label}
+        found.append((f"{volume.uid}{READ_ONLY}", only_read))
+    return found

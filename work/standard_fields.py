@@ -17,6 +17,7 @@ IMAGE = f.Line(
     refusal=_("Not the name of an image. For example: registry.example.org/team/train:1.2"),
     example="registry.example.org/team/train:1.2",
     quiet=True,
+    images_only=True,
 )
 COMMAND = f.Words(
     name="command",
@@ -63,6 +64,7 @@ SHM = f.Count(
     high=MAX_MEMORY_MIB,
     option="shm",
     quiet=True,
+    images_only=True,
 )
 CLUSTER = f.Line(
     name="cluster",
@@ -72,12 +74,19 @@ CLUSTER = f.Line(
     pattern=_SLUG,
     edit=f.Edit.NEVER,
 )
-POOL = f.Line(name="pool", label=_("Pool"), longest=63, pattern=_SLUG, quiet=True)
-NETWORK = f.Line(name="network", label=_("Extra network"), longest=63, pattern=_SLUG, quiet=True)
+POOL = f.Line(name="pool", label=_("Pool"), longest=63, pattern=_SLUG, quiet=True, images_only=True)
+NETWORK = f.Line(
+    name="network",
+    label=_("Extra network"),
+    longest=63,
+    pattern=_SLUG,
+    quiet=True,
+    images_only=True,
+)
 ENV = f.Environment(
     name="env",
     label=_("Environment variables"),
-    help=_("One NAME=value on each line. Only you can see the values."),
+    form_help=_("One NAME=value on each line. Only you can see the values."),
     private=True,
 )
 TIME_LIMIT = f.Minutes(
@@ -92,6 +101,7 @@ VOLUMES = f.Names(
     label=_("Volumes"),
     help=_("NAME, or NAME:ro to only read it."),
     takes_mappings=True,
+    has_usual=True,
     option="volume",
 )
 CREDENTIALS = f.Names(

@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework import serializers
 
+from clusters.accelerators import known_of
 from clusters.models import Flavor
 from clusters.services.base import KINDS_OF_WORK
-from clusters.use_sources import known_of
 from common.drf.serializers import CurrencyField, StrictSerializer
 
 _Labels = serializers.DictField

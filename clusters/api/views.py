@@ -1,17 +1,18 @@
 # ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
 """Clusters through the API: everybody sees what is free, operators see and change the rest."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from clusters import selectors, services
 from clusters.api import serializers as io
-from clusters.kind_use import KindUse, kinds_for, uses
+from clusters.device_use import KindUse, kinds_for, node_uses, uses, with_holders
 from clusters.models import Cluster, Node
-from clusters.node_use import node_uses, with_holders
 from clusters.options import options_of
 from clusters.services.base import KINDS_OF_WORK
 from clusters.usable import launch_refusal
@@ -180,3 +181,122 @@ class ClusterChecks(PlatformAPIView):
             raise Invalid("Nothing is expected here.")
         services.checks_ask(principal=self.principal, cluster=selectors.cluster_get(cluster))
         return Response(status=202)
+
+
+# Pools, extra networks and kinds of GPU through the API.
+
+
+class PartList(PlatformAPIView):
+    """What a cluster is made of, one kind of it. Each kind names its rows, shapes and service."""
+
+    pagination_class = None  # short by nature: one answer
+    required_platform: ClassVar = {"GET": "auditor", "POST": "operator"}
+    rows: ClassVar[Callable[[Cluster], Iterable[Any]]]
+    save: ClassVar[Callable[..., Any]]
+    taken: ClassVar[type[Serializer[Any]]]
+    shown: ClassVar[type[Serializer[Any]]]
+
+    def get(self, request: Request, cluster: str) -> Response:
+        rows = type(self).rows(selectors.cluster_get(cluster))
+        return Response(self.shown(rows, many=True).data)
+
+    def post(self, request: Request, cluster: str) -> Response:
+        row = selectors.cluster_get(cluster)
+        values = valid(self.taken, request)
+        made = type(self).save(principal=self.principal, cluster=row, values=values)
+        return Response(self.shown(made).data, status=201)
+
+
+@extend_schema_view(
+    get=extend_schema(responses=io.PoolOut(many=True)),
+    post=extend_schema(request=io.PoolChange, responses={201: io.PoolOut}),
+)
+class PoolList(PartList):
+    """Nodes by label under a name; with kinds of work or projects they are reserved."""
+
+    rows, save = selectors.pools, services.pool_save
+    taken, shown = io.PoolChange, io.PoolOut
+
+
+# One pool or network, which its service calls by the same word as its address.
+class PartDetail(PlatformAPIView):
+    required_platform: ClassVar = {"PATCH": "operator", "DELETE": "operator"}
+    one: ClassVar[Callable[[str, str], Any]]
+    save: ClassVar[Callable[..., Any]]
+    remove: ClassVar[Callable[..., None]]
+    taken: ClassVar[type[Serializer[Any]]]
+    shown: ClassVar[type[Serializer[Any]]]
+
+    def patch(self, request: Request, cluster: str, **name: str) -> Response:
+        ((word, called),) = name.items()
+        row = type(self).one(cluster, called)
+        changed = type(self).save(
+            principal=self.principal,
+            cluster=row.cluster,
+            values=valid(self.taken, request),
+            **{word: row},
+        )
+        return Response(self.shown(changed).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, cluster: str, **name: str) -> Response:
+        ((word, called),) = name.items()
+        type(self).remove(principal=self.principal, **{word: type(self).one(cluster, called)})
+        return Response(status=204)
+
+
+@extend_schema_view(patch=extend_schema(request=io.PoolChange, responses=io.PoolOut))
+class PoolDetail(PartDetail):
+    one, save, remove = selectors.pool_get, services.pool_save, services.pool_delete
+    taken, shown = io.PoolChange, io.PoolOut
+
+
+@extend_schema_view(
+    get=extend_schema(responses=io.NetworkOut(many=True)),
+    post=extend_schema(request=io.NetworkChange, responses={201: io.NetworkOut}),
+)
+class NetworkList(PartList):
+    """Extra networks of a cluster, and who may ask for them."""
+
+    rows, save = selectors.networks, services.network_save
+    taken, shown = io.NetworkChange, io.NetworkOut
+
+
+@extend_schema_view(patch=extend_schema(request=io.NetworkChange, responses=io.NetworkOut))
+class NetworkDetail(PartDetail):
+    one, save, remove = selectors.network_get, services.network_save, services.network_delete
+    taken, shown = io.NetworkChange, io.NetworkOut
+
+
+class FlavorList(PlatformAPIView):
+    """Kinds of GPU by name, with what an hour costs."""
+
+    pagination_class = None  # short by nature: one answer
+    required_platform: ClassVar = {"GET": "user", "POST": "operator"}
+    limited_tokens: ClassVar = {"GET": ANY_TOKEN}
+
+    @extend_schema(responses=io.FlavorOut(many=True))
+    def get(self, request: Request) -> Response:
+        return Response(io.FlavorOut(selectors.flavors(), many=True).data)
+
+    @extend_schema(request=io.FlavorMake, responses={201: io.FlavorOut})
+    def post(self, request: Request) -> Response:
+        values: dict[str, Any] = valid(io.FlavorMake, request)
+        made = services.flavor_save(principal=self.principal, values=values)
+        return Response(io.FlavorOut(made).data, status=201)
+
+
+class FlavorDetail(PlatformAPIView):
+    required_platform: ClassVar = {"PATCH": "operator", "DELETE": "operator"}
+
+    @extend_schema(request=io.FlavorChange, responses=io.FlavorOut)
+    def patch(self, request: Request, flavor: str) -> Response:
+        row = selectors.flavor_get(flavor)
+        values = valid(io.FlavorChange, request)
+        changed = services.flavor_save(principal=self.principal, values=values, flavor=row)
+        return Response(io.FlavorOut(changed).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, flavor: str) -> Response:
+        services.flavor_delete(principal=self.principal, flavor=selectors.flavor_get(flavor))
+        return Response(status=204)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,10 +10,13 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _n
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from django.utils.functional import Promise
 
     from clusters.models import Cluster
     from clusters.options import ClusterOptions
+
 
 GREEN, RED, UNKNOWN = "green", "red", "unknown"
 
@@ -113,3 +116,40 @@ def undecided(name: str, sentence: str, /, *, fix: str = "", **values: Any) -> F
 def probe_ended(name: str, code: int) -> Finding:
     """The probe ended as its script never does: it was killed, did not start or crashed."""
     return undecided(name, _n("The probe ended with %(code)d, so nothing can be said."), code=code)
+
+
+# The driver's client as checks use it: a status is an answer, never an exception.
+
+
+MANAGER = "berth-check"
+
+
+class ClientAsker:
+    """``method`` "APPLY" is a server-side apply."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Answer:
+        from runtime.drivers.kubernetes import client as wire
+
+        kind, asked = wire.JSON, dict(params or {})
+        if method == "APPLY":
+            method, kind = "PATCH", wire.APPLY
+            asked |= {"fieldManager": MANAGER, "force": "true"}
+        found = self._client.request(method, path, asked, body, kind)
+        parsed = found.json()
+        return Answer(
+            status=found.status,
+            body=parsed if isinstance(parsed, dict) else {"message": found.message},
+            headers={name.lower(): value for name, value in found.headers.items()},
+        )
+
+    def close(self) -> None:
+        self._client.close()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clusters.checks.node_groups import ANYWHERE, NodeGroup, placed
 from common.clock import now
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import devices
+from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ SETTLES_S = 20.0
 PORT = 8080
 NOT_FOUND = 404
 _T = TypeVar("_T")
-_NODE_ADDRESS = {
-    "name": "NODE_ADDRESS",
-    "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
-}
+_NODE_ADDRESS = {"name": "NODE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
 
 
 class BenchError(Exception):
@@ -112,11 +109,7 @@ class Bench:
         labels = {**self.labels(), **restricted, **(more or {})}
         self.apply(
             f"/api/v1/namespaces/{name}",
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": name, "labels": labels},
-            },
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
         )
         self._made.append(name)
         self._let_in(name)
@@ -264,7 +257,7 @@ class Bench:
             "image": needs.image or self.image,
             "command": ["python3", "-c", script],
             # first: what follows may name it as $(NODE_ADDRESS)
-            "env": [_NODE_ADDRESS, *devices.named({**(env or {}), **devices.NONE})],
+            "env": [_NODE_ADDRESS, *pod_fields.named({**(env or {}), **pod_fields.NONE})],
             "resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"},
                 "limits": {"cpu": "500m", "memory": "128Mi"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusters.in_cluster import is_own
+from clusters.installed import is_own
 from clusters.options import NFS, STORAGE_CLASS, ClusterOptions
 
 if TYPE_CHECKING:

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext_noop as _n
 
-from clusters.checks.base import Finding, green, red, unknown
-from clusters.in_cluster import kubectl_reaches
+from clusters.checks.base import Finding, green, red, undecided, unknown
+from clusters.checks.probe_runner import MARK
+from clusters.installed import kubectl_reaches
+from clusters.models import Cluster
+from clusters.options import options_of
 from common.clock import now
+from runtime.drivers.kubernetes import names
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
     from clusters.checks.probe_runner import Bench
+
 
 OLDEST = (1, 29)
 SKEW_S = 5.0
@@ -155,4 +160,102 @@ def gpus(subject: Subject, bench: Bench) -> Finding:
         _n("No node offers a GPU. Where there are some, a device plugin must run."),
         fix="kubectl get nodes -o custom-columns=NODE:.metadata.name,"
         "GPUS:.status.allocatable.nvidia\\\\.com/gpu",
+    )
+
+
+# Whether this installation is the only one that works on a cluster under its prefix.
+
+
+SOLE = "installation"
+
+
+def sole(subject: Subject, bench: Bench) -> Finding:
+    prefix = subject.options.namespace_prefix
+    if twin := _twin(subject):
+        return red(
+            SOLE,
+            _n(
+                "This is the same cluster as “%(name)s”, with the same prefix %(prefix)s."
+                " Detach one of them, or choose another prefix."
+            ),
+            name=twin.name,
+            prefix=prefix,
+        )
+    ours = f"{names.INSTANCE}={names.instance(prefix)}"
+    others = f"{names.INSTALLATION},{names.INSTALLATION}!={bench.installation},!{MARK}"
+    asked = {"labelSelector": f"{ours},{others}", "limit": "1"}
+    answer = subject.api.ask("GET", "/api/v1/namespaces", params=asked)
+    if not answer.ok:
+        return undecided(SOLE, _n("The API server answered: %(why)s"), why=answer.message)
+    for found in answer.body.get("items") or ():
+        meta = found.get("metadata") or {}
+        return red(
+            SOLE,
+            _n(
+                "Another Berth works here with the prefix %(prefix)s (installation %(other)s,"
+                " namespace %(namespace)s). Choose another prefix; nothing is started or removed."
+            ),
+            prefix=prefix,
+            other=str((meta.get("labels") or {}).get(names.INSTALLATION, "")),
+            namespace=str(meta.get("name", "")),
+            fix=f"kubectl get namespaces -l {ours} -L {names.INSTALLATION}",
+        )
+    return green(SOLE, _n("No other Berth works here with the prefix %(prefix)s."), prefix=prefix)
+
+
+def _twin(subject: Subject) -> Cluster | None:
+    """Return a cluster that was attached before and is this one; by what no address changes."""
+    answer = subject.api.ask("GET", "/api/v1/namespaces/kube-system")
+    identity = str((answer.body.get("metadata") or {}).get("uid", "")) if answer.ok else ""
+    if not identity:
+        return None
+    Cluster.objects.filter(pk=subject.cluster.pk).update(identity=identity)
+    for row in Cluster.objects.filter(identity=identity, pk__lt=subject.cluster.pk):
+        if options_of(row.options).namespace_prefix == subject.options.namespace_prefix:
+            return row
+    return None
+
+
+# Whether pods can have users of their own: root inside, nobody on the node.
+#
+# A kubelet says what its container runtime can do in ``status.runtimeHandlers`` (Kubernetes 1.30
+# and newer); the handler without a name is the one that workloads get.
+
+
+READ = 200  # nodes are large objects; a cluster's nodes are mostly alike
+_FIX = (
+    "kubectl get nodes -o custom-columns=NODE:.metadata.name,"
+    "RUNTIME:.status.nodeInfo.containerRuntimeVersion,"
+    "HANDLERS:.status.runtimeHandlers"
+)
+
+
+def users(subject: Subject, bench: Bench) -> Finding:
+    """Red only where they are switched on and a node would refuse the pods."""
+    del bench
+    answer = subject.api.ask("GET", "/api/v1/nodes", params={"limit": str(READ)})
+    if not answer.ok:
+        return unknown("users", _n("The API server answered: %(why)s"), why=answer.message)
+    nodes = answer.body.get("items") or []
+    able = [
+        node
+        for node in nodes
+        for handler in (node.get("status") or {}).get("runtimeHandlers") or ()
+        if not handler.get("name") and (handler.get("features") or {}).get("userNamespaces") is True
+    ]
+    numbers = {"able": len(able), "nodes": len(nodes)}
+    if not subject.options.user_namespaces:
+        return green("users", _n("Not used here; %(able)d of %(nodes)d nodes could."), **numbers)
+    if len(able) == len(nodes):
+        return green("users", _n("All %(nodes)d nodes run them."), **numbers)
+    lacking = next(node["metadata"]["name"] for node in nodes if node not in able)
+    return red(
+        "users",
+        _n(
+            "They are switched on, but only %(able)d of %(nodes)d nodes can run them;"
+            " %(lacking)s can't. Its runtime needs containerd 2.0 or CRI-O 1.25, and Linux 6.3."
+        ),
+        fix=_FIX,
+        lacking=lacking,
+        **numbers,
     )

@@ -1,23 +1,25 @@
 """Writing what is known about clusters, and what operators decide about them."""
 
-from clusters.one_machine import ensure_local_cluster
-from clusters.services.attach import (
-    Attachment,
-    cluster_attach,
-    cluster_update,
-    kubeconfig_replace,
-)
-from clusters.services.checks import checks_ask, checks_store
+from clusters.installed import ensure_local_cluster
+from clusters.services.attach import Attachment, cluster_attach, cluster_update, kubeconfig_replace
 from clusters.services.detach import cluster_detach, cluster_forget
-from clusters.services.flavors import flavor_delete, flavor_save
 from clusters.services.health import (
+    checks_ask,
+    checks_store,
     health_refresh,
     health_refresh_if_older,
     health_store,
     seconds_to_next_check,
 )
 from clusters.services.nodes import nodes_store
-from clusters.services.pools import network_delete, network_save, pool_delete, pool_save
+from clusters.services.parts import (
+    flavor_delete,
+    flavor_save,
+    network_delete,
+    network_save,
+    pool_delete,
+    pool_save,
+)
 
 __all__ = [
     "Attachment",

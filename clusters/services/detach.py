@@ -6,27 +6,39 @@ cluster, and for each project in an event of its own.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import structlog
+from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
-from clusters import hooks, registry, remains
-from clusters.demand import live_on
-from clusters.detached_cleanup import farewell
+from clusters import hooks, registry
+from clusters.demand import PLACE, live_on
+from clusters.models import Cluster, Farewell
 from clusters.options import options_of
 from clusters.services.attach import attached
 from clusters.services.base import require_operator
 from clusters.wording import counted
+from common import sealing
+from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
-from runtime import parting
+from runtime import leases, orphans, reconcilers
 from runtime.models import ObservedWorkload
+from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
+
     from accounts.principal import Principal
-    from clusters.models import Cluster
-    from clusters.remains import Left
+    from runtime.drivers.kubernetes.namespaces import Leaving
+    from runtime.reconcilers import Reconciler
 
 
 @transaction.atomic
@@ -71,14 +83,14 @@ def _let_go(principal: Principal, row: Cluster, verb: str) -> list[Left]:
     """End every row there without its driver, say what stays, and remove the cluster's row."""
     left: list[Left] = []
     message = _("Its cluster %(name)s was let go of; what was there stays there.")
-    for reconciler, item in remains.rows(cluster_key=row.key, locked=True):
-        left.append(remains.left(item))
-        parting.let_go(reconciler, item, message % {"name": row.name})
+    for reconciler, item in live_rows(cluster_key=row.key, locked=True):
+        left.append(left_of(item))
+        orphans.let_go(reconciler, item, message % {"name": row.name})
     said: dict[str, Any] = {"actor": principal, "target": row}
-    for project, of_project in remains.by_project(left).items():
-        told = remains.told(of_project)
+    for project, of_project in by_project(left).items():
+        told = told_of(of_project)
         events.record(**said, verb="cluster.left-there", project_uid=project, **told)
-    events.record(**said, verb=verb, **remains.told(left))
+    events.record(**said, verb=verb, **told_of(left))
     ObservedWorkload.objects.filter(cluster_key=row.key).delete()
     key = row.key
     farewell(row, options_of(row.options).namespace_prefix)
@@ -86,3 +98,214 @@ def _let_go(principal: Principal, row: Cluster, verb: str) -> list[Left]:
     hooks.cluster_changed(key)
     transaction.on_commit(lambda: registry.forget(key))
     return left
+
+
+# What rows stand for on a cluster that Berth lets go of, or that does not answer: where it is.
+
+
+OF_ITSELF = ("place", "project")  # a namespace goes with what it holds
+NAMED = 5  # namespaces in a sentence; the data has all
+
+
+@dataclass(frozen=True)
+class Left:
+    """Something of a project that stays on a cluster; ``object``: its name there, the claim's."""
+
+    kind: str
+    name: str
+    cluster: str
+    project: str
+    project_uid: UUID
+    namespace: str
+    object: str
+    size_mib: int | None = None
+    used_bytes: int | None = None
+
+
+def live_rows(*, locked: bool = False, **conditions: Any) -> Iterator[tuple[Reconciler, Any]]:
+    """Return live rows of all kinds but places, each with its reconciler."""
+    for kind, reconciler in reconcilers.registered().items():
+        names = {f.name for f in reconciler.model._meta.get_fields()}  # noqa: SLF001 - any model
+        if kind in OF_ITSELF or not names & {"project", "volume"}:
+            continue
+        found: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
+        found = found.filter(_of(conditions, names), deleted_at__isnull=True)
+        found = found.select_related(*getattr(reconciler, "related", ()))
+        for row in found.select_for_update(of=("self",)) if locked else found:
+            yield reconciler, row
+
+
+def _of(conditions: dict[str, Any], names: set[str]) -> Q:
+    """``project`` of what belongs to a volume is the volume's."""
+    wanted = dict(conditions)
+    if "project" in wanted and "project" not in names:
+        wanted["volume__project"] = wanted.pop("project")
+    return Q(**wanted)
+
+
+def left_of(row: Any) -> Left:
+    place = registry.lookup(str(row.uid)) or {}
+    project = row.project if hasattr(row, "project") else row.volume.project
+    return Left(
+        kind=row.KIND,
+        name=str(getattr(row, "name", "") or row),
+        cluster=row.cluster_key,
+        project=project.slug,
+        project_uid=project.uid,
+        namespace=place.get("namespace", ""),
+        object=place.get("name", ""),
+        size_mib=getattr(row, "size_limit_mib", None),
+        used_bytes=getattr(row, "used_bytes", None),
+    )
+
+
+def by_project(found: Sequence[Left]) -> dict[UUID, list[Left]]:
+    grouped: dict[UUID, list[Left]] = defaultdict(list)
+    for one in found:
+        grouped[one.project_uid].append(one)
+    return grouped
+
+
+def told_of(found: Sequence[Left]) -> dict[str, Any]:
+    """Return what an event says of it: a sentence, and all of it as data."""
+    spaces = sorted({one.namespace for one in found if one.namespace})
+    where = ", ".join(spaces[:NAMED]) + (" …" if len(spaces) > NAMED else "")
+    sentence = counted(Counter(one.kind for one in found))
+    listed = [{**asdict(one), "project_uid": str(one.project_uid)} for one in found]
+    return {"message": f"{sentence} ({where})" if where else sentence, "data": {"left": listed}}
+
+
+def silent() -> set[str]:
+    """Return the clusters that are switched off, or did not answer when they were last asked."""
+    away = Q(enabled=False) | Q(reachable=False, checked_at__isnull=False)
+    return set(Cluster.objects.filter(away).values_list("key", flat=True))
+
+
+# After a cluster was detached: its empty namespaces go, and an event says what stayed and why.
+#
+# In worker, where the credential can be opened. It is kept sealed until then, for an hour at most.
+
+
+log = structlog.get_logger(__name__)
+AT_MOST = timedelta(hours=1)
+AGAIN = timedelta(seconds=30)
+LEASE_S = 300.0
+TOLD = 200  # namespaces in an event
+WHY = 200  # characters
+
+
+def farewell(cluster: Cluster, prefix: str) -> None:
+    """Remember what is to be looked at there; in the transaction that detaches it."""
+    reconciler = reconcilers.registered().get(PLACE)
+    if reconciler is None or not cluster.sealed_kubeconfig:
+        return
+    rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
+    places = rows.filter(cluster_key=cluster.key, deleted_at__isnull=True)
+    made = {name: str(uid) for name, uid in places.values_list("namespace", "uid")}
+    if made:
+        Farewell.objects.create(
+            cluster_uid=cluster.uid,
+            name=cluster.name,
+            server=cluster.server,
+            prefix=prefix,
+            sealed_kubeconfig=cluster.sealed_kubeconfig,
+            places=made,
+            next_at=now(),
+            until=now() + AT_MOST,
+        )
+
+
+def run_due() -> int:
+    """Look at what was detached; returns how many clusters are done with."""
+    if not settings.BERTH_CLUSTER_PRIVATE_KEY:
+        return 0
+    done = 0
+    for row in Farewell.objects.filter(next_at__lte=now()):
+        held = leases.acquire(f"farewell:{row.pk}", ttl_s=LEASE_S)
+        if held is None:
+            continue
+        try:
+            done += _say(row)
+        except Exception:  # whatever one of them is, the next ones are looked at
+            log.exception("cluster.farewell-failed", cluster=row.name)
+            Farewell.objects.filter(pk=row.pk).update(next_at=now() + AGAIN)
+        finally:
+            held.release()
+    return done
+
+
+def _say(row: Farewell) -> bool:
+    again = Cluster.objects.filter(server=row.server, options__namespace_prefix=row.prefix)
+    if again.exists():
+        _end(row, dict.fromkeys(row.places, "the cluster is attached again"))
+        return True
+    is_over = now() >= row.until
+    try:
+        left, is_all = _remove(row)
+    except (DriverError, sealing.SealError) as error:
+        left, is_all = dict.fromkeys(row.places, str(error)[:WHY]), not _passes(error)
+    except Exception:
+        if not is_over:  # tried again; the credential is not kept for longer than it was said
+            raise
+        log.exception("cluster.farewell-failed", cluster=row.name)
+        left, is_all = dict.fromkeys(row.places, "it could not be looked at"), True
+    if not is_all and not is_over:
+        Farewell.objects.filter(pk=row.pk).update(next_at=now() + AGAIN)
+        return False
+    _end(row, left)
+    return True
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same may have another answer in a while."""
+    return isinstance(error, Unreachable | NotYet)
+
+
+def _remove(row: Farewell) -> tuple[dict[str, str], bool]:
+    """Return which namespaces stay and why, and whether that is the last word on all of them.
+
+    A repetition finds what is gone already.
+    """
+    left: dict[str, str] = {}
+    is_all = True
+    leaving, close = _open(row)
+    try:
+        for name, uid in row.places.items():
+            try:
+                why = leaving.remove_if_empty(name, uid)
+            except Unreachable:
+                raise  # so are the others
+            except DriverError as error:
+                why = (str(error) or type(error).__name__)[:WHY]
+                is_all = is_all and not _passes(error)
+            if why:
+                left[name] = why
+    finally:
+        close()
+    return left, is_all
+
+
+@transaction.atomic
+def _end(row: Farewell, left: dict[str, str]) -> None:
+    removed = sorted(set(row.places) - set(left))
+    told = sorted(left.items())[:TOLD]
+    events.record(
+        actor=None,
+        verb="cluster.namespaces-left" if left else "cluster.namespaces-removed",
+        target=row,
+        message=", ".join(f"{name} ({why})" for name, why in told) or ", ".join(removed[:TOLD]),
+        data={"removed": removed[:TOLD], "left": dict(told)},
+    )
+    row.delete()
+    log.info("cluster.farewell", cluster=row.name, removed=len(removed), left=len(left))
+
+
+def _open(row: Farewell) -> tuple[Leaving, Any]:
+    from runtime.drivers.kubernetes import kubeconfig
+    from runtime.drivers.kubernetes.access import check_from_settings
+    from runtime.drivers.kubernetes.client import KubeClient
+    from runtime.drivers.kubernetes.namespaces import Leaving
+
+    text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
+    client = KubeClient(kubeconfig.parse(text), check=check_from_settings(), connections=4)
+    return Leaving(client, orphans.own_id()), client.close

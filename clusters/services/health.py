@@ -1,17 +1,33 @@
 """Writing what is known about clusters."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 from django.db import transaction
 
 from clusters import registry
 from clusters.hooks import devices_added
-from clusters.models import Claim, Cluster, Device, Flavor
+from clusters.models import CheckResult, Claim, Cluster, Device, Flavor
+from clusters.services.base import require_operator
 from common import ids
 from common.clock import now
+from events import services as events
 from runtime import bus
 from runtime import protocol as p
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accounts.principal import Principal
+    from clusters.checks.base import Finding
+    from runtime.capabilities import NodeChanges
+    from runtime.protocol import Driver
+    from runtime.routers.base import Router
+
 
 log = structlog.get_logger(__name__)
 
@@ -96,3 +112,69 @@ def _flavor_of(found: p.Device, flavors: list[Flavor]) -> Flavor:
     )
     flavors.append(made)
     return made
+
+
+# Asking for a self-check, and keeping its answers.
+
+
+@transaction.atomic
+def checks_ask(*, principal: Principal, cluster: Cluster) -> None:
+    """The worker runs them within seconds."""
+    require_operator(principal)
+    Cluster.objects.filter(pk=cluster.pk).update(checks_asked_at=now())
+    events.record(actor=principal, verb="cluster.check-asked", target=cluster)
+
+
+@transaction.atomic
+def checks_store(*, cluster: Cluster, findings: Sequence[Finding]) -> None:
+    """Write answers down. Where asking itself failed, an earlier answer stands; "unknown" is none.
+
+    Answers of a server that the cluster no longer is are dropped.
+    """
+    here = Cluster.objects.select_for_update().filter(pk=cluster.pk)
+    if here.filter(server=cluster.server, fingerprint=cluster.fingerprint).first() is None:
+        return
+    before = dict(CheckResult.objects.filter(cluster=cluster).values_list("name", "state"))
+    for found in findings:
+        if found.failed and before.get(found.name, found.state) != CheckResult.State.UNKNOWN:
+            continue
+        CheckResult.objects.update_or_create(
+            cluster=cluster,
+            name=found.name,
+            defaults={
+                "state": found.state,
+                "sentence": found.sentence[:300],
+                "values": dict(found.values),
+                "fix": found.fix,
+                "took_ms": found.took_ms,
+                "at": now(),
+            },
+        )
+        if found.state == CheckResult.State.RED and before.get(found.name) != found.state:
+            events.record(
+                actor=None,
+                verb="cluster.check-failed",
+                target=cluster,
+                message=found.text(),
+                data={"check": found.name},
+            )
+    bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
+
+
+# Implements ``runtime.ports.ClusterProvider`` on the table of clusters.
+
+
+class ClusterRegistryProvider:
+    def keys(self) -> Sequence[str]:
+        return list(Cluster.objects.filter(enabled=True).values_list("key", flat=True))
+
+    def driver_for(self, cluster_key: str) -> Driver:
+        return registry.driver_for(cluster_key)
+
+    def router(self) -> Router:
+        return registry.router()
+
+    def nodes_store(self, cluster_key: str, changes: NodeChanges) -> None:
+        from clusters.services.nodes import nodes_store
+
+        nodes_store(cluster_key=cluster_key, changes=changes)

@@ -60,7 +60,8 @@ class BerthView(View):
         self.request.berth_refused = Refused(self.request, error)  # type: ignore[attr-defined]
         shown = page()
         wanted = inspect.signature(shown.get).parameters  # type: ignore[attr-defined]
-        keys = {name: value for name, value in self.kwargs.items() if name in wanted}
+        takes_all = any(one.kind is one.VAR_KEYWORD for one in wanted.values())
+        keys = {k: value for k, value in self.kwargs.items() if takes_all or k in wanted}
         shown.setup(self.request, **keys)
         shown.principal = self.principal
         shown.enter(page.declared("GET"))

@@ -88,11 +88,7 @@ class QueueAct(ConsoleView):
             raise NotFound(_("It does not wait any more."))
         verb = "queue.held" if self.act == "hold" else "queue.let-go"
         record(
-            actor=self.principal,
-            verb=verb,
-            target=row,
-            project_uid=row.project.uid,
-            message=said,
+            actor=self.principal, verb=verb, target=row, project_uid=row.project.uid, message=said
         )
         if row.owner != self.principal.user:
             tell_owner(self.principal, row.owner, "work.held", row, said)

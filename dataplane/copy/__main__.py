@@ -9,13 +9,13 @@ import sys
 import threading
 from pathlib import Path
 
-from dataplane.copy import log_lines
 from dataplane.copy import plan as plans
+from dataplane.copy import report
 from dataplane.copy.problems import Final, Stop, exit_of
 from dataplane.copy.progress import Progress
 from dataplane.copy.report import Reporter, last_words
 from dataplane.copy.run import run
-from dataplane.own import OWN
+from dataplane.safepath import OWN
 
 # A page of a listing makes ten thousand small things and no ring of them: what is looked through
 # for rings once in a while need not be looked through at each page.
@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> int:
         return _ended(refused)
     progress = Progress()
     log = progress.log
-    log.start(log_lines.Watch(progress).lines, [token, *log_lines.secrets_of(plan)])
-    for line in log_lines.opening(plan):
+    log.start(report.Watch(progress).lines, [token, *report.secrets_of(plan)])
+    for line in report.opening(plan):
         log.say(line)
     reporter = Reporter(plan, progress, token, stopping)
     reporter.start()
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         for line in traceback.format_exc().splitlines()[-_TRACE:]:
             log.say(line)
         order = Stop(Final.INTERNAL, "The load ended by a fault of its own program; see its log.")
-    log.end(log_lines.ending(progress, order))  # first: the portal may keep us waiting for minutes
+    log.end(report.ending(progress, order))  # first: the portal may keep us waiting for minutes
     reporter.end(order, f"{OWN}/loads/{plan.uid}/manifest.jsonl")
     return exit_of(order.final)
 

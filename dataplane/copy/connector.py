@@ -14,8 +14,7 @@ from pathlib import Path
 
 from dataplane import addresses
 from dataplane.addresses import IPAddress, NotAHost, Policy
-from dataplane.copy.head import Broken
-from dataplane.copy.http1 import Connection, now
+from dataplane.copy.http1 import Broken, Connection, now
 from dataplane.copy.plan import OutboundPlan
 from dataplane.copy.problems import Final, Stop
 
@@ -106,7 +105,22 @@ class Dialer:
         for address in allowed[:TRIED]:
             try:
                 async with asyncio.timeout(CONNECT_S):
-                    return await self._open(endpoint, address)
+                    made = _made(address)
+                    try:
+                        made.setblocking(False)
+                        loop = asyncio.get_running_loop()
+                        await loop.sock_connect(made, (str(address), endpoint.port))
+                        self._check(made, endpoint)
+                        _transport, line = await loop.create_connection(
+                            Connection,
+                            sock=made,
+                            ssl=self._context() if endpoint.tls else None,
+                            server_hostname=endpoint.host if endpoint.tls else None,
+                        )
+                    except BaseException:
+                        made.close()
+                        raise
+                    return line
             except ssl.SSLCertVerificationError:
                 raise _not_its_name() from None
             except (OSError, TimeoutError):
@@ -157,24 +171,6 @@ class Dialer:
         if fence is not None and not any(fence.passes(a, endpoint.port) for a in allowed):
             return Stop(Final.CLOSED_NETWORK, f"{endpoint.host}: {allowed[0]}, {endpoint.port}")
         return Broken("The store can't be reached.")
-
-    async def _open(self, endpoint: Endpoint, address: IPAddress) -> Connection:
-        made = _made(address)
-        try:
-            made.setblocking(False)
-            loop = asyncio.get_running_loop()
-            await loop.sock_connect(made, (str(address), endpoint.port))
-            self._check(made, endpoint)
-            _transport, line = await loop.create_connection(
-                Connection,
-                sock=made,
-                ssl=self._context() if endpoint.tls else None,
-                server_hostname=endpoint.host if endpoint.tls else None,
-            )
-        except BaseException:
-            made.close()
-            raise
-        return line
 
     def _check(self, made: socket.socket, endpoint: Endpoint) -> None:
         """Believe the socket, not the list: it says where it really leads."""

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dataplane.copy.calls import Calls
-from dataplane.copy.commit import Settler
 from dataplane.copy.journal import MOST, NS
+from dataplane.copy.lanes import Hands
+from dataplane.copy.pace import Work, until_done
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Final, Stop, Trouble
 from dataplane.copy.progress import Progress
-from dataplane.copy.sinks import Hands
-from dataplane.copy.state import State
-from dataplane.copy.work import Work
+from dataplane.copy.state import Settler, State
 
 T = TypeVar("T")
 KEEP_FREE = 1 << 20  # for the journal
@@ -56,6 +55,24 @@ def size_text(size: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def would(progress: Progress, files: int, size: int, seconds: float | None) -> Stop:
+    """Return what a dry run found."""
+    text = f"{files} files ({size_text(size)}) would be copied"
+    if seconds is None:
+        pass
+    elif seconds < 90:  # noqa: PLR2004
+        text += f", in about {max(1, round(seconds))} seconds"
+    elif seconds < 5400:  # noqa: PLR2004
+        text += f", in about {round(seconds / 60)} minutes"
+    else:
+        text += f", in about {seconds / 3600:.1f} hours"
+    text += f"; {progress.unchanged} are there already."
+    bad = progress.failed + progress.skipped
+    if bad:
+        return Stop(Final.PARTIAL, f"{text} {bad} can't be copied and are named.")
+    return Stop(Final.DONE, text)
+
+
 @dataclass
 class Engine:
     plan: Plan
@@ -84,13 +101,7 @@ class Engine:
     async def threaded(self, act: Callable[..., T], *values: Any) -> T:
         """Do something slow in a thread; its file descriptors are ours until it ended."""
         future = asyncio.get_running_loop().run_in_executor(self.hands.pool, act, *values)
-        cancelled = False
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError:
-                cancelled = True
-        if cancelled:
+        if await until_done(future):
             raise asyncio.CancelledError
         return future.result()
 

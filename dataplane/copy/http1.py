@@ -13,14 +13,121 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from dataplane.copy.head import HEAD_MAX, Broken, Chunks, Head, length_of, parse_head
 from dataplane.copy.problems import Code, Stop, Trouble
 
+HEAD_MAX = 65536
+_SIZE_DIGITS = 18
 MEMORY = 128 * 1024  # one small object with its head
 COLLECT_MAX = 16 * 1024 * 1024
 _NO_BODY = frozenset({204, 304})
 _INFORMATIONAL = range(100, 200)
 _SPARE = memoryview(bytearray(64))  # for what nobody asked for
+
+
+class Broken(Trouble):
+    """The connection ended, or what came is no HTTP. Asking again on a new one may help.
+
+    With another code than usual it does not: the store would say the same once more.
+    """
+
+    def __init__(self, message: str, code: Code = Code.UNREACHABLE) -> None:
+        super().__init__(code, message, again=code is Code.UNREACHABLE)
+
+
+class Head(NamedTuple):
+    """Names of fields are in small letters; repeated ones are joined."""
+
+    status: int
+    fields: dict[str, str]
+
+
+class Chunks:
+    """Takes a chunked body apart; trailers are read and dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self._raw = b""
+        self._left = 0
+        self._limit = limit
+        self._trailer = False
+
+    def feed(self, data: bytes, out: bytearray) -> bool:
+        """Add to ``out``; True when the body is complete."""
+        self._raw += data
+        while True:
+            if self._left:
+                if not self._take(out):
+                    return False
+                continue
+            line, end, rest = self._raw.partition(b"\r\n")
+            if not end:
+                if len(self._raw) > HEAD_MAX:
+                    raise Broken("The answer is not properly chunked.")
+                return False
+            self._raw = rest
+            if self._trailer:
+                if not line:
+                    return True
+                continue
+            size = line.partition(b";")[0].strip()
+            if not size or len(size) > _SIZE_DIGITS or set(size) - set(b"0123456789abcdefABCDEF"):
+                raise Broken("The answer is not properly chunked.")
+            self._left = int(size, 16)
+            self._trailer = not self._left
+            self._left += 2 if self._left else 0
+            if len(out) + self._left > self._limit + 2:
+                raise Broken("The answer is larger than it may be.", Code.TOO_LARGE)
+
+    def _take(self, out: bytearray) -> bool:
+        piece = self._raw[: self._left]
+        self._raw = self._raw[len(piece) :]
+        out += piece[: max(0, self._left - 2)]
+        self._left -= len(piece)
+        return not self._left
+
+
+def parse_head(raw: bytes) -> Head:
+    lines = raw.decode("latin-1").split("\r\n")
+    first = lines[0]
+    status = number_of(first[9:12])
+    if not first.startswith("HTTP/1.") or status is None or first[8:9] != " ":
+        raise Broken("The answer is no HTTP.")
+    fields: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name[-1] in " \t" or name[0] in " \t":
+            raise Broken("The answer's head can't be read.")
+        name, value = name.lower(), value.strip()
+        if name in fields:
+            if name == "content-length" and fields[name] != value:
+                raise Broken("The answer has two lengths.", Code.LENGTH)
+            value = value if name == "content-length" else f"{fields[name]}, {value}"
+        fields[name] = value
+    if first[7] == "0" and fields.get("connection", "").lower() != "keep-alive":
+        fields["connection"] = "close"
+    return Head(status, fields)
+
+
+def length_of(head: Head) -> int | None:
+    """Return the length of the body; None when only its end will tell."""
+    coding = head.fields.get("transfer-encoding")
+    text = head.fields.get("content-length")
+    if coding is not None:
+        if text is not None or coding.lower() != "chunked":
+            raise Broken("The answer has two lengths.", Code.LENGTH)
+        return None
+    if text is None:
+        return None
+    length = number_of(text)
+    if length is None:
+        raise Broken("The answer's length can't be read.", Code.LENGTH)
+    return length
+
+
+def number_of(text: str) -> int | None:
+    """Return a number as HTTP writes it; None for what is none (“²” is a digit elsewhere)."""
+    if not text.isascii() or not text.isdigit() or len(text) > _SIZE_DIGITS:
+        return None
+    return int(text)
 
 
 class Answer(NamedTuple):
@@ -64,11 +171,18 @@ class _Asked:
     to_end: bool = False  # the body ends with the connection
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One connection, of the loop that opened it: only ``soon`` may be called from elsewhere.
+class Watched:
+    """What the watch over all connections looks at."""
 
-    ``deadline`` and ``got`` are for the watch over all lines.
-    """
+    got = 0  # bytes that went either way
+    paused = False
+    deadline = 0.0
+    watched_at = 0.0
+    watched_bytes = 0
+
+
+class Connection(Watched, asyncio.BufferedProtocol):
+    """One connection, of the loop that opened it: only ``soon`` may be called from elsewhere."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -79,20 +193,11 @@ class Connection(asyncio.BufferedProtocol):
         self.reusable = True
         self.lost = False  # the other side closed it
         self.used = 0
-        self.got = 0  # bytes read in all
-        self.paused = False
-        self.deadline = 0.0
-        self.watched_at = 0.0
-        self.watched_bytes = 0
 
     # --- asking -----------------------------------------------------------------------------
 
     async def ask(
-        self,
-        question: bytes,
-        *,
-        accept: Accept | None = None,
-        limit: int = COLLECT_MAX,
+        self, question: bytes, *, accept: Accept | None = None, limit: int = COLLECT_MAX
     ) -> Answer:
         """Send a question and return the whole answer."""
         if self._asked is not None or self._transport is None or not self.reusable:
@@ -151,9 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         asked = self._asked
         if asked is None or asked.future.done():
             return _SPARE
-        return self._room(asked)  # an empty one would end the connection
-
-    def _room(self, asked: _Asked) -> memoryview:
+        # an empty one would end the connection
         if asked.chunks is not None or asked.to_end:
             return self._memory
         if asked.sink is not None:
@@ -169,7 +272,23 @@ class Connection(asyncio.BufferedProtocol):
             self.close()  # what nobody asked for
             return
         try:
-            self._read(asked, count)
+            if asked.head is None:
+                self._held += count
+                self._read_head(asked)
+            elif asked.chunks is not None or asked.to_end:
+                self._gather(asked, self._memory[:count])
+            elif asked.sink is not None:
+                asked.left -= count
+                asked.sink.took(count)
+                if not asked.left:
+                    self._done(asked, self._memory[:0])
+            elif asked.whole is not None:
+                asked.left -= count
+                if not asked.left:
+                    self._done(asked, memoryview(asked.whole))
+            else:
+                self._held += count
+                self._fits(asked)
         except (Trouble, Stop) as error:
             self.fail(error)
 
@@ -188,22 +307,6 @@ class Connection(asyncio.BufferedProtocol):
         self.fail(Broken("The store closed the connection in the middle."))
 
     # --- reading ----------------------------------------------------------------------------
-
-    def _read(self, asked: _Asked, count: int) -> None:
-        if asked.head is None:
-            self._held += count
-            self._read_head(asked)
-        elif asked.chunks is not None or asked.to_end:
-            self._gather(asked, self._memory[:count])
-        elif asked.sink is not None:
-            self._to_sink(asked, count)
-        elif asked.whole is not None:
-            asked.left -= count
-            if not asked.left:
-                self._done(asked, memoryview(asked.whole))
-        else:
-            self._held += count
-            self._fits(asked)
 
     def _read_head(self, asked: _Asked) -> None:
         while True:
@@ -271,13 +374,6 @@ class Connection(asyncio.BufferedProtocol):
             rest = rest[count:]
             asked.left -= count
             asked.sink.took(count)
-
-    def _to_sink(self, asked: _Asked, count: int) -> None:
-        asked.left -= count
-        if asked.sink is not None:
-            asked.sink.took(count)
-        if not asked.left:
-            self._done(asked, self._memory[:0])
 
     def _gather(self, asked: _Asked, piece: memoryview) -> None:
         """Take a piece of a body whose end is told by its last chunk or by the connection's."""

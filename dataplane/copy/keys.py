@@ -1,4 +1,4 @@
-"""From a store's key to a path in the folder and back: pure rules.
+"""From a store's key to a path in the folder and back, and what lies in that folder.
 
 A key that can't be exactly one file below the folder is refused and named, never changed.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from dataplane.copy.problems import Code, Trouble
-from dataplane.own import OWN, is_own
-from dataplane.safepath import NAME_MAX, PATH_MAX
+from dataplane.copy.problems import Code, Trouble, trouble_of
+from dataplane.safepath import NAME_MAX, OWN, PATH_MAX, Folder, UnsafePath, is_own
 
 KEY_MAX = 1024  # bytes, both kinds of store
 # Control characters, and those that make a name be shown in another order than it is.
@@ -20,6 +21,7 @@ _WILD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^]/]+\])")
 _STARS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 DEEP_MOST = 3
 _WRONG = "The key can't be the name of a file: "
+Missed = Callable[[str, Trouble], None]
 
 
 def base_of(prefix: str) -> str:
@@ -43,10 +45,6 @@ def path_of(key: str, base: str, folder: str) -> str:
             raise _bad("a part of it is longer than 255 bytes.")
     if not folder and is_own(path.partition("/")[0]):
         raise _bad(f"“{OWN}” is kept for the state of loads.")
-    return _fitting(path, folder)
-
-
-def _fitting(path: str, folder: str) -> str:
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -137,3 +135,52 @@ def _plain(part: str) -> str:
 
 def _bad(why: str) -> Trouble:
     return Trouble(Code.BAD_KEY, _WRONG + why)
+
+
+class Found(NamedTuple):
+    path: str
+    stat: os.stat_result
+
+    @property
+    def regular(self) -> bool:
+        return stat.S_ISREG(self.stat.st_mode)
+
+
+def walk(root: Folder, *, top: bool, missed: Missed) -> Iterator[Found]:
+    """Yield everything below that is no folder. ``top``: the state of loads lies here.
+
+    What can't be looked at is told to ``missed`` (a folder with a slash at its end), and the
+    walk goes on beside it.
+    """
+    left = [""]
+    while left:
+        below = left.pop()
+        try:
+            with root.folder(below) as folder, os.scandir(folder.fd) as entries:
+                for entry in entries:
+                    if top and not below and is_own(entry.name):
+                        continue
+                    path = f"{below}/{entry.name}" if below else entry.name
+                    found = _looked_at(entry, path, left, missed)
+                    if found is not None:
+                        yield found
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # gone meanwhile
+        except UnsafePath:
+            missed(f"{below}/", Trouble(Code.BAD_KEY, "The path is too long to be opened."))
+        except OSError as error:
+            missed(f"{below}/", trouble_of(error))
+
+
+def _looked_at(entry: os.DirEntry[str], path: str, left: list[str], missed: Missed) -> Found | None:
+    """Return what is no folder; a folder is added to what is ``left``."""
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            left.append(path)
+            return None
+        return Found(path, entry.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        missed(path, trouble_of(error))
+        return None

@@ -1,11 +1,14 @@
-"""How fast: bandwidth, how many calls at once, and how long to wait after a refusal."""
+"""What is to be done next, and how fast: bandwidth, calls at once, pauses after a refusal."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from dataplane.copy.http1 import now
 
@@ -16,6 +19,7 @@ STAY = 3  # rounds after a step that was taken back
 START, MOST = 8, 64
 STEP_S = 0.7
 PATIENCE = 6
+Unit = Callable[[], Awaitable[None]]
 
 
 class Bucket:
@@ -37,6 +41,21 @@ class Bucket:
             self._tokens = min(self._rate / 4, self._tokens + (at - self._at) * self._rate) - count
             self._at = at
             return max(0.0, -self._tokens / self._rate)
+
+
+async def until_done(work: asyncio.Future[Any], hurry: Callable[[], object] = lambda: None) -> bool:
+    """Wait until it ended, even when that is cancelled: it may use what is the caller's.
+
+    ``hurry`` is called to make it end soon then. Return whether it was.
+    """
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            cancelled = True
+            hurry()
+    return cancelled
 
 
 @dataclass
@@ -104,3 +123,94 @@ class Backoff:
     def fresh(self) -> None:
         """Something came: begin counting again."""
         self.tried = 0
+
+
+class Work:
+    """A bounded queue of units. A unit that runs may add more, so it counts until it ended."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._first: deque[deque[Unit]] = deque()  # of one file each
+        self._rest: deque[Unit] = deque()
+        self._running = 0
+        self._closed = False
+        self._held = True
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._putters: deque[asyncio.Future[None]] = deque()
+
+    def start(self) -> None:
+        """Let units be taken; until then they only gather."""
+        self._held = False
+        self._wake_all()
+
+    async def put(self, unit: Unit) -> None:
+        while len(self._rest) >= self._most:
+            self.start()
+            waiter = asyncio.get_running_loop().create_future()
+            self._putters.append(waiter)
+            await waiter
+        self._rest.append(unit)
+        self._wake_one()
+
+    def put_first(self, units: Iterable[Unit]) -> None:
+        """Add the pieces of one file. Files take turns: one at a time is written to each."""
+        pieces = deque(units)
+        if pieces:
+            self._first.append(pieces)
+        for _ in pieces:
+            self._wake_one()
+
+    def close(self) -> None:
+        """Say that no new file comes."""
+        self._closed = True
+        self.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left and nothing comes."""
+        return self._closed and not self._running and not self._first and not self._rest
+
+    async def get(self) -> Unit | None:
+        """Return the next unit, None when everything is done."""
+        while True:
+            if not self._held and (self._first or self._rest):
+                unit = self._piece() if self._first else self._rest.popleft()
+                self._running += 1
+                if self._putters and len(self._rest) < self._most:
+                    _wake(self._putters)
+                return unit
+            if self.over:
+                self._wake_all()
+                return None
+            waiter = asyncio.get_running_loop().create_future()
+            self._getters.append(waiter)
+            await waiter
+
+    def _piece(self) -> Unit:
+        pieces = self._first.popleft()
+        unit = pieces.popleft()
+        if pieces:
+            self._first.append(pieces)
+        return unit
+
+    def ended(self) -> None:
+        """Say that a unit ended."""
+        self._running -= 1
+        if self.over:
+            self._wake_all()
+
+    def _wake_one(self) -> None:
+        if not self._held and self._getters:
+            _wake(self._getters)
+
+    def _wake_all(self) -> None:
+        while self._getters:
+            _wake(self._getters)
+
+
+def _wake(waiters: deque[asyncio.Future[None]]) -> None:
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+            return

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 from dataplane.addresses import Fence, opening
 from dataplane.copy.keys import chosen_by
 from dataplane.copy.problems import Final, Stop
-from dataplane.own import OWN, is_own
-from dataplane.safepath import UnsafePath, parts_of
+from dataplane.safepath import OWN, UnsafePath, is_own, parts_of
 
 DIRECTIONS = ("in", "out")
 MODES = ("copy", "sync", "dry-run", "verify", "abandon")
@@ -123,7 +122,10 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         _wrong(f"“{OWN}” is kept for the state of loads")
     if plan.delete_extra and plan.mode != "sync":
         _wrong("only “sync” deletes what is extra")
-    _check_patterns(plan)
+    try:
+        chosen_by(plan.include, plan.exclude)
+    except (ValueError, re.error):
+        _wrong("a pattern can't be read")
     if plan.store.kind == "hdfs" and plan.direction == "out":
         _wrong("nothing is written into HDFS")
     if plan.concurrency < 0:
@@ -156,13 +158,6 @@ def _store(data: dict[str, Any]) -> StorePlan:
         _wrong("the store needs its endpoint")
     _check_identity(store)
     return store
-
-
-def _check_patterns(plan: Plan) -> None:
-    try:
-        chosen_by(plan.include, plan.exclude)
-    except (ValueError, re.error):
-        _wrong("a pattern can't be read")
 
 
 def _check_identity(store: StorePlan) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from dataplane.copy import checksums, keys
 from dataplane.copy.checksums import Check
-from dataplane.copy.engine import Engine
-from dataplane.copy.estimate import would
+from dataplane.copy.engine import Engine, would
 from dataplane.copy.journal import Row, mtime_of
-from dataplane.copy.keys import is_text
+from dataplane.copy.keys import Found, is_text, walk
+from dataplane.copy.pace import Unit
 from dataplane.copy.pages import Pages, guess_of
-from dataplane.copy.problems import Code, Stop, Trouble, of_opening, of_os, stopped
-from dataplane.copy.uploads import Local, Sent, Uploader, open_uploader
-from dataplane.copy.walk import Found, walk
-from dataplane.copy.work import Unit
+from dataplane.copy.problems import Code, Stop, Trouble, of_opening, stopped, trouble_of
+from dataplane.copy.stores.gcs import Gcs
+from dataplane.copy.stores.s3 import S3
+from dataplane.copy.upload_s3 import S3Uploader
+from dataplane.copy.uploads import Book, Local, Sent, Uploader
 
 SOME = 500
 TRIES = 3
@@ -64,11 +64,12 @@ class Outward:
         async for page in Pages(engine, self.prefix, guess).all():
             engine.page(len(page.items) + len(page.bad))
             engine.state.journal.remote_add(
-                (item.key, item.size, item.etag, _text(item.sums)) for item in page.items
+                (item.key, item.size, item.etag, " ".join(f"{k}={v}" for k, v in item.sums.items()))
+                for item in page.items
             )
         found = walk(engine.state.folder, top=not engine.plan.folder, missed=self._miss)
         engine.progress.phase = "copying"
-        while some := await asyncio.to_thread(_some, found):
+        while some := await asyncio.to_thread(lambda: list(islice(found, SOME))):
             for unit in self._units(some):
                 await engine.work.put(unit)
             engine.work.start()
@@ -147,10 +148,7 @@ class Outward:
             try:
                 fd, seen = self._engine.state.folder.open_file(local.path)
             except OSError as error:
-                meant = of_opening(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.failed(local, meant)
+                self.failed(local, trouble_of(error, of_opening))
                 return
             local = local._replace(size=seen.st_size, mtime=mtime_of(seen), inode=seen.st_ino)
             try:
@@ -161,10 +159,7 @@ class Outward:
                     continue
                 self.failed(local, trouble)
             except OSError as error:
-                meant = of_os(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.failed(local, meant)
+                self.failed(local, trouble_of(error))
             return
 
     async def _is_same(self, local: Local, fd: int, there: Remote | None) -> bool:
@@ -237,47 +232,47 @@ class Outward:
         if self._engine.plan.mode == "dry-run":
             return would(self._engine.progress, self._todo_files, self._todo_bytes, None)
         if self._engine.plan.deletes and self._engine.progress.found:
-            await self._prune()
-        return None
-
-    async def _prune(self) -> None:
-        """Delete at the store what does not lie in the folder, and was chosen to be looked at."""
-        engine = self._engine
-        engine.progress.phase = "deleting"
-        for key in engine.state.journal.remote_keys():
-            if engine.state.stopping.is_set():
-                raise stopped()
-            path = key[len(self.prefix) :]
-            if not path or (self._chosen is not None and not self._chosen(path)):
-                continue
-            if _is_there(engine, path):
-                continue
-            try:
-                await self._uploader.delete(key)
-            except Trouble as trouble:
-                if trouble.code is not Code.GONE:
-                    engine.fails(key, trouble)
-                    engine.progress.found += 1
+            # delete at the store what does not lie in the folder, and was chosen to be looked at
+            engine = self._engine
+            engine.progress.phase = "deleting"
+            for key in engine.state.journal.remote_keys():
+                if engine.state.stopping.is_set():
+                    raise stopped()
+                path = key[len(self.prefix) :]
+                if not path or (self._chosen is not None and not self._chosen(path)):
                     continue
-            engine.progress.deleted += 1
-            engine.state.journal.drop([path])
+                if _is_there(engine, path):
+                    continue
+                try:
+                    await self._uploader.delete(key)
+                except Trouble as trouble:
+                    if trouble.code is not Code.GONE:
+                        engine.fails(key, trouble)
+                        engine.progress.found += 1
+                        continue
+                engine.progress.deleted += 1
+                engine.state.journal.drop([path])
+        return None
 
     async def close(self) -> None:
         self.tick(due=True)
         await self._uploader.close()
 
 
+def open_uploader(engine: Engine, book: Book | None) -> Uploader:
+    store = engine.calls.store
+    if isinstance(store, Gcs):
+        from dataplane.copy.upload_gcs import GcsUploader  # loads a library of Google's
+
+        return GcsUploader(engine, store, book)
+    if isinstance(store, S3):
+        return S3Uploader(engine, store, book)
+    raise TypeError
+
+
 def prefix_of(prefix: str) -> str:
     """Return what every key starts with: a place to put files is a folder."""
     return prefix if not prefix or prefix.endswith("/") else prefix + "/"
-
-
-def _some(found: Iterator[Found]) -> list[Found]:
-    return list(islice(found, SOME))
-
-
-def _text(sums: object) -> str:
-    return " ".join(f"{k}={v}" for k, v in sums.items()) if isinstance(sums, dict) else ""
 
 
 def _unchanged(local: Local, row: Row, there: Remote) -> bool:

@@ -4,34 +4,107 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from dataplane.copy import check
-from dataplane.copy.calls import Calls
-from dataplane.copy.client import Client, Times
-from dataplane.copy.commit import Settler
+from dataplane.copy import checksums
+from dataplane.copy.calls import Calls, Client, Times
 from dataplane.copy.connector import Dialer
 from dataplane.copy.engine import Engine, Room, size_text
 from dataplane.copy.http1 import now
 from dataplane.copy.inward import Inward
+from dataplane.copy.journal import Row
+from dataplane.copy.lanes import Hands
 from dataplane.copy.pace import FILE_WORTH, STEP_S, Bucket, Climb
 from dataplane.copy.plan import Plan
-from dataplane.copy.problems import Final, Stop, of_journal, of_os, stopped
+from dataplane.copy.problems import Code, Final, Stop, Trouble, of_journal, stop_of, stopped
 from dataplane.copy.progress import Progress
-from dataplane.copy.push import Outward
-from dataplane.copy.sinks import Hands
-from dataplane.copy.state import MANIFEST, State
+from dataplane.copy.push import Outward, open_uploader
+from dataplane.copy.state import MANIFEST, Settler, State
 from dataplane.copy.stores import open_store
-from dataplane.copy.uploads import open_uploader
 
+THREADS = 4
+AHEAD = 64
 TICK_S = 0.05
 SAVE_S = 1.0
 _WRITES = ("copy", "sync")
+
+
+def check(state: State, progress: Progress) -> Stop:
+    """Compare every file of the manifest: its length and its CRC32C."""
+    progress.phase = "verifying"
+    with ThreadPoolExecutor(THREADS, "verify") as pool:
+        waiting: deque[tuple[Row, Future[Trouble | None]]] = deque()
+        for row in state.journal.all_rows():
+            if state.stopping.is_set():
+                return stopped()
+            progress.found += 1
+            progress.bytes_found += row.size
+            waiting.append((row, pool.submit(_one, state, row)))
+            if len(waiting) > AHEAD:
+                _take(progress, *waiting.popleft())
+        progress.listed = True
+        for row, future in waiting:
+            _take(progress, row, future)
+    if not progress.found:
+        return Stop(Final.BAD_PLAN, "This load has put nothing here that could be verified.")
+    good = f"{progress.unchanged} files are as they were copied"
+    if progress.failed:
+        return Stop(Final.PARTIAL, f"{good}; {progress.failed} are not, and are named.")
+    return Stop(Final.DONE, f"{good}.")
+
+
+def _take(progress: Progress, row: Row, future: Future[Trouble | None]) -> None:
+    trouble = future.result()
+    if trouble is not None:
+        progress.fails(row.key, trouble.code, trouble.message)
+        return
+    progress.unchanged += 1
+    progress.bytes_done += row.size
+    progress.read(row.size)
+    progress.verified["crc32c"] += 1
+
+
+def _one(state: State, row: Row) -> Trouble | None:
+    try:
+        fd, seen = state.folder.open_file(row.path)
+    except FileNotFoundError:
+        return Trouble(Code.MISSING, "The file is not there any more.")
+    except OSError:
+        return Trouble(Code.IO, "What is there is no file that can be read.")
+    try:
+        if seen.st_size != row.size:
+            text = f"The file has {seen.st_size} bytes, and {row.size} were copied."
+            return Trouble(Code.LENGTH, text)
+        if checksums.of_file(fd, ("crc32c",))["crc32c"] != row.crc32c:
+            return Trouble(Code.CHECKSUM, "The file is not what was copied any more.")
+    except OSError as error:
+        return Trouble(Code.IO, f"The file can't be read: {error.strerror}.")
+    finally:
+        os.close(fd)
+    return None
+
+
+def rows(state: State) -> Iterator[dict[str, object]]:
+    """Yield the manifest: one entry for each file that this load has put, by path."""
+    for row in state.journal.all_rows():
+        yield {
+            "path": row.path,
+            "key": row.key,
+            "size": row.size,
+            "crc32c": row.crc32c,
+            "verified": row.verified,
+            "etag": row.etag,
+            "version": row.version,
+            "launch": row.launch,
+        }
 
 
 class Side(Protocol):
@@ -65,17 +138,19 @@ def run(
     except Stop as order:
         return order
     except OSError as error:
-        meant = of_os(error)
-        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+        return stop_of(error)
 
 
 def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
     if plan.mode == "verify":
-        order = check.check(state, progress)
+        order = check(state, progress)
     else:
         order = asyncio.run(_run(plan, state, progress, times))
         if _leaves_uploads(plan, state, order):
-            order.uploads = _give_up_rest(plan, state, progress, times)
+            # everything was sent: what happens here does not make another result of it
+            with suppress(Stop, OSError):
+                asyncio.run(_run(replace(plan, mode="abandon"), state, progress, times))
+            order.uploads = sum(bool(partial.upload) for partial in state.journal.partials())
     if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
         state.clean()
         write_manifest(state, progress)
@@ -93,16 +168,6 @@ def _leaves_uploads(plan: Plan, state: State, order: Stop) -> bool:
     return any(partial.upload for partial in state.journal.partials())
 
 
-def _give_up_rest(plan: Plan, state: State, progress: Progress, times: Times) -> int:
-    """Give up what belongs to files that are gone here; return how many the store still holds.
-
-    Everything was sent: whatever happens here does not make another result of it.
-    """
-    with suppress(Stop, OSError):
-        asyncio.run(_run(replace(plan, mode="abandon"), state, progress, times))
-    return sum(bool(partial.upload) for partial in state.journal.partials())
-
-
 async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
     dialer = Dialer(plan.outbound)
     store = open_store(plan, dialer)
@@ -113,7 +178,22 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
     engine = Engine(plan, state, progress, calls, hands, settler, Room(state, plan.space_bytes))
     try:
         if plan.mode == "abandon":
-            return await _abandon(engine)
+            # give up what is half done, here and at the store; what is done stays
+            journal = engine.state.journal
+            uploader = open_uploader(engine, None) if engine.plan.direction == "out" else None
+            kept = 0
+            for partial in journal.partials():
+                sent = uploader if partial.upload else None
+                if sent is not None and not await sent.abandon(partial.key, partial.upload):
+                    kept += 1
+                else:
+                    journal.finish(partial.path)
+            engine.state.clean()
+            if kept:
+                return Stop(
+                    Final.UNREACHABLE, f"The store did not give up {kept} unfinished uploads."
+                )
+            return Stop(Final.DONE, "What was half done was given up; what is done stays.")
         if half := len(state.journal.partials()):
             progress.log.say(f"an earlier run left {half:,} files half done: they are gone on with")
         side = Inward(engine) if plan.direction == "in" else Outward(engine)
@@ -127,26 +207,6 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
         settler.end()
         store.close()
     return settler.stopped or order
-
-
-async def _abandon(engine: Engine) -> Stop:
-    """Give up what is half done, here and at the store; what is done stays.
-
-    An upload that the store did not give up stays in the journal, for the next try.
-    """
-    journal = engine.state.journal
-    uploader = open_uploader(engine, None) if engine.plan.direction == "out" else None
-    kept = 0
-    for partial in journal.partials():
-        sent = uploader if partial.upload else None
-        if sent is not None and not await sent.abandon(partial.key, partial.upload):
-            kept += 1
-        else:
-            journal.finish(partial.path)
-    engine.state.clean()
-    if kept:
-        return Stop(Final.UNREACHABLE, f"The store did not give up {kept} unfinished uploads.")
-    return Stop(Final.DONE, "What was half done was given up; what is done stays.")
 
 
 class Crew:
@@ -218,7 +278,8 @@ class Crew:
             if self._side.tick(due=at - saved > SAVE_S):
                 saved = at
             if at - measured > STEP_S:
-                worth = self._worth()
+                progress = self.engine.progress
+                worth = progress.bytes_read + FILE_WORTH * progress.done
                 self._climb.measured((worth - before) / (at - measured))
                 before, measured = worth, at
 
@@ -229,10 +290,6 @@ class Crew:
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
         self.engine.progress.concurrency = self._count
-
-    def _worth(self) -> float:
-        progress = self.engine.progress
-        return progress.bytes_read + FILE_WORTH * progress.done
 
 
 def ended(progress: Progress) -> Stop:
@@ -255,7 +312,7 @@ def write_manifest(state: State, progress: Progress) -> None:
     if not (progress.done or progress.deleted) and state.has(MANIFEST):
         return
     with state.writing(MANIFEST) as file:
-        for row in check.rows(state):
+        for row in rows(state):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -269,8 +326,7 @@ def _order(group: BaseExceptionGroup[BaseException], state: State) -> Stop:
     if isinstance(first, sqlite3.Error):
         return of_journal(first, state.try_to_write)
     if isinstance(first, OSError):
-        meant = of_os(first)
-        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+        return stop_of(first)
     raise group
 
 

@@ -16,24 +16,22 @@ from requests import Response
 from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import number_of
+from dataplane.copy.http1 import number_of
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.base import Item
 from dataplane.copy.stores.gcs import Gcs, item_of
-from dataplane.copy.uploads import WRONG, Book, Local, Nobody, Sent, Slice, unchanged
+from dataplane.copy.uploads import WRONG, Book, Local, Sent, Slice, Uploader, unchanged
 
 SMALL = 2 * 1024 * 1024  # the library has all of it in memory, twice
 _GOES_ON = 308
 _TYPE = "application/octet-stream"
 
 
-class GcsUploader:
+class GcsUploader(Uploader):
     def __init__(self, engine: Engine, store: Gcs, book: Book | None) -> None:
-        self._engine = engine
-        self._calls = engine.calls
+        super().__init__(engine, book)
         self._store = store
-        self._book = book or Nobody()
 
     async def send(self, local: Local, fd: int) -> None:
         try:
@@ -44,7 +42,12 @@ class GcsUploader:
             else:
                 item = await self._whole(local, fd, crc)
             unchanged(local, fd)
-            self._book.sent(local, _sent(item, local, crc))
+            if item.size != local.size:
+                raise Trouble(Code.LENGTH, WRONG)
+            said = item.sums.get("crc32c")
+            if said and said != crc:
+                raise Trouble(Code.CHECKSUM, WRONG)
+            self._book.sent(local, Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH))
             if local.size > SMALL:
                 self._engine.state.journal.finish(local.path)
         finally:
@@ -175,15 +178,3 @@ class GcsUploader:
         except Trouble as trouble:
             return trouble.code is Code.GONE
         return True
-
-    async def close(self) -> None:
-        return
-
-
-def _sent(item: Item, local: Local, crc: str) -> Sent:
-    if item.size != local.size:
-        raise Trouble(Code.LENGTH, WRONG)
-    said = item.sums.get("crc32c")
-    if said and said != crc:
-        raise Trouble(Code.CHECKSUM, WRONG)
-    return Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH)

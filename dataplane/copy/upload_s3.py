@@ -9,14 +9,15 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import Head
+from dataplane.copy.http1 import Head
 from dataplane.copy.journal import Partial
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Trouble, trouble_of
 from dataplane.copy.stores.s3 import S3, version_of
 from dataplane.copy.uploads import (
     CHANGED,
@@ -24,12 +25,11 @@ from dataplane.copy.uploads import (
     WRONG,
     Book,
     Local,
-    Nobody,
     Sent,
     Slice,
+    Uploader,
     unchanged,
 )
-from dataplane.copy.work import Unit
 
 TINY = 128 * 1024  # is sent without the library
 PART = 16 * 1024 * 1024
@@ -57,12 +57,10 @@ class Upload:
     trouble: Trouble | None = None
 
 
-class S3Uploader:
+class S3Uploader(Uploader):
     def __init__(self, engine: Engine, store: S3, book: Book | None) -> None:
-        self._engine = engine
-        self._calls = engine.calls
+        super().__init__(engine, book)
         self._store = store
-        self._book = book or Nobody()
         self._open: set[int] = set()
 
     async def send(self, local: Local, fd: int) -> None:
@@ -70,24 +68,21 @@ class S3Uploader:
             await self._begin(local, fd)
             return
         try:
-            self._book.sent(local, await self._whole(local, fd))
+            if local.size <= TINY:
+                head, sums = await self._tiny(local, fd)
+            else:
+                sums = await self._sums(fd, 0, local.size)
+                said = await self._put("put_object", local.key, fd, (0, local.size), sums)
+                head = Head(200, said["ResponseMetadata"]["HTTPHeaders"])
+            unchanged(local, fd)
+            etag = self._store.state_of(head)
+            version = head.fields.get("x-amz-version-id", "").replace("null", "")
+            verified = await self._verified(local, head, sums)
+            self._book.sent(local, Sent(etag, version, sums["crc32c"], verified))
         finally:
             os.close(fd)
 
     # --- at one go --------------------------------------------------------------------------
-
-    async def _whole(self, local: Local, fd: int) -> Sent:
-        if local.size <= TINY:
-            head, sums = await self._tiny(local, fd)
-        else:
-            sums = await self._sums(fd, 0, local.size)
-            said = await self._put("put_object", local.key, fd, (0, local.size), sums)
-            head = Head(200, said["ResponseMetadata"]["HTTPHeaders"])
-        unchanged(local, fd)
-        etag = self._store.state_of(head)
-        version = head.fields.get("x-amz-version-id", "").replace("null", "")
-        verified = await self._verified(local, head, sums)
-        return Sent(etag, version, sums["crc32c"], verified)
 
     async def _tiny(self, local: Local, fd: int) -> tuple[Head, dict[str, str]]:
         """Send over a connection of ours: the library takes twice as long."""
@@ -167,7 +162,7 @@ class S3Uploader:
         if not todo:
             await self._ended(upload)
             return
-        self._engine.work.put_first([_unit(self, upload, part) for part in todo])
+        self._engine.work.put_first([partial(self.fetch, upload, part) for part in todo])
 
     async def _new(self, local: Local, fd: int) -> Upload:
         sums = {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
@@ -177,7 +172,7 @@ class S3Uploader:
         upload_id = said.get("UploadId")
         if not upload_id:
             raise Trouble(Code.IO, "The store does not begin an upload in parts.")
-        size = _part_size(local.size)
+        size = max(PART, -(-local.size // PARTS_MOST // 2**20) * 2**20)
         self._engine.state.journal.begin(
             Partial(local.path, local.key, local.size, local.state, size, upload_id)
         )
@@ -207,7 +202,20 @@ class S3Uploader:
     async def _there(self, key: str, upload: str) -> dict[int, str] | None:
         """Return the parts that the store has; None when it will never tell."""
         try:
-            return await self._listed(key, upload)
+            found: dict[int, str] = {}
+            marker = 0
+            while True:
+                at = {"UploadId": upload, **({"PartNumberMarker": marker} if marker else {})}
+                said = await self._asked("list_parts", key, lambda at=at: at)  # type: ignore[misc]
+                rows = said.get("Parts", ())
+                try:
+                    found.update((row["PartNumber"], row["ETag"].strip('"')) for row in rows)
+                except KeyError:
+                    raise Trouble(Code.IO, "The store's list of parts can't be read.") from None
+                following = said.get("NextPartNumberMarker")
+                if not said.get("IsTruncated") or not rows or following == marker:
+                    return found
+                marker = following
         except Trouble as trouble:
             if trouble.again:  # the store is away: its parts are for a later run
                 raise
@@ -220,22 +228,6 @@ class S3Uploader:
         else:
             self._engine.state.journal.set_aside(path)
 
-    async def _listed(self, key: str, upload: str) -> dict[int, str]:
-        found: dict[int, str] = {}
-        marker = 0
-        while True:
-            at = {"UploadId": upload, **({"PartNumberMarker": marker} if marker else {})}
-            said = await self._asked("list_parts", key, lambda at=at: at)  # type: ignore[misc]
-            rows = said.get("Parts", ())
-            try:
-                found.update((row["PartNumber"], row["ETag"].strip('"')) for row in rows)
-            except KeyError:
-                raise Trouble(Code.IO, "The store's list of parts can't be read.") from None
-            following = said.get("NextPartNumberMarker")
-            if not said.get("IsTruncated") or not rows or following == marker:
-                return found
-            marker = following
-
     async def fetch(self, upload: Upload, part: Part) -> None:
         try:
             if upload.trouble is None:
@@ -243,10 +235,7 @@ class S3Uploader:
         except Trouble as trouble:
             upload.trouble = upload.trouble or trouble
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            upload.trouble = upload.trouble or meant
+            upload.trouble = upload.trouble or trouble_of(error)
         await self._ended(upload)
 
     async def _part(self, upload: Upload, part: Part) -> None:
@@ -331,14 +320,6 @@ class S3Uploader:
 
 def _etag(said: dict[str, Any]) -> str:
     return str(said.get("ETag", "")).removeprefix("W/").strip('"')
-
-
-def _unit(uploader: S3Uploader, upload: Upload, part: Part) -> Unit:
-    return lambda: uploader.fetch(upload, part)
-
-
-def _part_size(size: int) -> int:
-    return max(PART, -(-size // PARTS_MOST // 2**20) * 2**20)
 
 
 def _parts(size: int, each: int) -> list[Part]:

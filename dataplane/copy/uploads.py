@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from dataplane.copy.engine import Engine
 from dataplane.copy.journal import Partial, mtime_of
 from dataplane.copy.problems import Code, Trouble
-from dataplane.copy.stores.gcs import Gcs
-from dataplane.copy.stores.s3 import S3
 
 SMALL = 16 * 1024 * 1024  # is sent at one go
 CHANGED = "The file changed while it was copied."
@@ -62,16 +60,27 @@ class Nobody:
     def failed(self, local: Local, trouble: Trouble) -> None: ...
 
 
-class Uploader(Protocol):
+class Uploader:
+    """Sends files to one store; ``book`` None: uploads are only given up."""
+
+    def __init__(self, engine: Engine, book: Book | None) -> None:
+        self._engine = engine
+        self._calls = engine.calls
+        self._book = book or Nobody()
+
     async def send(self, local: Local, fd: int) -> None:
         """Send a file, or begin to; ``fd`` is closed when that is over."""
+        raise NotImplementedError
 
-    async def delete(self, key: str) -> None: ...
+    async def delete(self, key: str) -> None:
+        raise NotImplementedError
 
     async def abandon(self, key: str, upload: str) -> bool:
         """Give up what the store holds of an upload that will not go on; False: it still does."""
+        raise NotImplementedError
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of files that are open."""
 
 
 class Slice(io.RawIOBase):
@@ -117,15 +126,3 @@ def unchanged(local: Local, fd: int) -> None:
     seen = os.fstat(fd)
     if (seen.st_size, mtime_of(seen)) != (local.size, local.mtime):
         raise Trouble(Code.CHANGED, CHANGED)
-
-
-def open_uploader(engine: Engine, book: Book | None) -> Uploader:
-    from dataplane.copy.upload_gcs import GcsUploader
-    from dataplane.copy.upload_s3 import S3Uploader
-
-    store = engine.calls.store
-    if isinstance(store, Gcs):
-        return GcsUploader(engine, store, book)
-    if isinstance(store, S3):
-        return S3Uploader(engine, store, book)
-    raise TypeError

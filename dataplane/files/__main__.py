@@ -22,7 +22,12 @@ TOKEN = "BERTH_FILES_TOKEN"  # noqa: S105 - its name
 
 
 def main(words: Sequence[str]) -> int:
-    options = _options(words)
+    parser = argparse.ArgumentParser(prog="python3 -m dataplane.files")
+    parser.add_argument("--root", required=True, help="name of the volume below BERTH_VOLUMES")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--bind", default="127.0.0.1")
+    parser.add_argument("--read-only", action="store_true")
+    options = parser.parse_args(words)
     token = os.environ.pop(TOKEN, "")
     base = os.environ.get("BERTH_VOLUMES", "")
     if not token:
@@ -44,15 +49,6 @@ def main(words: Sequence[str]) -> int:
     server.serve_forever(poll_interval=0.2)
     files.stop()
     return 0
-
-
-def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m dataplane.files")
-    parser.add_argument("--root", required=True, help="name of the volume below BERTH_VOLUMES")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--bind", default="127.0.0.1")
-    parser.add_argument("--read-only", action="store_true")
-    return parser.parse_args(words)
 
 
 def _no(sentence: str) -> int:

@@ -21,15 +21,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
-from dataplane.files import memory, zipnames
+from dataplane.files import memory, zipping
 from dataplane.files.memory import Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 
 PART = 1024 * 1024
-ENDS = (
-    *(".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".tbz", ".txz"),
-    *(".tar", ".zip"),
-)
+ENDS = (*(".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".tbz", ".txz"), *(".tar", ".zip"))
 _MOST_TABLE = 32 * 1024 * 1024  # of a zip's table of contents
 _LEAST_LINE, _ZIP_ENTRY = 46, 560  # bytes of the table, and of memory, for an entry
 _MOST_HEADER = 1024 * 1024  # of one entry of a tar: names, access lists
@@ -119,20 +116,34 @@ class Zip:
     most = 150_000  # some 100 MiB, of the 256 that the server may have
 
     def __init__(self, file: IO[bytes], held: Share) -> None:
-        self._require_small_table(file, held)
+        # find it as ``ZipFile`` itself does, so that both mean the same one
+        with damage():
+            found = zipfile._EndRecData(file)  # type: ignore[attr-defined] # noqa: SLF001
+        if not found:
+            raise _broken()
+        size, at = found[zipfile._ECD_SIZE], found[zipfile._ECD_LOCATION]  # type: ignore[attr-defined] # noqa: SLF001
+        if size > _MOST_TABLE:
+            raise too_many()
+        entries = min(self.most, size // _LEAST_LINE)
+        takes = memory.LEAST_LARGE + 2 * size + _ZIP_ENTRY * entries
+        held.need(min(takes, memory.LARGE.most))
+        begin = max(0, at - size - 128)  # zip64 says where it is in front of the end
+        file.seek(begin)
+        if file.read(at - begin).count(_ENTRY) > self.most:
+            raise too_many()
         with damage():
             self._zip = zipfile.ZipFile(file)
             packed = sum(info.compress_size for info in self._zip.infolist())
             file.seek(0, 2)
             if packed > file.tell():
                 raise bomb()  # entries share their bytes
-            self.names = zipnames.reading_of(self._zip.infolist())
+            self.names = zipping.reading_of(self._zip.infolist())
 
     def members(self) -> Iterator[Member | None]:
         for info in self._zip.infolist():
             mode = info.external_attr >> 16
             yield Member(
-                name=zipnames.name_of(info, self.names),
+                name=zipping.name_of(info, self.names),
                 size=info.file_size,
                 is_folder=info.is_dir(),
                 runs=bool(mode & stat.S_IXUSR),
@@ -149,23 +160,6 @@ class Zip:
         packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
         del packed.CRC  # it is that of the contents
         return _Bzip2(self._zip.open(packed), info.CRC)
-
-    def _require_small_table(self, file: IO[bytes], held: Share) -> None:
-        """Find it as ``ZipFile`` itself does, so that both mean the same one."""
-        with damage():
-            found = zipfile._EndRecData(file)  # type: ignore[attr-defined] # noqa: SLF001
-        if not found:
-            raise _broken()
-        size, at = found[zipfile._ECD_SIZE], found[zipfile._ECD_LOCATION]  # type: ignore[attr-defined] # noqa: SLF001
-        if size > _MOST_TABLE:
-            raise too_many()
-        entries = min(self.most, size // _LEAST_LINE)
-        takes = memory.LEAST_LARGE + 2 * size + _ZIP_ENTRY * entries
-        held.need(min(takes, memory.LARGE.most))
-        begin = max(0, at - size - 128)  # zip64 says where it is in front of the end
-        file.seek(begin)
-        if file.read(at - begin).count(_ENTRY) > self.most:
-            raise too_many()
 
 
 class _Bzip2(bz2.BZ2File):
@@ -225,15 +219,17 @@ class Tar:
                     break
                 yield _tar_member(tar, info)
                 if self._unpacked and info.isreg() and not info.issparse():
-                    yield from _skipped(tar, info)
+                    stream: Any = tar.fileobj
+                    end = info.offset_data + info.size
+                    while (left := end - stream.tell()) > 0:
+                        if not stream.read(min(left, PART)):
+                            raise EOFError
+                        yield None
                 self._require_worth(source)
-            yield from self._to_the_end(source)
-
-    def _to_the_end(self, source: _Source) -> Iterator[None]:
-        """Behind the last entry is the checksum of what was packed."""
-        while self._unpacked and source.read(PART):
-            self._require_worth(source)
-            yield None
+            # behind the last entry is the checksum of what was packed
+            while self._unpacked and source.read(PART):
+                self._require_worth(source)
+                yield None
 
     def _require_worth(self, source: _Source) -> None:
         """What is unpacked and belongs to nothing is no reason to go on unpacking."""
@@ -283,16 +279,6 @@ def _contents(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     if found is None:
         raise _broken()
     return found
-
-
-def _skipped(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[None]:
-    """Read past what nobody wanted, in parts; what was read already can't be read again."""
-    stream: Any = tar.fileobj
-    end = info.offset_data + info.size
-    while (left := end - stream.tell()) > 0:
-        if not stream.read(min(left, PART)):
-            raise EOFError
-        yield None
 
 
 class _Source:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dataplane.files import memory, names
 from dataplane.files.memory import MIB, Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import Beat, Found, Tree, entry_json, kind_of, walk
 from dataplane.safepath import Folder
 

@@ -17,15 +17,12 @@ from typing import Any
 
 from dataplane.files import archives, names
 from dataplane.files.archives import PART, Archive, Member
-from dataplane.files.landing import land, require_room
+from dataplane.files.changing import take_down
 from dataplane.files.memory import Share
+from dataplane.files.names import FAILURES, Refusal
 from dataplane.files.notes import UPLOADS
-from dataplane.files.refusals import FAILURES, Refusal
-from dataplane.files.removing import take_down
-from dataplane.files.tree import Beat, Tree, open_file
-from dataplane.files.writeback import Behind
-from dataplane.own import is_own
-from dataplane.safepath import Folder, UnsafePath, parts_of
+from dataplane.files.tree import Beat, Behind, Tree, land, open_file, require_room, write_all
+from dataplane.safepath import Folder, UnsafePath, is_own, parts_of
 
 MOST_DEEP = 100  # folders in one another
 _BLOCK = 4096  # what the smallest file takes
@@ -110,9 +107,22 @@ def _unpacked(top: Folder, archive: Archive, path: str, found: _Tally) -> Iterat
                         with contextlib.suppress(OSError):  # somebody goes on with it
                             os.utime(temporary, dir_fd=hidden.fd, follow_symlinks=False)
                         yield {"progress": {"step": "writing", **done.told(), "of": found.bytes}}
-            landed = land(top, f"{UPLOADS}/{temporary}", _called(path), "keep-both")
+            # the folder for an archive: its name without what says that it is one
+            folder, name = names.split(path)
+            for end in archives.ENDS:
+                if name.lower().endswith(end):
+                    name = name[: -len(end)]
+                    break
+            else:
+                name = f"{name} unpacked"
+            if name in {"", ".", ".."} or (not folder and is_own(name)):
+                name = "archive"
+            landed = land(top, f"{UPLOADS}/{temporary}", names.below(folder, name), "keep-both")
         except BaseException:
-            _gone(hidden, temporary)
+            # nobody reads any more, so nothing can be told; what stays is removed within a day
+            with contextlib.suppress(*FAILURES):
+                for _one_of_it in take_down(hidden, temporary):
+                    pass
             raise
     yield {
         "done": {
@@ -185,31 +195,8 @@ def _filled(fd: int, member: Member) -> Iterator[None]:
             left -= len(data)
             if left < 0:
                 raise ValueError  # more than it said
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+            write_all(fd, data)
             behind.wrote(len(data))
             yield
         if left:
             raise EOFError
-
-
-def _called(path: str) -> str:
-    """Return the folder for an archive: its name without what says that it is one."""
-    folder, name = names.split(path)
-    for end in archives.ENDS:
-        if name.lower().endswith(end):
-            name = name[: -len(end)]
-            break
-    else:
-        name = f"{name} unpacked"
-    if name in {"", ".", ".."} or (not folder and is_own(name)):
-        name = "archive"
-    return names.below(folder, name)
-
-
-def _gone(hidden: Folder, temporary: str) -> None:
-    """Nobody reads any more, so nothing can be told; what stays is removed within a day."""
-    with contextlib.suppress(*FAILURES):
-        for _one_of_it in take_down(hidden, temporary):
-            pass

@@ -20,9 +20,9 @@ from io import BufferedIOBase
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from dataplane.files import jsons
+from dataplane.files import memory
 from dataplane.files.memory import Share, busy
-from dataplane.files.refusals import FAILURES, Refusal, of_error
+from dataplane.files.names import FAILURES, Refusal, of_error
 from dataplane.safepath import UnsafePath
 
 MOST_CONNECTIONS = 64
@@ -104,10 +104,10 @@ class Asked:
         if self.length > MOST_JSON:
             raise Refusal(413, "too-large", "The request is too large.")
         held = self.share()
-        held.need(max(1, jsons.bytes_of(self.length)))
+        held.need(max(1, memory.json_bytes(self.length)))
         data = self._handler.rfile.read(self.length)
         self.took_body()
-        if (more := jsons.more_of(data)) > jsons.MOST_MORE:
+        if (more := memory.json_more(data)) > memory.MOST_MORE:
             raise Refusal(413, "too-large", "The request is too large.")
         if not held.grow(more):
             raise busy()
@@ -220,7 +220,14 @@ class Handler(BaseHTTPRequestHandler):
             with contextlib.ExitStack() as self.held:
                 self._send(self._answered())
             if self.body_left:
-                self._linger()
+                # take the rest of a request that was refused, so that the refusal can be read
+                self.close_connection = True
+                self.wfile.flush()
+                self.connection.shutdown(socket.SHUT_WR)
+                self.connection.settimeout(LINGER_S)
+                left = LINGER
+                while left > 0 and (part := self.connection.recv(min(left, 256 * 1024))):
+                    left -= len(part)
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -234,19 +241,6 @@ class Handler(BaseHTTPRequestHandler):
             raise
         except (Refusal, *FAILURES) as error:
             return _no(error)
-
-    def _linger(self) -> None:
-        """Take the rest of a request that was refused, so that the refusal can be read.
-
-        Bounded; the connection ends, because the rest must not be taken for a request.
-        """
-        self.close_connection = True
-        self.wfile.flush()
-        self.connection.shutdown(socket.SHUT_WR)
-        self.connection.settimeout(LINGER_S)
-        left = LINGER
-        while left > 0 and (part := self.connection.recv(min(left, 256 * 1024))):
-            left -= len(part)
 
     def _require_gate(self) -> None:
         given = self.headers.get("Authorization", "").encode()
@@ -310,7 +304,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _no(error: Refusal | OSError | UnsafePath) -> Sent:
-    refusal = error if isinstance(error, Refusal) else of_error(error)
+    refusal = of_error(error)
     return Sent(refusal.as_json(), refusal.status)
 
 

@@ -24,10 +24,9 @@ from typing import Any
 
 from dataplane.files import memory, names
 from dataplane.files.memory import MIB, Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import entry_json
-from dataplane.own import is_own
-from dataplane.safepath import Folder
+from dataplane.safepath import Folder, is_own
 
 MOST_READ = 300_000  # entries of one folder; more are only found by search
 MOST_BYTES = 72 * MIB  # for sorting them: 300,000 names of 60 letters
@@ -113,7 +112,10 @@ class Listings:
             total, truncated = len(order), order.truncated
             chosen = order.part(offset, limit)
             del order
-            held.need(_bytes_of(path, chosen))
+            # what a page takes: each path three times as long, in three copies; each name too
+            above = len(os.fsencode(path))
+            sizes = (len(os.fsencode(name)) for name in chosen)
+            held.need(sum(_ENTRY + 9 * (above + size) + 16 * size for size in sizes))
             entries = [one for name in chosen if (one := _entry(folder, path, name, held))]
         return {
             "path": names.shown(path),
@@ -137,26 +139,30 @@ class Listings:
                 if found.whole or len(found) >= MOST_READ:
                     return _sorted(folder, found, sort, descending=descending)
                 del found
-            self._note_large(here)
+            # who asks for it again need not begin to read it to know
+            with self._changed:
+                self._large[here] = None
+                while len(self._large) > _LARGE_KNOWN:
+                    self._large.popitem(last=False)
         if kept := self._turn(key, folder, asked):
             return kept
         try:
             made = self._read(folder, path, sort, descending=descending)
             if len(made) < NATURAL_UP_TO:  # it may have become small
                 self._large.pop(here, None)
-            self._keep(key, made)
+            with self._changed:
+                self._kept[key] = made
+                self._kept.move_to_end(key)
+                while len(self._kept) > 1 and (
+                    len(self._kept) > KEPT
+                    or sum(len(o.text) for o in self._kept.values()) > KEPT_BYTES
+                ):
+                    self._kept.popitem(last=False)
         finally:
             with self._changed:
                 self._reading = False
                 self._changed.notify_all()
         return made
-
-    def _note_large(self, folder: tuple[Any, ...]) -> None:
-        """Who asks for it again need not begin to read it to know."""
-        with self._changed:
-            self._large[folder] = None
-            while len(self._large) > _LARGE_KNOWN:
-                self._large.popitem(last=False)
 
     def _turn(self, key: tuple[Any, ...], folder: Folder, asked: float) -> _Order | None:
         """Wait until it is our turn to read; or until somebody else has read the same."""
@@ -179,15 +185,6 @@ class Listings:
             held.need(memory.LEAST_LARGE)
             found = _names(folder, path, MOST_BYTES, held)
             return _sorted(folder, found, sort, descending=descending)
-
-    def _keep(self, key: tuple[Any, ...], made: _Order) -> None:
-        with self._changed:
-            self._kept[key] = made
-            self._kept.move_to_end(key)
-            while len(self._kept) > 1 and (
-                len(self._kept) > KEPT or sum(len(o.text) for o in self._kept.values()) > KEPT_BYTES
-            ):
-                self._kept.popitem(last=False)
 
     def _known(self, key: tuple[Any, ...], folder: Folder, asked: float) -> _Order | None:
         """Return an order that is as good as one that is read now."""
@@ -281,16 +278,6 @@ def _natural(name: str) -> str:
     return _DIGITS.sub(lambda one: f"\0{chr(len(one[1]))}{one[1]}", _plain(name))[:_KEY]
 
 
-def _bytes_of(path: str, chosen: Iterable[str]) -> int:
-    """Return what a page takes: each path three times as long, in three copies; each name too."""
-    above = len(os.fsencode(path))
-    return sum(_ENTRY + 9 * (above + size) + 16 * size for size in _sizes(chosen))
-
-
-def _sizes(chosen: Iterable[str]) -> Iterable[int]:
-    return (len(os.fsencode(name)) for name in chosen)
-
-
 def _entry(folder: Folder, path: str, name: str, held: Share) -> dict[str, Any] | None:
     try:
         info = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
@@ -299,9 +286,6 @@ def _entry(folder: Folder, path: str, name: str, held: Share) -> dict[str, Any] 
     target = ""
     if stat.S_ISLNK(info.st_mode) and held.grow(16 * _TARGET):
         with contextlib.suppress(OSError):
-            target = _cut(os.readlink(name, dir_fd=folder.fd))
+            target = os.readlink(name, dir_fd=folder.fd)
+            target = target if len(target) <= _TARGET else f"{target[:_TARGET]}…"
     return entry_json(names.below(path, name), info, target=target)
-
-
-def _cut(target: str) -> str:
-    return target if len(target) <= _TARGET else f"{target[:_TARGET]}…"

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Self
 
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 
 MIB = 1024 * 1024
 IS_SMALL = 4 * MIB  # a page of a folder, the beginning of a text
@@ -24,6 +24,9 @@ PATIENCE_S = 10.0
 
 
 _ARENAS, _OWN_MAPPING = -8, -3  # of glibc's mallopt
+MOST_MORE = 72 * MIB
+_LIST, _OBJECT, _ITEM = 120, 250, 75
+_WIDE, _NARROW = 10, 5  # as read, as text, as values, and as what is made of them
 
 
 def give_back_early() -> None:
@@ -130,3 +133,17 @@ class Share:
         size, self.size = self.size, 0
         if size:
             self._room.give(size)
+
+
+def json_bytes(length: int) -> int:
+    """Return what its letters take, if all of them are of ASCII."""
+    return _NARROW * length
+
+
+def json_more(data: bytes) -> int:
+    """Return about what it takes beyond that: other letters, lists, objects and values.
+
+    Some of the signs may be text: then it is less.
+    """
+    parts = _LIST * data.count(b"[") + _OBJECT * data.count(b"{") + _ITEM * data.count(b",")
+    return parts if data.isascii() else parts + (_WIDE - _NARROW) * len(data)

@@ -1,17 +1,67 @@
-"""Paths as they travel, and names as people see them.
+"""Paths as they travel, names as people see them, and what is refused.
 
 A path is percent-encoded bytes relative to the volume, because a name may hold anything but NUL
-and ``/``. Inside it is a ``str`` as ``os.fsdecode`` makes it.
+and ``/``. Inside it is a ``str`` as ``os.fsdecode`` makes it. A refusal is a word for programs, a
+status and a short English sentence; the gate puts it into the reader's language by the word.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from dataplane.files.refusals import Refusal
-from dataplane.own import is_own
-from dataplane.safepath import NAME_MAX, PATH_MAX, UnsafePath, parts_of
+from dataplane.safepath import NAME_MAX, PATH_MAX, UnsafePath, is_own, parts_of
+
+
+class Refusal(Exception):  # noqa: N818 - raised as an answer
+    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail, self.more = status, code, detail, more
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code, "detail": self.detail, **self.more}
+
+
+_BY_ERRNO: dict[int, tuple[int, str, str]] = {
+    errno.ENOENT: (404, "missing", "There is nothing of this name."),
+    errno.ENOTDIR: (409, "not-folder", "This is not a folder."),
+    errno.EISDIR: (409, "is-folder", "This is a folder."),
+    errno.ELOOP: (403, "link", "This leads through a link; links are never followed."),
+    errno.EXDEV: (403, "link", "This leads out of the volume."),
+    errno.EACCES: (403, "denied", "The file system does not allow this."),
+    errno.EPERM: (403, "denied", "The file system does not allow this."),
+    errno.EROFS: (403, "read-only", "The volume is read-only here."),
+    errno.EEXIST: (409, "exists", "Something of this name is there already."),
+    errno.ENOTEMPTY: (409, "exists", "Something of this name is there already."),
+    errno.ENAMETOOLONG: (400, "too-long", "This name or path is too long."),
+    errno.ENOSPC: (507, "disk-full", "The volume is full; nothing was changed."),
+    errno.EDQUOT: (507, "quota", "The volume's limit is reached; nothing was changed."),
+    errno.EFBIG: (413, "too-large", "The file system can't hold a file of this size."),
+    errno.EINVAL: (409, "not-possible", "The file system can't do this here."),
+    errno.ETXTBSY: (409, "in-use", "This is in use."),
+    errno.EBUSY: (409, "in-use", "This is in use."),
+    errno.EIO: (503, "io", "The storage reports an error."),
+    errno.ESTALE: (503, "io", "The storage lost sight of this; try again."),
+    errno.ETIMEDOUT: (503, "io", "The storage does not answer."),
+}
+
+
+# What the file system, or the way to it, refuses.
+FAILURES = (OSError, UnsafePath)
+
+
+def of_error(error: Refusal | OSError | UnsafePath) -> Refusal:
+    """Return what a failed call to the file system means; never a path of this machine."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, UnsafePath):  # requests are checked before: what is made of them is long
+        return Refusal(*_BY_ERRNO[errno.ENAMETOOLONG])
+    status, code, detail = _BY_ERRNO.get(
+        error.errno or 0, (503, "io", "The storage reports an error.")
+    )
+    return Refusal(status, code, detail)
 
 
 def path_of(given: str) -> str:
@@ -46,6 +96,11 @@ def readable(name: str) -> str:
     """Return a name for people: no control character, no change of direction survives."""
     text = os.fsencode(name).decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def refused(path: str, error: Refusal | OSError | UnsafePath) -> dict[str, Any]:
+    """Return what is told of one thing among several that it was refused for."""
+    return {"path": shown(path), **of_error(error).as_json()}
 
 
 def below(folder: str, name: str) -> str:

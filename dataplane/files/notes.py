@@ -19,10 +19,9 @@ from itertools import islice
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.landing import policy_of
-from dataplane.files.refusals import Refusal
-from dataplane.own import OWN
-from dataplane.safepath import Folder
+from dataplane.files.names import Refusal
+from dataplane.files.tree import policy_of
+from dataplane.safepath import OWN, Folder
 
 UPLOADS = f"{OWN}/uploads"
 UNDER_WAY_S = 600.0  # nobody went on with it for longer: it may never need the rest of its room

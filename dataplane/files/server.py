@@ -11,23 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from dataplane.files import (
-    asking,
-    changing,
-    extracting,
-    memory,
-    names,
-    preview,
-    removing,
-    zipping,
-)
+from dataplane.files import asking, changing, extracting, memory, names, reading, zipping
 from dataplane.files.http import Answer, Asked, Sent
-from dataplane.files.landing import policy_of
 from dataplane.files.listing import Listings
-from dataplane.files.names import item_of, path_of
+from dataplane.files.names import Refusal, item_of, path_of
 from dataplane.files.reading import download
-from dataplane.files.refusals import Refusal
-from dataplane.files.tree import Tree, entry_json
+from dataplane.files.tree import Tree, entry_json, policy_of
 from dataplane.files.uploads import Uploads
 
 WALKS = 4  # questions and copies that walk through the volume at once
@@ -82,7 +71,7 @@ class Files:
         while not self._stopping.is_set():
             with contextlib.suppress(OSError, Refusal):
                 self.uploads.clean()
-                removing.purge(self.tree)
+                changing.purge(self.tree)
             self._stopping.wait(CLEAN_EVERY_S)
 
     def stop(self) -> None:
@@ -99,7 +88,7 @@ class Files:
                 "read_only": self.tree.read_only,
                 "free": about.f_bavail * about.f_frsize,
                 "size": about.f_blocks * about.f_frsize,
-                "undo_s": removing.KEPT_S,
+                "undo_s": changing.KEPT_S,
             }
         )
 
@@ -125,11 +114,11 @@ class Files:
 
     def _preview(self, asked: Asked) -> Sent:
         with self.tree.opened() as top:
-            return Sent(preview.preview(top, item_of(asked.one("path")), asked.share()))
+            return Sent(reading.preview(top, item_of(asked.one("path")), asked.share()))
 
     def _raw(self, asked: Asked) -> Sent:
         with self.tree.opened() as top:
-            fd, size, kind = preview.image(top, item_of(asked.one("path")))
+            fd, size, kind = reading.image(top, item_of(asked.one("path")))
         return Sent(file=fd, length=size, headers={"Content-Type": kind})
 
     def _file(self, asked: Asked) -> Sent:
@@ -224,11 +213,11 @@ class Files:
     def _delete(self, asked: Asked) -> Sent:
         said = asked.json()
         if said.get("forever") is True:
-            return self._lines(removing.remove(self.tree, _paths(said)))
-        return Sent(removing.set_aside(self.tree, _paths(said)))
+            return self._lines(changing.remove(self.tree, _paths(said)))
+        return Sent(changing.set_aside(self.tree, _paths(said)))
 
     def _restore(self, asked: Asked) -> Sent:
-        return Sent(removing.bring_back(self.tree, str(asked.json().get("id", ""))))
+        return Sent(changing.bring_back(self.tree, str(asked.json().get("id", ""))))
 
     # --- uploads ------------------------------------------------------------------------------
 
@@ -257,7 +246,16 @@ class Files:
             case ("GET", (upload_id,)):
                 return Sent(self.uploads.state(upload_id, person))
             case ("PATCH", (upload_id,)):
-                return self._append(asked, upload_id)
+                found = self.uploads.append(
+                    upload_id,
+                    asked.person,
+                    offset=asked.number("offset", -1),
+                    body=asked.body,
+                    length=asked.length,
+                    check=asked.headers.get("X-Berth-Checksum", ""),
+                )
+                asked.took_body()
+                return Sent(found)
             case ("DELETE", (upload_id,)):
                 self.uploads.drop(upload_id, person)
                 return Sent({"done": True})
@@ -270,18 +268,6 @@ class Files:
                 return Sent(lines=lines)
             case _:
                 raise Refusal(404, "no-such-act", "There is no such act.")
-
-    def _append(self, asked: Asked, upload_id: str) -> Sent:
-        found = self.uploads.append(
-            upload_id,
-            asked.person,
-            offset=asked.number("offset", -1),
-            body=asked.body,
-            length=asked.length,
-            check=asked.headers.get("X-Berth-Checksum", ""),
-        )
-        asked.took_body()
-        return Sent(found)
 
 
 def _item(said: Mapping[str, Any], name: str) -> str:

@@ -1,8 +1,16 @@
-"""The volume as this server sees it: opened anew for each request, links never followed."""
+"""The volume as this server sees it: opened anew for each request, links never followed.
+
+And how what is complete gets its name, and what arrives is written out while it arrives, so that
+little of it waits in memory. What waits there counts as this server's: when its limit is full of
+pages that are not on the disk yet, every thread that needs a page waits for the disk, and the flush
+at the end of an upload would take as long as the upload.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import stat
 import time
@@ -12,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from dataplane.files import memory, names
-from dataplane.files.refusals import Refusal
-from dataplane.own import is_own
-from dataplane.safepath import Folder, UnsafePath
-from dataplane.waiting import Waiting
+from dataplane.files.names import Refusal
+from dataplane.safepath import Folder, UnsafePath, Waiting, is_own
 
 _TRIES = 1000  # numbers tried for a name that is free
 # Memory for folders that one walk has seen and not looked into: several walk at once, in 256 MiB.
 MOST_WAITING = 32 * 1024 * 1024
 Move = Callable[[str], None]
+POLICIES = ("refuse", "replace", "keep-both")
+STEP = 8 * 1024 * 1024  # of one file: two of these wait at most
+_WAIT_BEFORE, _WRITE, _WAIT_AFTER = 1, 2, 4
+_libc = ctypes.CDLL(None, use_errno=True)
+_OFFSET = ctypes.c_int64
+_CANNOT = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP, errno.ESPIPE})
 
 
 @dataclass(frozen=True)
@@ -105,32 +117,26 @@ def walk(top: Folder, path: str, missed: Callable[[str, str], None]) -> Iterator
     What can't be read, or went away meanwhile, is told to ``missed`` with a word.
     """
     with contextlib.closing(Waiting(path, MOST_WAITING, memory.LARGE)) as waiting:
-        yield from _walked(top, waiting, missed)
-
-
-def _walked(
-    top: Folder, waiting: Waiting, missed: Callable[[str, str], None]
-) -> Iterator[Found | None]:
-    while waiting:
-        here = waiting.take()
-        try:
-            with top.folder(here) as folder, os.scandir(folder.fd) as entries:
-                for entry in entries:
-                    below = names.below(here, entry.name)
-                    if is_own(below):
-                        continue
-                    try:
-                        info = entry.stat(follow_symlinks=False)
-                    except OSError:
-                        continue  # it went away
-                    if stat.S_ISDIR(info.st_mode) and not waiting.put(below):
-                        missed(below, "too-many")
-                    yield Found(below, info)
-        except UnsafePath:
-            missed(here, "too-long")
-        except OSError:
-            missed(here, "denied")
-        yield None
+        while waiting:
+            here = waiting.take()
+            try:
+                with top.folder(here) as folder, os.scandir(folder.fd) as entries:
+                    for entry in entries:
+                        below = names.below(here, entry.name)
+                        if is_own(below):
+                            continue
+                        try:
+                            info = entry.stat(follow_symlinks=False)
+                        except OSError:
+                            continue  # it went away
+                        if stat.S_ISDIR(info.st_mode) and not waiting.put(below):
+                            missed(below, "too-many")
+                        yield Found(below, info)
+            except UnsafePath:
+                missed(here, "too-long")
+            except OSError:
+                missed(here, "denied")
+            yield None
 
 
 def place(path: str, conflict: str, move: Move) -> str:
@@ -166,3 +172,70 @@ class Beat:
             return False
         self._at = at + self._every_s
         return True
+
+
+def land(top: Folder, temporary: str, path: str, conflict: str) -> str:
+    """Move what is complete to its name; folders on the way are made. Return where it is."""
+    folder, _name = names.split(path)
+    with top.folder(folder, make=True):
+        pass
+    if conflict == "replace":
+        with contextlib.suppress(FileNotFoundError):
+            if kind_of(top.stat(path).st_mode) == "folder":
+                raise Refusal(409, "is-folder", "A folder of this name is there.")
+        top.rename(temporary, path)
+        return path
+    return place(path, conflict, lambda to: top.rename(temporary, to, replace=False))
+
+
+def policy_of(said: dict[str, Any]) -> str:
+    conflict = said.get("conflict", "refuse")
+    if conflict not in POLICIES:
+        raise Refusal(400, "bad-request", f"conflict is one of: {', '.join(POLICIES)}.")
+    return str(conflict)
+
+
+def require_room(top: Folder, needed: int, room: int | None) -> None:
+    """Refuse what does not fit: into the file system, or into what the limit leaves."""
+    about = os.fstatvfs(top.fd)
+    free = about.f_bavail * about.f_frsize
+    if room is not None and needed > room:
+        raise Refusal(507, "quota", "The volume's limit leaves no room for this.", room=room)
+    if needed > free:
+        raise Refusal(507, "disk-full", "There is not enough room on the volume.", room=free)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+class Behind:
+    """Told how much more was written; the writer waits for the disk here, and nobody else."""
+
+    def __init__(self, fd: int, at: int) -> None:
+        self._fd, self._begun, self._at = fd, at, at
+
+    def wrote(self, count: int) -> None:
+        self._at += count
+        while self._at - self._begun >= STEP:
+            _sync(self._fd, self._begun, STEP, _WRITE)
+            # wait until it is written and let go of its pages: nobody reads them soon
+            start = self._begun - STEP
+            if start >= 0:
+                _sync(self._fd, start, STEP, _WAIT_BEFORE | _WRITE | _WAIT_AFTER)
+                os.posix_fadvise(self._fd, start, STEP, os.POSIX_FADV_DONTNEED)
+            self._begun += STEP
+
+
+def _sync(fd: int, start: int, count: int, how: int) -> None:
+    """An error counts here: the flush at the end does not tell one again that was told.
+
+    Where a file system, or a filter of calls, does not know this, the kernel writes when it likes.
+    """
+    if not _libc.sync_file_range(fd, _OFFSET(start), _OFFSET(count), ctypes.c_uint(how)):
+        return
+    number = ctypes.get_errno()
+    if number not in _CANNOT:
+        raise OSError(number, os.strerror(number))

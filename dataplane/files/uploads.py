@@ -11,22 +11,30 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import hmac
 import os
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
 from dataplane.files import names, notes
-from dataplane.files.checks import Check, same
-from dataplane.files.landing import land, require_room
+from dataplane.files.changing import take_down
+from dataplane.files.names import Refusal
 from dataplane.files.notes import UPLOADS, Upload
-from dataplane.files.refusals import Refusal
-from dataplane.files.removing import take_down
-from dataplane.files.tree import Beat, Tree, entry_json, kind_of
-from dataplane.files.writeback import Behind
+from dataplane.files.tree import (
+    Beat,
+    Behind,
+    Tree,
+    entry_json,
+    kind_of,
+    land,
+    require_room,
+    write_all,
+)
 from dataplane.safepath import Folder
 
 STALE_S = 24 * 3600.0
@@ -35,6 +43,31 @@ MOST_CLEANED = 20_000  # at once: the tenant can put things there
 PIECE = 256 * 1024  # of as many as there are connections
 _HASHES_KEPT = 32
 _ENDS_KEPT = 256  # of uploads that landed: whoever missed the answer asks again
+
+
+class Check:
+    """A checksum of one piece as it passes."""
+
+    def __init__(self, said: str) -> None:
+        kind, _sep, self._wanted = said.partition("=")
+        self._kind, self._crc, self._sha = kind, 0, hashlib.sha256()
+        if said and kind not in {"sha256", "crc32"}:
+            raise Refusal(400, "bad-request", "The checksum is sha256=… or crc32=….")
+
+    def update(self, piece: bytes) -> None:
+        if self._kind == "sha256":
+            self._sha.update(piece)
+        elif self._kind == "crc32":
+            self._crc = zlib.crc32(piece, self._crc)
+
+    def fits(self) -> bool:
+        found = self._sha.hexdigest() if self._kind == "sha256" else f"{self._crc:08x}"
+        return not self._kind or same(found, self._wanted)
+
+
+def same(found: str, wanted: str) -> bool:
+    """Whatever characters a sender made up."""
+    return hmac.compare_digest(found.encode(), wanted.lower().encode(errors="replace"))
 
 
 class Uploads:
@@ -135,7 +168,7 @@ class Uploads:
         os.lseek(fd, at, os.SEEK_SET)
         try:
             while arrived < length and (piece := body.read(min(PIECE, length - arrived))):
-                _write_all(fd, piece)
+                write_all(fd, piece)
                 behind.wrote(len(piece))
                 arrived += len(piece)
                 summed.update(piece)
@@ -146,18 +179,16 @@ class Uploads:
             if (not whole or not summed.fits()) and check:
                 os.ftruncate(fd, at)
             elif running is not None:
-                self._keep(one.id, at + arrived, running)
+                size = at + arrived
+                with self._lock:
+                    self._sums[one.id] = (size, running)
+                    self._sums.move_to_end(one.id)
+                    while len(self._sums) > _HASHES_KEPT:
+                        self._sums.popitem(last=False)
         if not whole:
             raise Refusal(400, "short", "Not all of this piece arrived.")
         if not summed.fits():
             raise Refusal(409, "checksum", "This piece was damaged on the way; send it again.")
-
-    def _keep(self, upload_id: str, size: int, running: Any) -> None:
-        with self._lock:
-            self._sums[upload_id] = (size, running)
-            self._sums.move_to_end(upload_id)
-            while len(self._sums) > _HASHES_KEPT:
-                self._sums.popitem(last=False)
 
     # --- end ----------------------------------------------------------------------------------
 
@@ -182,7 +213,10 @@ class Uploads:
                     yield from self._verify(fd, one, sha256)
                 os.fsync(fd)
                 landed = land(top, one.part(), names.item_of(one.path), conflict or one.conflict)
-                self._remember(one, landed)
+                with self._lock:
+                    self._landed[one.id] = (one.person, landed)
+                    while len(self._landed) > _ENDS_KEPT:
+                        self._landed.popitem(last=False)
                 if one.modified is not None:  # not before: a part that looks old is removed
                     with contextlib.suppress(OSError):
                         os.utime(fd, (one.modified, one.modified))
@@ -194,12 +228,6 @@ class Uploads:
                 os.close(fd)
             self._drop(top, one)
             yield _told(top, landed, sha256)
-
-    def _remember(self, one: Upload, landed: str) -> None:
-        with self._lock:
-            self._landed[one.id] = (one.person, landed)
-            while len(self._landed) > _ENDS_KEPT:
-                self._landed.popitem(last=False)
 
     def _verify(self, fd: int, one: Upload, wanted: str) -> Iterator[dict[str, Any]]:
         known, running = self._sums.get(one.id, (-1, None))
@@ -291,9 +319,3 @@ def _alone(fd: int) -> None:
         raise Refusal(409, "in-use", "Another request is writing this upload.") from None
     except OSError:  # a file system without locks: offsets still keep order
         return
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from files import selectors, services
 from files.api import serializers as s
-from files.state import state_of
+from files.selectors import state_of
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
 

@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import NoReverseMatch, reverse
 
 from files import selectors, services
-from files.state import state_of
-from files.ui.texts import texts
+from files.selectors import state_of
+from files.words import texts
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from volumes.models import Volume

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import Forbidden
-from gate.addresses import gate_url
+from gate.access import gate_url
 from gate.api import serializers as s
-from gate.hostkey import host_key
+from gate.rpc import host_key
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of

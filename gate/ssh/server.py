@@ -8,28 +8,40 @@ X11, no listening, no other hosts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
+from accounts.models import SshKey
+from accounts.services.sessions import record_denied
 from common.errors import BerthError
 from common.streams import look
-from gate import metrics
-from gate.callers import Caller
-from gate.ssh import keys
-from gate.ssh.forward import Forwarded
-from gate.ssh.session import Session
-from gate.ssh.throttle import Throttle
+from gate import guard
+from gate.access import Demand, target_of
+from gate.callers import Caller, SignedOut, from_ssh_key
+from gate.ssh.session import Forwarded, Session
 
 if TYPE_CHECKING:
     from gate.service import Gate
 
+FAILURES = 20  # connections whose keys opened nothing …
+WINDOW_S = 300.0  # … in so long: then the address waits
+WAITING = 10  # connections of one address that are signing in
+WAITING_ALL = 300
+_MOST = 10_000
+MAX_USERNAME = 32
+log = structlog.get_logger(__name__)
 LOGIN_S = 30
 KEEPALIVE_S = 30
 KEEPALIVE_COUNT = 4
@@ -64,7 +76,91 @@ SIGNATURES = (
 )
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 MAX_PORT = 65535
-log = structlog.get_logger(__name__)
+
+
+class Throttle:
+    def __init__(self) -> None:
+        self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._waiting: Counter[str] = Counter()
+
+    def enter(self, ip: str) -> bool:
+        """Count a connection in; False: refuse it."""
+        began, failures = self._failed.get(ip, (0.0, 0))
+        if failures >= FAILURES and time.monotonic() - began < WINDOW_S:
+            return False
+        if self._waiting[ip] >= WAITING or self._waiting.total() >= WAITING_ALL:
+            return False
+        self._waiting[ip] += 1
+        return True
+
+    def leave(self, ip: str, *, signed_in: bool, failed: bool) -> None:
+        """It signed in, or ended without; ``failed``: it showed keys that open nothing."""
+        self._waiting[ip] -= 1
+        if self._waiting[ip] <= 0:
+            del self._waiting[ip]
+        if signed_in:
+            self._failed.pop(ip, None)
+        if not failed:
+            return
+        began, failures = self._failed.get(ip, (0.0, 0))
+        if time.monotonic() - began > WINDOW_S:
+            began, failures = time.monotonic(), 0
+        self._failed[ip] = (began, failures + 1)
+        self._failed.move_to_end(ip)
+        while len(self._failed) > _MOST:
+            self._failed.popitem(last=False)
+
+
+def caller_for(workspace: str, fingerprint: str, ip: str) -> Caller:
+    """Return the person with this key who may open the workspace; SignedOut otherwise.
+
+    An unknown key, a stranger's key and an unknown workspace get the same answer.
+    """
+    if len(workspace) <= MAX_USERNAME and workspace.isascii() and workspace.isalnum():
+        keys = SshKey.objects.filter(fingerprint=fingerprint, user__is_active=True)
+        for key in keys.select_related("user").order_by("pk")[:8]:
+            caller = from_ssh_key(key, ip)
+            with contextlib.suppress(BerthError):
+                target_of(caller, workspace, Demand.OPEN)
+                return caller
+    raise SignedOut(_("This key opens no such workspace."))
+
+
+def refusals(pairs: Iterable[tuple[Caller, str]]) -> dict[tuple[Caller, str], str]:
+    """Return why some of these connections may not stay, for those that may not.
+
+    What goes wrong for one of them in a way that nobody foresaw keeps no other one open.
+    """
+    found = {}
+    for caller, workspace in pairs:
+        try:
+            target_of(caller, workspace, Demand.OPEN)
+        except BerthError as error:
+            found[(caller, workspace)] = error.message
+        except (OperationalError, InterfaceError):
+            raise  # the database is away, for all of them
+        except Exception:
+            log.exception("gate.unasked", workspace=workspace)
+    return found
+
+
+def record_refused(workspace: str, ip: str) -> None:
+    record_denied(verb="ssh.denied", ip=ip, name=workspace)
+
+
+def host_key(path: Path) -> asyncssh.SSHKey:
+    """Return the gate's key; made once, so that people are not warned after a restart."""
+    with contextlib.suppress(FileNotFoundError):
+        return asyncssh.read_private_key(str(path))
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = asyncssh.generate_private_key("ssh-ed25519", comment="berth")
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(made.export_private_key())
+    with contextlib.suppress(FileExistsError):  # two gates at once: the first one's is kept
+        os.link(fresh, path)
+    fresh.unlink()
+    return asyncssh.read_private_key(str(path))
 
 
 class Entrance(asyncssh.SSHServer):
@@ -89,7 +185,7 @@ class Entrance(asyncssh.SSHServer):
         self.ip = str(conn.get_extra_info("peername", ("",))[0])[:64]
         self._counted = self.server.throttle.enter(self.ip)
         if not self._counted or self.gate.guard.draining:
-            metrics.SSH_REFUSED.labels("throttled").inc()
+            guard.SSH_REFUSED.labels("throttled").inc()
             conn.abort()
             return
         self.server.entrances.add(self)
@@ -124,8 +220,8 @@ class Entrance(asyncssh.SSHServer):
         failed = self._tried and not signed_in
         self.server.throttle.leave(self.ip, signed_in=signed_in, failed=failed)
         if failed:
-            metrics.SSH_REFUSED.labels("key").inc()
-            refused = look(lambda: keys.record_refused(self.workspace, self.ip))
+            guard.SSH_REFUSED.labels("key").inc()
+            refused = look(lambda: record_refused(self.workspace, self.ip))
             self.server.later(refused)
 
     # --- signing in --------------------------------------------------------------------------
@@ -140,7 +236,7 @@ class Entrance(asyncssh.SSHServer):
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         fingerprint = key.get_fingerprint()
         try:
-            self._offered = await look(lambda: keys.caller_for(username, fingerprint, self.ip))
+            self._offered = await look(lambda: caller_for(username, fingerprint, self.ip))
         except BerthError:
             self._offered = None
         except Exception:
@@ -155,7 +251,7 @@ class Entrance(asyncssh.SSHServer):
         caller = self._offered
         most = settings.BERTH_SSH_CONNECTIONS_PER_USER
         if caller is not None and self.server.connections_of(caller.user_pk) >= most:
-            metrics.SSH_REFUSED.labels("too-many").inc()
+            guard.SSH_REFUSED.labels("too-many").inc()
             sentence = _("You have too many SSH connections open; close some.")
             self.disconnect(sentence, asyncssh.DISC_TOO_MANY_CONNECTIONS)
             return
@@ -193,7 +289,7 @@ class SshServer:
         self._acceptor = await asyncssh.listen(
             sock=listener,
             server_factory=lambda: Entrance(self),
-            server_host_keys=[keys.host_key(Path(settings.BERTH_SSH_HOST_KEY_FILE))],
+            server_host_keys=[host_key(Path(settings.BERTH_SSH_HOST_KEY_FILE))],
             server_version="Berth",
             encoding=None,
             line_editor=False,
@@ -235,14 +331,14 @@ class SshServer:
     async def _end_empty(self) -> None:
         empty = [one for one in self.entrances if one.caller is not None and one.empty_s > 0]
         pairs = {(one.caller, one.workspace) for one in empty if one.caller is not None}
-        lost = await look(lambda: keys.refusals(pairs))
+        lost = await look(lambda: refusals(pairs))
         for one in empty:
             if one.caller is None or not one.empty_s:
                 continue
             if sentence := lost.get((one.caller, one.workspace)):
                 one.disconnect(sentence)
             elif one.empty_s > settings.BERTH_GATE_IDLE_S:
-                metrics.CUT.labels("idle").inc()
+                guard.STREAMS_CUT.labels("idle").inc()
                 one.disconnect(_("Nothing happened for a long time."))
 
     @property

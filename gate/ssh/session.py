@@ -1,27 +1,33 @@
-"""One shell, command or subsystem over SSH, carried into the container by exec."""
+"""One shell, command or subsystem over SSH, carried into the container by exec, and ``ssh -L``:
+one connection to a ``localhost`` port of the pod.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
 import structlog
+from asyncssh.stream import SSHTCPStreamSession
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
 from common.streams import look
 from gate.access import Demand, running_target
-from gate.callers import Caller
-from gate.denials import admitted
-from gate.terminal import record_opened, settle, shell_command
+from gate.callers import Caller, admitted
+from gate.terminal import record_opened, shell_command
+from gate.web import settle
 from runtime.protocol import DriverError
-from runtime.streams import STDERR, Exec
+from runtime.streams import STDERR, Exec, Forward
 
 if TYPE_CHECKING:
     from gate.guard import Stream
     from gate.ssh.server import Entrance
 
+PART = 64 * 1024
+AFTER_EOF_S = 60.0  # the way to the pod knows no half-close: the answer has so long to come
 QUEUED = 16
 NO_CODE = 255
 MAX_COMMAND = 32 * 1024
@@ -37,6 +43,80 @@ _SFTP = (
     " echo 'This image has no sftp-server (package openssh-sftp-server): sftp and scp do not work"
     " here. Use the files page, or: berth workspace files cp' >&2; exit 127"
 )
+
+
+class Forwarded:
+    def __init__(self, entrance: Entrance, caller: Caller, port: int) -> None:
+        self._entrance, self._caller, self._port = entrance, caller, port
+        self._gate, self._workspace = entrance.gate, entrance.workspace
+
+    async def open(self) -> Any:
+        """Return the session once the pod's side is open; ChannelOpenError with the reason."""
+        stack = contextlib.AsyncExitStack()
+        try:
+            target = await admitted(
+                self._caller,
+                "forward",
+                self._workspace,
+                lambda: running_target(self._caller, self._workspace),
+            )
+            streams = await self._gate.connections.of(target.cluster_key)
+            hold = self._gate.guard.hold("forward", self._caller, target, Demand.OPEN)
+            stream = await stack.enter_async_context(hold)
+            made = await streams.forward(target.pod, self._port)
+            remote = await stack.enter_async_context(made)
+            # once for each port and connection: a browser opens many for one page
+            if self._port not in self._entrance.forwarded:
+                self._entrance.forwarded.add(self._port)
+                told = {"port": self._port}
+                await look(lambda: record_opened(self._caller, target, "forward", told))
+        except (BerthError, DriverError) as error:
+            await stack.aclose()
+            said = error.message if isinstance(error, BerthError) else str(error)
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, said) from error
+        except BaseException:
+            await stack.aclose()
+            raise
+
+        self._entrance.channel_opened()
+        stack.callback(self._entrance.channel_closed)
+
+        async def carry(reader: Any, writer: Any) -> None:
+            async with stack:
+                await _carry(remote, stream, reader, writer)
+
+        return SSHTCPStreamSession(carry)
+
+
+async def _carry(remote: Forward, stream: Stream, reader: Any, writer: Any) -> None:
+    incoming = asyncio.create_task(_from_client(remote, stream, reader))
+    outgoing = asyncio.create_task(_to_client(remote, stream, writer))
+    # Gone for good, unlike a half-closed way: nobody is there to take the rest of an answer.
+    gone = asyncio.create_task(writer.wait_closed())
+    cut = asyncio.create_task(stream.over.wait())
+    ends = {outgoing, gone, cut}
+    first = asyncio.FIRST_COMPLETED
+    try:
+        await asyncio.wait({incoming, *ends}, return_when=first)
+        if not any(end.done() for end in ends):
+            await asyncio.wait(ends, timeout=AFTER_EOF_S, return_when=first)
+    finally:
+        await settle({incoming, *ends})
+        with contextlib.suppress(Exception):
+            writer.close()
+
+
+async def _from_client(remote: Forward, stream: Stream, reader: Any) -> None:
+    while data := await reader.read(PART):
+        stream.touch()
+        await remote.send(data)
+
+
+async def _to_client(remote: Forward, stream: Stream, writer: Any) -> None:
+    async for data in remote.received():
+        stream.touch()
+        writer.write(data)
+        await writer.drain()
 
 
 def command_of(command: str | None, subsystem: str | None, term: str) -> list[str] | None:
@@ -159,32 +239,26 @@ class Session(asyncssh.SSHServerSession[bytes]):
                 await look(lambda: record_opened(self._caller, target, "ssh"))
                 if self._size:
                     await running.resize(*self._size)
-                await self._bridge(running, stream)
+                outgoing = asyncio.create_task(self._to_client(running, stream))
+                incoming = asyncio.create_task(self._from_client(running, stream))
+                resizing = asyncio.create_task(self._resize(running))
+                cut = asyncio.create_task(stream.over.wait())
+                try:
+                    await asyncio.wait({outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
+                    if outgoing.done():
+                        outgoing.result()
+                finally:
+                    await settle({outgoing, incoming, resizing, cut})
                 if stream.over.is_set():
                     self._say(stream.why)
                     return NO_CODE
-                return self._code(running)
-
-    def _code(self, running: Exec) -> int:
-        if running.ended.code is None:
-            said = running.ended.message
-            if "no such file or directory" in said.lower():
-                said = _("The image has no shell.")
-            self._say(said)
-            return NO_CODE
-        return running.ended.code
-
-    async def _bridge(self, running: Exec, stream: Stream) -> None:
-        outgoing = asyncio.create_task(self._to_client(running, stream))
-        incoming = asyncio.create_task(self._from_client(running, stream))
-        resizing = asyncio.create_task(self._resize(running))
-        cut = asyncio.create_task(stream.over.wait())
-        try:
-            await asyncio.wait({outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
-            if outgoing.done():
-                outgoing.result()
-        finally:
-            await settle({outgoing, incoming, resizing, cut})
+                if running.ended.code is None:
+                    said = running.ended.message
+                    if "no such file or directory" in said.lower():
+                        said = _("The image has no shell.")
+                    self._say(said)
+                    return NO_CODE
+                return running.ended.code
 
     async def _to_client(self, running: Exec, stream: Stream) -> None:
         async for channel, data in running.output():

@@ -14,11 +14,11 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from accounts import crypto
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
-from gate import objects
-from gate.addresses import gate_url
+from gate import rpc
+from gate.access import gate_url
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
@@ -40,12 +40,6 @@ class GateView(WorkspaceView):
         if where.cluster_of(row) is None:
             return self.render(self.page(row), template="gate/one_machine.html")
         return self.render(self.gate(row, part, context))
-
-    def opened(self) -> Workspace:
-        row = self.workspace()
-        if not selectors.access_of(self.principal.user, row):
-            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
-        return row
 
     def gate(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
         ssh = ssh_of(row)
@@ -70,16 +64,15 @@ class Terminal(GateView):
     tab = "terminal"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.shown(self.opened(), "terminal")
+        row = self.workspace()
+        if not selectors.access_of(self.principal.user, row):
+            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
+        return self.shown(row, self.tab)
 
 
-class Files(GateView):
+class Files(Terminal):
     template_name = "gate/files.html"
-    partial_name = RUNNING
     tab = "files"
-
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.shown(self.opened(), "files")
 
 
 class Ticket(PlatformView):
@@ -122,7 +115,7 @@ class Objects(GateView):
         if cluster is None:
             return self.shown(row, "objects")
         found = where.objects_of(row, cluster)
-        seen = objects.ask(row.cluster_key, found, with_env=mine)
+        seen = rpc.ask_objects(row.cluster_key, found, with_env=mine)
         events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
         context: dict[str, Any] = {"seen": seen, "events": events, "objects": found}
         if not kubectl_reaches(cluster):

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters import streams
-from clusters.logs import PART
+from clusters.streams import PART
 from common.drf.serializers import (
     PART_OF_A_LOG,
     EventStreamRenderer,

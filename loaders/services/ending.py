@@ -9,7 +9,6 @@ from django.utils.translation import gettext as _
 
 from common.errors import Conflict, Invalid
 from events import services as events
-from loaders import waiting
 from loaders.choices import Result, StopReason
 from loaders.models import Load
 from loaders.selectors import RELATED
@@ -17,6 +16,7 @@ from loaders.services.base import changed, lock, require_end
 from loaders.services.uploads import COLUMNS, begin_closing
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
+from work import needs
 
 if TYPE_CHECKING:
     from accounts.models import User
@@ -101,7 +101,7 @@ def _tell(row: Load, reason: StopReason, actor: Principal | None, said: str) -> 
         message=said,
         data={"reason": reason.value},
     )
-    waiting.loads_changed([row.uid])
+    needs.changed([row.uid])
     changed(row)
 
 
@@ -161,7 +161,7 @@ def request_delete(row: Load, *, actor: Principal | None, said: str = "") -> boo
     events.record(
         actor=actor, verb="load.deleted", target=row, project_uid=row.project.uid, message=said
     )
-    waiting.loads_changed([row.uid])
+    needs.changed([row.uid])
     changed(row)
     return True
 

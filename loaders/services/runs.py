@@ -10,7 +10,6 @@ from django.utils.translation import gettext as _
 from common.clock import now
 from common.errors import Conflict
 from events import services as events
-from loaders import waiting
 from loaders.choices import Task
 from loaders.models import Load, LoadRun, Progress
 from loaders.services.base import changed, lock, require_change, require_startable
@@ -18,6 +17,7 @@ from loaders.services.uploads import note_begun
 from quotas import services as quotas
 from runtime.protocol import Desired
 from volumes.services.base import volume_note_use
+from work import needs
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -114,7 +114,7 @@ def begin(
         project_uid=row.project.uid,
         data={"run": row.launch, "task": task.value, "scheduled": scheduled, "tries": tries},
     )
-    waiting.loads_changed([row.uid])
+    needs.changed([row.uid])
     changed(row)
 
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from clusters.logs import MAX_DOWNLOAD, log_tail
+from clusters.streams import MAX_DOWNLOAD, log_tail
 from common.errors import BerthError, NotFound
 from common.ui.responses import as_file
 from loaders import logs, selectors

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from common.errors import Unavailable
-from hubapi.services import port_short_id, workload_url
+from hubapi.registry import workload_url
+from hubapi.services import port_short_id
 from notebooks.choices import WorkspaceKind
 from notebooks.models import Workspace
-from notebooks.program import pinned_tag
-from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
-from notebooks.spec import ATTACHED, FIXED, PRIVATE, PUBLIC
+from notebooks.spec import FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
-from notebooks.why import State, info_of, why_of
+from notebooks.why import State, info_of, pinned_tag, why_of
 from runtime.protocol import Phase, Resources
+from work.attached import ATTACHED, attached_to
 from work.image_pull import pull_of
 from work.models import Share
 

@@ -8,24 +8,27 @@ from rest_framework import serializers
 
 from common.drf.serializers import CurrencyField, StrictSerializer
 from notebooks.choices import WorkspaceKind
-from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MAX_WORDS
+from notebooks.kind import PORTS, TABLE
 from notebooks.services import Wanted
-from notebooks.services.attaching import MOST, volume_word
-from notebooks.spec import MAX_MINUTES, MAX_NAME
 from runtime.protocol import Desired, Phase
-from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
-
-_OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
-
-
-def _word() -> serializers.CharField:
-    return serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=MAX_WORD)
+from work.api.serializers import (
+    AttachedOut,
+    ChangeOut,
+    PullOut,
+    QuotaOut,
+    VolumeSeenOut,
+    field_in,
+    serializer_in,
+    serializer_out,
+)
+from work.attached import volume_word
+from work.standard_fields import TIME_LIMIT
 
 
 class PortIn(StrictSerializer):
     """One port of a container; ``web``: opened in a browser behind the sign-in."""
 
-    port = serializers.IntegerField(min_value=LOWEST_PORT, max_value=HIGHEST_PORT)
+    port = serializers.IntegerField(min_value=PORTS.low, max_value=PORTS.high)
     name = serializers.CharField(max_length=15, required=False, allow_blank=True)
     web = serializers.BooleanField(default=True)
 
@@ -49,58 +52,15 @@ class VolumeSeenIn(StrictSerializer):
         return super().to_internal_value(data)
 
 
-class WorkspaceIn(StrictSerializer):
+_VOLUMES = field_in(TABLE["volumes"], child=VolumeSeenIn())
+_PORTS = field_in(PORTS, child=PortIn())
+_SAID = serializer_in("WorkspaceSaid", TABLE, volumes=_VOLUMES, ports=_PORTS)
+
+
+class WorkspaceIn(_SAID):  # type: ignore[misc,valid-type]
     """Every field is optional: what is missing comes from the preset (or stays as it is)."""
 
-    preset = serializers.SlugField(max_length=40, **_OPTIONAL)
-    name = serializers.CharField(max_length=MAX_NAME, **_OPTIONAL)
-    environment = serializers.CharField(max_length=255, **_OPTIONAL)
-    cpu_milli = serializers.IntegerField(min_value=100, max_value=MAX_CPU_MILLI, **_OPTIONAL)
-    memory_mib = serializers.IntegerField(min_value=256, max_value=MAX_MEMORY_MIB, **_OPTIONAL)
-    gpus = serializers.IntegerField(min_value=0, max_value=MAX_GPUS, **_OPTIONAL)
-    gpu_flavor = serializers.CharField(
-        max_length=255,
-        required=False,
-        allow_blank=True,
-        allow_null=True,
-        help_text="empty: any kind; names with commas: any of these, the first one preferred",
-    )
-    kind = serializers.ChoiceField(
-        WorkspaceKind.values, help_text="notebook or container", **_OPTIONAL
-    )
-    cluster = serializers.CharField(max_length=63, allow_blank=True, **_OPTIONAL)
-    image = serializers.CharField(max_length=512, allow_blank=True, **_OPTIONAL)
-    command = serializers.ListField(child=_word(), max_length=MAX_WORDS, **_OPTIONAL)
-    args = serializers.ListField(child=_word(), max_length=MAX_WORDS, **_OPTIONAL)
-    ports = serializers.ListField(child=PortIn(), max_length=MAX_PORTS, **_OPTIONAL)
-    shm_mib = serializers.IntegerField(min_value=0, max_value=MAX_MEMORY_MIB, **_OPTIONAL)
-    pool = serializers.CharField(max_length=63, allow_blank=True, **_OPTIONAL)
-    network = serializers.CharField(max_length=63, allow_blank=True, **_OPTIONAL)
-    env = serializers.DictField(
-        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=8192),
-        **_OPTIONAL,
-    )
-    time_limit_minutes = serializers.IntegerField(
-        min_value=0, max_value=MAX_MINUTES, help_text="0: no limit", **_OPTIONAL
-    )
-    volumes = serializers.ListField(
-        child=VolumeSeenIn(),
-        max_length=MOST,
-        help_text="besides the home; left out: the project's own volume",
-        **_OPTIONAL,
-    )
-    credentials = serializers.ListField(
-        child=serializers.CharField(max_length=200),
-        max_length=MOST,
-        help_text="names or ids",
-        **_OPTIONAL,
-    )
-    needs = serializers.ListField(
-        child=serializers.CharField(max_length=200),
-        max_length=MOST,
-        help_text="loads that must be done before it asks for its place",
-        **_OPTIONAL,
-    )
+    preset = serializers.SlugField(max_length=40, required=False, allow_null=True)
 
     def wanted(self) -> Wanted:
         values = {k: v for k, v in self.validated_data.items() if k != "preset" and v is not None}
@@ -109,8 +69,8 @@ class WorkspaceIn(StrictSerializer):
 
 class WorkspaceEdit(WorkspaceIn):
     preset = None  # type: ignore[assignment]
-    kind = None  # type: ignore[assignment]
-    cluster = None  # type: ignore[assignment]
+    kind = None
+    cluster = None
     newest_image = serializers.BooleanField(
         required=False, help_text="pin what the image's tag means now; a running one restarts"
     )
@@ -138,55 +98,21 @@ class OpenPortOut(PortOut):
     url = serializers.CharField()
 
 
-class ProgramOut(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(WorkspaceKind.values)
-    image = serializers.CharField(allow_blank=True)
-    command = serializers.ListField(
-        child=serializers.CharField(), allow_null=True, help_text="null: not yours, or in a list"
+class SpecOut(
+    serializer_out(  # type: ignore[misc]
+        "SpecSaid",
+        TABLE.but("name"),
+        kind=serializers.ChoiceField(WorkspaceKind.values),
+        ports=PortOut(many=True),
+        volumes=VolumeSeenOut(many=True, allow_null=True, help_text="null in lists"),
+        credentials=AttachedOut(many=True, allow_null=True),
+        needs=AttachedOut(many=True, allow_null=True),
     )
-    args = serializers.ListField(child=serializers.CharField(), allow_null=True)
-    ports = PortOut(many=True)
-    shm_mib = serializers.IntegerField()
-    pool = serializers.CharField(allow_blank=True)
-    network = serializers.CharField(allow_blank=True)
-
-
-class AttachedOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-
-
-class VolumeSeenOut(AttachedOut):
-    read_only = serializers.BooleanField()  # type: ignore[assignment]
-
-
-class SpecOut(ProgramOut):
-    cluster = serializers.CharField()
+):
     image_digest = serializers.CharField(
         allow_blank=True, help_text="which bytes every start takes; empty: what the tag means then"
     )
     image_pinned_at = serializers.DateTimeField(allow_null=True)
-    environment = serializers.CharField()
-    cpu_milli = serializers.IntegerField()
-    memory_mib = serializers.IntegerField()
-    gpus = serializers.IntegerField()
-    gpu_flavor = serializers.CharField(allow_blank=True)
-    env = serializers.DictField(
-        child=serializers.CharField(allow_blank=True),
-        allow_null=True,
-        help_text="of one's own workspace; null otherwise, in lists, and where its key is lost",
-    )
-    time_limit_minutes = serializers.IntegerField(allow_null=True)
-    volumes = VolumeSeenOut(many=True, allow_null=True, help_text="null in lists")
-    credentials = AttachedOut(many=True, allow_null=True)
-    needs = AttachedOut(many=True, allow_null=True)
-
-
-class PullOut(serializers.Serializer[Any]):
-    since = serializers.DateTimeField()
-    size_bytes = serializers.IntegerField(
-        allow_null=True, help_text="null: the registry of the image was not asked, or did not say"
-    )
 
 
 class StatusOut(serializers.Serializer[Any]):
@@ -230,23 +156,6 @@ class WorkspaceOut(serializers.Serializer[Any]):
     idle_stop_minutes = serializers.IntegerField(allow_null=True)
 
 
-class ChangeOut(serializers.Serializer[Any]):
-    field = serializers.CharField()
-    to = serializers.JSONField(allow_null=True)
-
-    def get_fields(self) -> dict[str, Any]:
-        # "from" is a word of Python and cannot be a class attribute
-        return {**super().get_fields(), "from": serializers.JSONField(allow_null=True)}
-
-
-class QuotaOut(serializers.Serializer[Any]):
-    resource = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    used = serializers.IntegerField()
-    after = serializers.IntegerField()
-    limit = serializers.IntegerField(allow_null=True)
-
-
 class PlanOut(serializers.Serializer[Any]):
     action = serializers.ChoiceField(("create", "update", "none"))
     name = serializers.CharField()
@@ -270,13 +179,6 @@ class ShareOut(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class StepOut(serializers.Serializer[Any]):
-    launch = serializers.IntegerField()
-    word = serializers.CharField()
-    at = serializers.DateTimeField()
-    message = serializers.CharField(allow_blank=True)
-
-
 class SampleOut(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     cpu_milli = serializers.IntegerField(allow_null=True)
@@ -287,56 +189,45 @@ class SampleOut(serializers.Serializer[Any]):
     gpu_simulated = serializers.BooleanField(help_text="there are no such GPUs")
 
 
-class PresetOut(ProgramOut):
-    cluster = serializers.CharField(allow_blank=True, help_text="empty: any")
+_PRESET = TABLE.but("name", "env", "time_limit_minutes", "volumes", "credentials", "needs")
+_MINUTES: dict[str, Any] = {"allow_null": True, "min_value": 1, "max_value": TIME_LIMIT.high}
+
+
+class PresetOut(
+    serializer_out(  # type: ignore[misc]
+        "PresetSaid",
+        _PRESET,
+        kind=serializers.ChoiceField(WorkspaceKind.values),
+        ports=PortOut(many=True),
+    )
+):
     slug = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
     icon = serializers.CharField()
-    environment = serializers.CharField()
-    cpu_milli = serializers.IntegerField()
-    memory_mib = serializers.IntegerField()
-    gpus = serializers.IntegerField()
-    gpu_flavor = serializers.CharField(allow_blank=True)
     time_limit_minutes = serializers.IntegerField(allow_null=True)
     max_time_limit_minutes = serializers.IntegerField(allow_null=True)
     idle_stop_minutes = serializers.IntegerField(allow_null=True)
     is_active = serializers.BooleanField()
 
 
-class PresetEdit(StrictSerializer):
+class PresetEdit(
+    serializer_in(  # type: ignore[misc]
+        "PresetSaid",
+        _PRESET,
+        nullable=False,
+        ports=field_in(PORTS, nullable=False, child=PortIn()),
+    )
+):
     """What an operator says of a preset; what is left out stays as it is."""
 
     name = serializers.CharField(max_length=60, required=False)
     description = serializers.CharField(max_length=300, required=False, allow_blank=True)
     icon = serializers.SlugField(max_length=40, required=False)
-    kind = serializers.ChoiceField(WorkspaceKind.values, required=False)
-    environment = serializers.CharField(max_length=255, required=False)
-    cluster = serializers.CharField(max_length=63, required=False, allow_blank=True)
-    image = serializers.CharField(max_length=512, required=False, allow_blank=True)
-    command = serializers.ListField(child=_word(), max_length=MAX_WORDS, required=False)
-    args = serializers.ListField(child=_word(), max_length=MAX_WORDS, required=False)
-    ports = serializers.ListField(child=PortIn(), max_length=MAX_PORTS, required=False)
-    cpu_milli = serializers.IntegerField(min_value=100, max_value=MAX_CPU_MILLI, required=False)
-    memory_mib = serializers.IntegerField(min_value=256, max_value=MAX_MEMORY_MIB, required=False)
-    gpus = serializers.IntegerField(min_value=0, max_value=MAX_GPUS, required=False)
-    gpu_flavor = serializers.CharField(max_length=255, required=False, allow_blank=True)
-    shm_mib = serializers.IntegerField(min_value=0, max_value=MAX_MEMORY_MIB, required=False)
-    pool = serializers.CharField(max_length=63, required=False, allow_blank=True)
-    network = serializers.CharField(max_length=63, required=False, allow_blank=True)
-    default_env = serializers.DictField(
-        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=8192),
-        required=False,
-    )
-    time_limit_minutes = serializers.IntegerField(
-        min_value=1, max_value=MAX_MINUTES, required=False, allow_null=True
-    )
-    max_time_limit_minutes = serializers.IntegerField(
-        min_value=1, max_value=MAX_MINUTES, required=False, allow_null=True
-    )
-    idle_stop_minutes = serializers.IntegerField(
-        min_value=1, max_value=MAX_MINUTES, required=False, allow_null=True
-    )
+    default_env = field_in(TABLE["env"], nullable=False)
+    time_limit_minutes = serializers.IntegerField(required=False, **_MINUTES)
+    max_time_limit_minutes = serializers.IntegerField(required=False, **_MINUTES)
+    idle_stop_minutes = serializers.IntegerField(required=False, **_MINUTES)
     position = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
     is_active = serializers.BooleanField(required=False)
     projects = serializers.ListField(

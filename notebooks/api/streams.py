@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters import streams
-from clusters.logs import PART, LogPart, log_read
+from clusters.streams import PART, LogPart, log_read
 from common.drf.serializers import (
     PART_OF_A_LOG,
     EventStreamRenderer,
@@ -32,6 +32,7 @@ from notebooks.api.base import WorkspaceAPIView
 from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Phase
+from work.api.serializers import StepOut
 from work.selectors import steps_of
 
 OVER = frozenset({Phase.STOPPED, Phase.FAILED, Phase.DELETED})
@@ -72,7 +73,7 @@ class WorkspaceEvents(WorkspaceAPIView):
 
     @extend_schema(
         responses={
-            (200, "application/json"): s.StepOut(many=True),
+            (200, "application/json"): StepOut(many=True),
             (200, "text/event-stream"): str,
         }
     )

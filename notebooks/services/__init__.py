@@ -1,6 +1,5 @@
 """Every write to presets and workspaces. Split by subject; this is the door."""
 
-from notebooks.services.attaching import warning_of_full
 from notebooks.services.base import may_end
 from notebooks.services.cluster_suggestion import likely_cluster
 from notebooks.services.image_digest import digest_edited, image_named
@@ -41,6 +40,7 @@ from notebooks.services.renewing import image_renew
 from notebooks.services.resolve import environments_of, spec_of
 from notebooks.services.sharing import shares_revoke_for, workspace_share, workspace_unshare
 from notebooks.spec import Spec, Wanted
+from work.services.attachments import warning_of_full
 
 __all__ = [
     "Plan",

@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from common.errors import BerthError
 from notebooks import selectors
-from notebooks.services.attaching import (
-    MOST,
-    READ,
-    VOLUME_FIELD,
-    WRITE,
-    attached_usually,
-    where_its_volumes_lie,
-)
 from notebooks.services.launch import default_preset
-from notebooks.services.resolve import resolved
-from notebooks.spec import Wanted
+from notebooks.services.resolve import resolved, where_its_volumes_lie
+from notebooks.spec import READ, VOLUME_FIELD, WRITE, Wanted
+from work.attached import MOST, attached_usually
 from work.fields import MAX_GPUS
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 
 from common.errors import wrong
 from images.services import require_good
-from notebooks.program import clean_image
 from notebooks.services.base import own
+from work.standard_fields import IMAGE
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -33,7 +33,7 @@ def digest_edited(principal: Principal, row: Workspace, wanted: Wanted) -> str:
     ``newest_image``: what the tag means now.
     """
     own(principal, row)
-    image = row.image if wanted.image is None else clean_image(wanted.image)
+    image = row.image if wanted.image is None else IMAGE.clean(wanted.image)
     if wanted.newest_image:
         return _newest(principal, row, image)
     if image == row.image:

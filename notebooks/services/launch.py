@@ -16,26 +16,26 @@ from common.ids import next_name
 from events import services as events
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
-from notebooks.services.attaching import (
-    Attached,
-    attach,
-    attached_wanted,
-    check_still_usable,
-    held,
-    warning_of_full,
-    where_its_volumes_lie,
-)
 from notebooks.services.base import changed, lock, own, step
 from notebooks.services.image_digest import digest_for
 from notebooks.services.placing import Placed
-from notebooks.services.resolve import columns_of, resolved, spec_of
-from notebooks.spec import PRIVATE, Wanted, clean_name
+from notebooks.services.resolve import columns_of, resolved, spec_of, where_its_volumes_lie
+from notebooks.spec import PRIVATE, Wanted
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
 from volumes.services.base import volumes_hold
 from volumes.services.create import home_ensure, home_find
+from work.attached import Attached
 from work.models import Workload
+from work.services.attachments import (
+    attach,
+    attached_wanted,
+    check_still_usable,
+    held,
+    warning_of_full,
+)
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -71,7 +71,7 @@ def workspace_launch(
     placed = resolved(project=project, preset=preset, wanted=wanted)
     spec = placed.spec
     attached = attached_wanted(
-        principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
+        principal=principal, project=project, cluster_key=spec.cluster, said=wanted.given()
     )
     if must_fit and not placed.decision.fits:
         raise Conflict(placed.decision.sentence, code="does-not-fit")
@@ -129,7 +129,8 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
     name = _name(principal, project, preset, new.name)
     there: dict[str, Any] = {"project": project, "cluster_key": spec.cluster}
     home = home_find(**there, owner=principal.user)
-    attached = held(new.attached, **there, principal=principal, home=home)
+    homes = () if home is None else (home,)
+    attached = held(new.attached, **there, principal=principal, homes=homes)
     if home is None:  # made after the others are held: it takes of the limits
         home = home_ensure(**there, principal=principal, owner=principal.user)
         volumes_hold([home])
@@ -221,7 +222,7 @@ def _name(principal: Principal, project: Project, preset: Preset, asked: str) ->
     taken = selectors.names_taken(project, principal.user)
     if not asked.strip():
         return next_name(preset.name, taken)
-    name = clean_name(asked)
+    name = NAME.clean(asked)
     if name in taken:
         message = _("You already have a workspace of that name in this project.")
         raise Invalid(message, code="name-taken", fields={"name": [message]})

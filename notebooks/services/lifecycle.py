@@ -16,20 +16,22 @@ from notebooks import selectors
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.notices import tell_stopped
-from notebooks.services.attaching import (
-    attach,
-    attached_to,
-    attached_wanted,
-    changed_attachments,
-    check_still_usable,
-)
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.image_digest import pins
 from notebooks.services.launch import begin_launch, reserve
 from notebooks.services.resolve import changed_fields, columns_of, edited, spec_of
-from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
+from notebooks.spec import RESTARTING
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
+from work.attached import ATTACHED, attached_to
+from work.fields import Count
+from work.services.attachments import (
+    attach,
+    attached_wanted,
+    changed_attachments,
+    check_still_usable,
+)
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
     from accounts.models import User
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 DEFAULT_EXTENSION = 60
+_EXTENSION = Count(name="minutes", label="", low=1, high=60 * 24 * 7)
 PINNED = frozenset({"image", "image_digest"})
 
 
@@ -130,7 +133,7 @@ def workspace_edit(
         principal=principal,
         project=row.project,
         cluster_key=row.cluster_key,
-        wanted=wanted,
+        said=wanted.given(),
         before=had,
     )
     attachments = changed_attachments(had, gets)
@@ -176,7 +179,7 @@ def needs_restart(row: Workspace, fields: list[str]) -> bool:
 def _rename(row: Workspace, wanted: Wanted) -> bool:
     if wanted.name is None:
         return False
-    name = clean_name(wanted.name)
+    name = NAME.clean(wanted.name)
     if name == row.name:
         return False
     if name in selectors.names_taken(row.project, row.owner):
@@ -203,7 +206,7 @@ def workspace_extend(
     """Move the end of a running workspace, as far as its preset allows."""
     own(principal, workspace)
     row = lock(workspace)
-    clean_count("minutes", minutes, low=1, high=60 * 24 * 7)
+    _EXTENSION.whole(minutes)
     if row.time_limit_minutes is None:
         raise Conflict(_("It has no time limit: there is nothing to extend."), code="no-limit")
     if not row.is_on_its_way:

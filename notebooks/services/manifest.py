@@ -9,14 +9,16 @@ from django.db import transaction
 
 from common import manifests
 from notebooks import selectors
+from notebooks.kind import TABLE
 from notebooks.models import Preset, Workspace
-from notebooks.services.attaching import attached_to
 from notebooks.services.image_digest import digest_edited
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
 from notebooks.services.plan import Plan, workspace_plan
 from notebooks.services.resolve import columns_of, spec_of
-from notebooks.spec import ATTACHED, PRIVATE, PUBLIC, Wanted, clean_name
+from notebooks.spec import PRIVATE, Wanted
+from work.attached import attached_to
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,40 +27,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 KIND = "Workspace"
-_SPEC: dict[str, type] = {
-    "preset": str,
-    "kind": str,
-    "cluster": str,
-    "environment": str,
-    "image": str,
-    "command": list,
-    "args": list,
-    "ports": list,
-    "cpu_milli": int,
-    "memory_mib": int,
-    "gpus": int,
-    "gpu_flavor": str,
-    "shm_mib": int,
-    "pool": str,
-    "network": str,
-    "env": dict,
-    "time_limit_minutes": int,
-    "volumes": list,
-    "credentials": list,
-    "needs": list,
-}
-# Said by a document only where they say something: a plain notebook stays a short document.
-_WHEN_SET = (
-    "image",
-    "command",
-    "args",
-    "ports",
-    "shm_mib",
-    "pool",
-    "network",
-    "credentials",
-    "needs",
-)
+_TABLE = TABLE.but("name")
 
 
 @dataclass(frozen=True)
@@ -73,11 +42,11 @@ class Manifest:
 
 def manifest_parse(document: Any) -> Manifest:
     """Return what the document says; Invalid names the first thing that is not right."""
-    said = manifests.parse(document, kind=KIND, spec=_SPEC)
+    said = manifests.parse(document, kind=KIND, spec={"preset": str, **_TABLE.documents()})
     values = {k: v for k, v in said.spec.items() if k != "preset" and v is not None}
     if said.spec.get("time_limit_minutes", 0) is None:
         values["time_limit_minutes"] = 0  # written as null: no limit
-    cleaned = clean_name(said.name)
+    cleaned = NAME.clean(said.name)
     return Manifest(
         cleaned, said.project, said.spec.get("preset") or "", Wanted(name=cleaned, **values)
     )
@@ -96,9 +65,7 @@ def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
 
 def said(preset: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a specification as a document says it: short where nothing is said."""
-    order = [*PUBLIC, "env", *ATTACHED]
-    kept = {n: fields[n] for n in order if n in fields and (fields[n] or n not in _WHEN_SET)}
-    return {"preset": preset, **kept}
+    return {"preset": preset, **_TABLE.said_by(fields)}
 
 
 def manifest_wrap(name: str, project: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,20 +10,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.services import ensure_local_cluster
-from clusters.usable import refused, usable_clusters
+from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
-from notebooks.program import clean_slug
+from placement.clusters import clusters_of, known_cluster, require_cluster
+from placement.decision import names_in
 from placement.fleet import Fleet
-from placement.request import names_in
 from quotas.policies import amounts_of
-from runtime.models import ONE_MACHINE
+from work.standard_fields import CLUSTER
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -44,19 +42,6 @@ def can_run(cluster: Cluster, preset: Preset) -> bool:
     return cluster.runs_images or preset.kind == WorkspaceKind.NOTEBOOK
 
 
-def clusters_of(project: Project) -> list[Cluster]:
-    """Return the clusters on which a project may start something now, this machine first."""
-    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {ONE_MACHINE}
-    found = usable_clusters(project.uid)
-    if not hidden and all(c.key != ONE_MACHINE for c in found):
-        if not _is_known(ONE_MACHINE):
-            ensure_local_cluster()  # nothing was looked at yet
-        found = usable_clusters(project.uid)  # somebody may just have made it
-    return sorted(
-        (c for c in found if not c.drain and c.key not in hidden), key=lambda c: c.runs_images
-    )
-
-
 @dataclass(frozen=True)
 class Placed:
     """A specification on its cluster, with the decision that all ask who judge it."""
@@ -70,7 +55,7 @@ class Placed:
     def decision(self) -> Decision:
         if self.made is not None:
             return self.made
-        cluster = _known(self.spec.cluster)
+        cluster = known_cluster(self.spec.cluster)
         return Fleet([cluster], self.project.uid).decide(cluster, self.spec.request, uid=self.uid)
 
     @property
@@ -105,7 +90,7 @@ def placed_there(*, project: Project, spec: Spec, wanted: Wanted, uid: UUID) -> 
 
     Whether anything may start there is for whoever starts it again.
     """
-    cluster = _known(spec.cluster)
+    cluster = known_cluster(spec.cluster)
     if not cluster.runs_images:
         return Placed(_on_a_machine(spec, wanted), project, uid)
     check_program(cluster, spec)
@@ -134,36 +119,19 @@ def choices(
     """Decide it for the cluster that was said, that of the preset, or all, the likeliest first."""
     usable = fleet.clusters if fleet else clusters_of(project)
     by_key = {cluster.key: cluster for cluster in usable}
-    if asked := clean_slug("cluster", wanted.cluster):
+    if asked := CLUSTER.clean(wanted.cluster or ""):
         if asked not in by_key:
             message = _("There is no such cluster here, or it takes nothing new.")
             raise wrong("cluster", message)
         fitting = [by_key[asked]]
     elif preset.cluster_key:
-        fitting = [_one(by_key.get(preset.cluster_key))]
+        fitting = [require_cluster(by_key.get(preset.cluster_key))]
     else:
         fitting = [c for c in usable if c.runs_images or not _needs_images(spec, wanted)] or usable
     fleet = fleet or Fleet(fitting, project.uid)
     if len(fitting) > 1:
         return fleet.ranked(fitting, spec.request)
     return [fleet.decide(cluster, spec.request) for cluster in fitting]
-
-
-def _is_known(key: str) -> bool:
-    return Cluster.objects.filter(key=key).exists()
-
-
-def _known(key: str) -> Cluster:
-    found = Cluster.objects.filter(key=key).first()
-    if found is None and key == ONE_MACHINE and settings.BERTH_LOCAL_CLUSTER:
-        return ensure_local_cluster()
-    return _one(found)
-
-
-def _one(cluster: Cluster | None) -> Cluster:
-    if cluster is None:
-        raise Conflict(_("Its cluster takes nothing new, or is gone."), code="no-cluster")
-    return cluster
 
 
 def _needs_images(spec: Spec, wanted: Wanted) -> bool:

@@ -8,54 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from clusters.models import Flavor
 from clusters.usable import launch_check
 from common.errors import BerthError
 from common.ids import next_name
 from common.manifests import Change
 from common.templatetags.berth import price
 from notebooks import selectors
-from notebooks.services.attaching import (
-    Attached,
-    attached_to,
-    attached_wanted,
-    changed_attachments,
-    require_usable_by,
-    where_its_volumes_lie,
-)
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import needs_restart
 from notebooks.services.placing import Placed
-from notebooks.services.resolve import changed_fields, edited, resolved, spec_of
-from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
-from notebooks.topology import far_from_its_data
-from placement.request import names_in
+from notebooks.services.resolve import (
+    changed_fields,
+    edited,
+    resolved,
+    spec_of,
+    where_its_volumes_lie,
+)
+from notebooks.spec import LISTS, PUBLIC, Spec, Wanted
 from quotas import selectors as quotas
-from quotas.choices import label_of, words
+from work.attached import Attached, attached_to
+from work.services.attachments import attached_wanted, changed_attachments, require_usable_by
+from work.services.plan import QuotaEffect, cost_per_hour, far_from_its_data, quota_effects
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from accounts.principal import Principal
     from notebooks.models import Preset, Workspace
     from placement.decision import Decision
     from placement.fleet import Fleet
     from projects.models import Project
-
-
-@dataclass(frozen=True)
-class QuotaEffect:
-    """What would be used of one limit afterwards; ``limit`` None: no limit."""
-
-    resource: str
-    label: str
-    used: int
-    after: int
-    limit: int | None
-    used_words: str
-    after_words: str
-    limit_words: str
 
 
 @dataclass(frozen=True)
@@ -98,10 +80,10 @@ def workspace_plan(
     placed = resolved(project=project, preset=preset, wanted=wanted, fleet=fleet)
     spec = placed.spec
     attached = attached_wanted(
-        principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
+        principal=principal, project=project, cluster_key=spec.cluster, said=wanted.given()
     )
     taken = selectors.names_taken(project, principal.user)
-    name = clean_name(wanted.name) if wanted.name else next_name(preset.name, taken)
+    name = NAME.clean(wanted.name) if wanted.name else next_name(preset.name, taken)
     fields = {**public_fields(spec), **attached.public()}
     changes = tuple(Change(k, None, v) for k, v in fields.items())
     plan = _judged(principal, placed, starts=True)
@@ -109,7 +91,7 @@ def workspace_plan(
     if name in taken:
         refusal = _("You already have a workspace of that name in this project.")
     return _said(
-        far_from_its_data(spec, [seen.volume for seen in attached.volumes], project),
+        far_from_its_data(spec.pool, spec.kind, attached, project),
         Plan(
             action="create",
             name=name,
@@ -135,7 +117,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
         principal=principal,
         project=workspace.project,
         cluster_key=workspace.cluster_key,
-        wanted=wanted,
+        said=wanted.given(),
         before=had,
     )
     fields = [*changed_fields(before, after), *changed_attachments(had, gets)]
@@ -146,14 +128,14 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
     changes = [Change(k, old[k], new[k]) for k in fields if k != "env"]
     if "env" in fields:
         changes.append(Change("env", sorted(before.env), sorted(after.env)))
-    name = clean_name(wanted.name) if wanted.name else workspace.name
+    name = NAME.clean(wanted.name) if wanted.name else workspace.name
     if name != workspace.name:
         changes.insert(0, Change("name", workspace.name, name))
     restarts = needs_restart(workspace, fields)
     judged = _judged(principal, placed, starts=restarts)
     refusal = _refused(principal, workspace, gets, judged) if restarts else ""
     return _said(
-        far_from_its_data(after, [seen.volume for seen in gets.volumes], workspace.project),
+        far_from_its_data(after.pool, after.kind, gets, workspace.project),
         Plan(
             action="update" if changes else "none",
             name=name,
@@ -196,48 +178,10 @@ def _judged(principal: Principal, placed: Placed, *, starts: bool) -> _Judged:
     refused = known.refusals(amounts, held)
     return _Judged(
         refusal=" ".join(one.sentence for one in refused),
-        quota=_quota(known, amounts, held),
+        quota=quota_effects(known, amounts, held),
         forecast=placed.decision if starts else None,
         cost_per_hour=cost_per_hour(spec.gpus, spec.gpu_flavor),
     )
-
-
-def _quota(
-    known: quotas.Account, amounts: Mapping[str, int], held: Mapping[str, int]
-) -> tuple[QuotaEffect, ...]:
-    effects = []
-    for share in known.shares():
-        asked = amounts.get(share.resource, 0) - held.get(share.resource, 0)
-        if share.resource not in amounts:
-            continue
-        after = share.used + asked
-        effects.append(
-            QuotaEffect(
-                resource=share.resource,
-                label=label_of(share.resource),
-                used=share.used,
-                after=after,
-                limit=share.limit,
-                used_words=words(share.resource, share.used),
-                after_words=words(share.resource, after),
-                limit_words=share.limit_words,
-            )
-        )
-    return tuple(effects)
-
-
-def prices() -> dict[str, Decimal]:
-    """Return what a GPU of each kind costs per hour, for who asks about many sizes."""
-    return dict(Flavor.objects.values_list("name", "price_per_hour"))
-
-
-def cost_per_hour(gpus: int, flavor: str, known: Mapping[str, Decimal] | None = None) -> Decimal:
-    """Return the price of an hour; with "any kind" that of the dearest, never too little."""
-    if not gpus:
-        return Decimal(0)
-    known = prices() if known is None else known
-    asked = names_in(flavor) or list(known)
-    return gpus * max((known[name] for name in asked if name in known), default=Decimal(0))
 
 
 def public_fields(spec: Spec) -> dict[str, Any]:

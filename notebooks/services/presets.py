@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -16,29 +16,30 @@ from common.errors import Conflict, Forbidden, wrong
 from common.ids import slugify
 from events import services as events
 from events.selectors import of_verb
-from notebooks import program
 from notebooks.choices import WorkspaceKind
+from notebooks.kind import TABLE
 from notebooks.models import Preset
-from notebooks.spec import MAX_MINUTES, clean_count, clean_env, clean_name
+from notebooks.services.resolve import check_flavors
 from projects.models import Project
-from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.fields import Count
+from work.standard_fields import CLUSTER, ENV, NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from accounts.principal import Principal
 
-_COUNTS = {
-    "cpu_milli": (100, MAX_CPU_MILLI),
-    "memory_mib": (256, MAX_MEMORY_MIB),
-    "gpus": (0, MAX_GPUS),
-    "shm_mib": (0, MAX_MEMORY_MIB),
-    "position": (0, 100_000),
-}
 _MINUTES = ("time_limit_minutes", "max_time_limit_minutes", "idle_stop_minutes")
-_TEXTS = {"description": 300, "environment": 255, "icon": 40}
+_TEXTS = {"description": 300, "icon": 40}
+_FIELDS = {
+    **{field.name: field for field in TABLE},
+    "name": replace(NAME, longest=60),
+    "cluster_key": replace(CLUSTER, name="cluster_key"),
+    "default_env": replace(ENV, name="default_env"),
+    "position": Count(name="position", label="", high=100_000),
+    **{name: Count(name=name, label="", low=1, high=TIME_LIMIT.high) for name in _MINUTES},
+}
 _NOTEBOOK_ICON, _CONTAINER_ICON = "notebook", "box"
-_SLUGS = ("cluster_key", "pool", "network")
 _DELETED = "preset.deleted"
 
 
@@ -220,33 +221,16 @@ def _check_kind(preset: Preset) -> None:
 
 
 def _clean(name: str, value: Any) -> Any:
-    if name == "name":
-        return clean_name(str(value))[:60]
-    if name in _COUNTS:
-        low, high = _COUNTS[name]
-        return clean_count(name, value, low=low, high=high)
-    if name in _MINUTES:
-        return None if value is None else clean_count(name, value, low=1, high=MAX_MINUTES)
-    if name == "default_env":
-        return clean_env(value)
+    """Clean one field; whether an image exists is asked at each launch, by its cluster."""
     if name in _TEXTS:
         return str(value).strip()[: _TEXTS[name]]
-    return bool(value) if name == "is_active" else _clean_program(name, value)
-
-
-def _clean_program(name: str, value: Any) -> Any:
-    """Clean what runs; whether it exists is asked at each launch, by the cluster it goes to."""
+    if name in _MINUTES and value is None:
+        return None
+    if name == "is_active":
+        return bool(value)
+    if name not in _FIELDS:
+        raise wrong(name, _("There is no such field."))
+    cleaned = _FIELDS[name].clean(value)
     if name == "gpu_flavor":
-        return program.clean_flavors(value, Flavor.objects.values_list("name", flat=True))
-    if name == "kind" and value in WorkspaceKind.values:
-        return value
-    if name == "image":
-        return program.clean_image(value)
-    if name in {"command", "args"}:
-        return program.clean_words(name, value)
-    if name == "ports":
-        return program.clean_ports(value)
-    if name in _SLUGS:
-        return program.clean_slug(name, value)
-    message = _("There is no such field.")
-    raise wrong(name, message)
+        check_flavors(cleaned)
+    return cleaned

@@ -9,8 +9,9 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
 from common.errors import wrong
-from notebooks import program, selectors
+from notebooks import selectors
 from notebooks.choices import WorkspaceKind
+from notebooks.kind import TABLE
 from notebooks.models import Preset, Workspace
 from notebooks.services.placing import Placed, placed, placed_there
 from notebooks.spec import (
@@ -19,18 +20,20 @@ from notebooks.spec import (
     RESTARTING,
     Spec,
     Wanted,
-    clean_count,
-    clean_env,
-    clean_time_limit,
 )
-from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from placement.decision import names_in
+from work.services.attachments import cluster_of_volumes
+from work.standard_fields import ENV, TIME_LIMIT
 
 if TYPE_CHECKING:
+    from accounts.principal import Principal
     from placement.fleet import Fleet
     from projects.models import Project
 
 # Of a preset's program only what belongs to the kind that is wanted.
 _OF_A_KIND = ("image", "command", "args", "ports")
+_CLEANED = ("env", "time_limit_minutes")  # before they are merged
+_SAID = RESTARTING | {"time_limit_minutes"}
 
 
 def resolved(
@@ -46,9 +49,15 @@ def resolved(
         base = replace(base, command=[], args=[], ports=[])  # they belong to the preset's image
     # What a person adds goes on top of what the operator set; an empty mapping adds nothing.
     if wanted.env is not None:
-        wanted = _with_env(wanted, {**preset.default_env, **clean_env(wanted.env)})
+        wanted = _with_env(wanted, {**preset.default_env, **ENV.clean(wanted.env)})
     spec = _merge(project, preset, base, wanted)
     return placed(project=project, spec=spec, wanted=wanted, preset=preset, fleet=fleet)
+
+
+def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted) -> Wanted:
+    """Return ``wanted`` on the cluster of the volumes that it names, unless it names a cluster."""
+    key = cluster_of_volumes(principal, project, wanted.given())
+    return replace(wanted, cluster=key) if key else wanted
 
 
 def spec_of_preset(preset: Preset) -> Spec:
@@ -83,7 +92,7 @@ def edited(row: Workspace, wanted: Wanted) -> Placed:
             message = _("It is chosen when a workspace is made. Make another one instead.")
             raise wrong(name, message)
     if wanted.env is not None:
-        wanted = _with_env(wanted, clean_env(wanted.env))
+        wanted = _with_env(wanted, ENV.clean(wanted.env))
     spec = _merge(row.project, row.preset, before, wanted)
     if not RESTARTING.intersection(changed_fields(before, spec)):
         # what runs stays as it is, whatever its cluster offers by now
@@ -122,74 +131,37 @@ def _base(preset: Preset, kind: str) -> Spec:
 
 
 def _merge(project: Project, preset: Preset | None, base: Spec, wanted: Wanted) -> Spec:
-    gpus = _count("gpus", wanted.gpus, base.gpus, low=0, high=MAX_GPUS)
-    return Spec(
-        kind=base.kind,
-        cluster=base.cluster,
-        environment=_environment(project, base.environment, wanted.environment),
-        cpu_milli=_count("cpu_milli", wanted.cpu_milli, base.cpu_milli, 100, MAX_CPU_MILLI),
-        memory_mib=_count("memory_mib", wanted.memory_mib, base.memory_mib, 256, MAX_MEMORY_MIB),
-        gpus=gpus,
-        gpu_flavor=_flavor(base.gpu_flavor, wanted.gpu_flavor) if gpus else "",
-        env=dict(wanted.env) if wanted.env is not None else base.env,
-        time_limit_minutes=clean_time_limit(
-            wanted.time_limit_minutes,
-            default=base.time_limit_minutes,
-            longest=preset.max_time_limit_minutes if preset else None,
-        ),
-        **_program(base, wanted),
-    )
+    given = {name: v for name, v in wanted.given().items() if name in _SAID}
+    longest = preset.max_time_limit_minutes if preset else None
+    if (minutes := given.pop("time_limit_minutes", None)) is not None:
+        given["time_limit_minutes"] = TIME_LIMIT.clean(minutes, longest=longest)
+    said = {**given, **TABLE.clean({n: v for n, v in given.items() if n not in _CLEANED})}
+    if (name := said.get("environment")) is not None:
+        _check_environment(project, base.environment, name)
+    if (flavors := said.get("gpu_flavor")) and flavors != base.gpu_flavor:
+        check_flavors(flavors)
+    found = replace(base, **said)
+    return found if found.gpus else replace(found, gpu_flavor="")
 
 
-def _program(base: Spec, wanted: Wanted) -> dict[str, Any]:
-    given = wanted.given()
-    found: dict[str, Any] = {
-        "image": base.image,
-        "command": list(base.command),
-        "args": list(base.args),
-        "ports": list(base.ports),
-        "pool": base.pool,
-        "network": base.network,
+def check_flavors(said: str) -> None:
+    """Raise Invalid unless each kind of GPU is known somewhere."""
+    if set(names_in(said)) - set(Flavor.objects.values_list("name", flat=True)):
+        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
+
+
+def _check_environment(project: Project, default: str, asked: str) -> None:
+    """Raise Invalid unless an operator offers it in this project: a name of nobody's choosing."""
+    if asked == default or asked in (offered := environments_of(project)):
+        return
+    message = _("There is no such environment here. Choose one of: %(names)s.") % {
+        "names": ", ".join(offered)
     }
-    if "image" in given:
-        found["image"] = program.clean_image(given["image"])
-    for name in ("command", "args"):
-        if name in given:
-            found[name] = program.clean_words(name, given[name])
-    if "ports" in given:
-        found["ports"] = program.clean_ports(given["ports"])
-    for name in ("pool", "network"):
-        if name in given:
-            found[name] = program.clean_slug(name, given[name])
-    found["shm_mib"] = _count("shm_mib", wanted.shm_mib, base.shm_mib, 0, MAX_MEMORY_MIB)
-    return found
-
-
-def _count(field: str, asked: int | None, default: int, low: int, high: int) -> int:
-    return default if asked is None else clean_count(field, asked, low=low, high=high)
-
-
-def _environment(project: Project, default: str, asked: str | None) -> str:
-    """Return one that an operator offers in this project: a name of nobody's choosing."""
-    if asked is None or asked == default:
-        return default
-    offered = environments_of(project)
-    if asked not in offered:
-        message = _("There is no such environment here. Choose one of: %(names)s.") % {
-            "names": ", ".join(offered)
-        }
-        raise wrong("environment", message)
-    return asked
+    raise wrong("environment", message)
 
 
 def environments_of(project: Project) -> list[str]:
     return sorted(set(selectors.presets_for(project).values_list("environment", flat=True)))
-
-
-def _flavor(default: str, asked: str | None) -> str:
-    if asked is None or asked in {"", default}:
-        return default if asked is None else asked
-    return program.clean_flavors(asked, Flavor.objects.values_list("name", flat=True))
 
 
 def _with_env(wanted: Wanted, env: dict[str, str]) -> Wanted:

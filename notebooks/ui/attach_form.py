@@ -10,24 +10,17 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.selectors import credentials_usable
 from loaders.selectors import loads_visible_to
-from notebooks.services.attaching import (
-    MOST,
-    READ,
-    VOLUME_FIELD,
-    WRITE,
-    attached_to,
-    attached_usually,
-    mountable,
-)
+from notebooks.spec import READ, VOLUME_FIELD, WRITE
 from projects.access import Permission, permissions_of
 from volumes.selectors import may_write
+from work.attached import MOST, attached_to, attached_usually, mountable
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from notebooks.models import Workspace
-    from notebooks.services.attaching import Attached
     from projects.models import Project
     from volumes.models import Volume
+    from work.attached import Attached
 
 OFFERED = 50  # of each; more are reached by the API and the command line
 

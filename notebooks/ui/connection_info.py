@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from clusters.options import options_of
-from hubapi.services import port_short_id, workload_url
-from notebooks.services.attaching import volumes_seen_by
+from hubapi.registry import workload_url
+from hubapi.services import port_short_id
 from notebooks.ssh import ssh_of
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services import no_address
 from runtime.models import ONE_MACHINE
 from runtime.pods import PORT, VOLUMES
+from work.attached import volumes_seen_by
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace

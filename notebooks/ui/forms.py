@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -10,26 +9,21 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from clusters.selectors import flavor_use
-from common.templatetags.berth import price
 from notebooks import selectors, services
 from notebooks.choices import WorkspaceKind
 from notebooks.services import Spec, Wanted
-from notebooks.services.placing import clusters_of
-from notebooks.spec import MAX_MINUTES, MAX_NAME
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
+from placement.clusters import clusters_of
+from placement.decision import names_in
 from placement.fleet import Fleet
-from placement.request import names_in
-from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
 from work.fields import MAX_GPUS
+from work.gpu_offers import gpu_offers
+from work.standard_fields import NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from accounts.principal import Principal
-    from clusters.models import Flavor
     from notebooks.models import Preset, Workspace
     from projects.models import Project
 
@@ -49,7 +43,7 @@ class SizeForm(ProgramForm, AttachForm):
     name = forms.CharField(
         label=_("Name"),
         required=False,
-        max_length=MAX_NAME,
+        max_length=NAME.longest,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     environment = forms.ChoiceField(label=_("Environment"), required=False)
@@ -82,7 +76,7 @@ class SizeForm(ProgramForm, AttachForm):
         label=_("Time limit in minutes"),
         required=False,
         min_value=0,
-        max_value=MAX_MINUTES,
+        max_value=TIME_LIMIT.high,
         help_text=_("0 means no limit, where the preset allows that."),
     )
     env = forms.CharField(
@@ -106,7 +100,7 @@ class SizeForm(ProgramForm, AttachForm):
         self._choices("environment", [(name, name) for name in names])
         usable = [c for c in clusters_of(project) if row is None or c.key == row.cluster_key]
         self.fleet = fleet = Fleet(usable, project.uid)
-        kinds = _flavors(fleet, row)
+        kinds = gpu_offers(fleet, _works(row), row.cluster_key if row is not None else "")
         known = {name for name, _label in kinds}
         chosen = list(self.initial.get("gpu_flavor") or ())
         kinds += [(name, name) for name in chosen if name not in known]
@@ -158,47 +152,8 @@ class SizeForm(ProgramForm, AttachForm):
         )
 
 
-def _flavors(fleet: Fleet, row: Workspace | None) -> list[tuple[str, Any]]:
-    """Return the kinds of GPU with what is free and what an hour costs."""
-    key = row.cluster_key if row is not None else ""
-    found: dict[str, _Kind] = {}
-    for room, flavor, pools in fleet.offers(_works(row)):
-        found.setdefault(room.name, _Kind(flavor)).add(room.free, room.total, pools)
-    for local in flavor_use(ONE_MACHINE) if key in {"", ONE_MACHINE} else []:
-        found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
-    return [(name, kind.label) for name, kind in found.items() if kind.total]
-
-
 def _works(row: Workspace | None) -> list[str]:
     return WorkspaceKind.values if row is None else [row.variant]
-
-
-@dataclass
-class _Kind:
-    flavor: Flavor
-    free: int = 0
-    total: int = 0
-    pools: set[str] = field(default_factory=set)  # one of which must be chosen to get any
-
-    def add(self, free: int, total: int, pools: Iterable[str] = ()) -> None:
-        self.free += free
-        self.total += total
-        self.pools.update(pools)
-
-    @property
-    def label(self) -> str:
-        text = _t("%(kind)s: %(free)d of %(total)d free") % {
-            "kind": self.flavor.label,
-            "free": self.free,
-            "total": self.total,
-        }
-        if self.pools:
-            only = _t("only in the pool %(names)s") % {"names": ", ".join(sorted(self.pools))}
-            text = _t("%(first)s, %(then)s") % {"first": text, "then": only}
-        if not (cost := self.flavor.price_per_hour):
-            return text
-        each = _t("%(price)s per hour") % {"price": price(cost)}
-        return _t("%(first)s, %(then)s") % {"first": text, "then": each}
 
 
 def initial_of(spec: Spec) -> dict[str, Any]:

@@ -14,16 +14,17 @@ from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import translated
 from notebooks import selectors
-from notebooks.services.placing import Placed, can_run, clusters_of, refusal_of
-from notebooks.services.plan import cost_per_hour, prices
+from notebooks.services.placing import Placed, can_run, refusal_of
 from notebooks.services.resolve import spec_of_preset
 from notebooks.ui.rights import startable, with_roles
+from placement.clusters import clusters_of
 from placement.fleet import Fleet
 from projects.access import Permission, permissions_of, projects_visible_to, roles_kept
 from projects.models import Project
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
+from work.services.plan import cost_per_hour, prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from notebooks.choices import WorkspaceKind
-from notebooks.program import MAX_PORTS
+from notebooks.kind import PORTS
 from notebooks.ui import texts
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ProgramForm(forms.Form):
         self._offer(fleet)
         if "ports" in self.fields:  # all that are set are in sight
             lines = str(self["ports"].value() or "").count("\n") + 1
-            self.fields["ports"].widget.attrs["rows"] = max(2, min(lines, MAX_PORTS))
+            self.fields["ports"].widget.attrs["rows"] = max(2, min(lines, PORTS.most))
 
     def _offer(self, fleet: Fleet) -> None:
         pools, networks = fleet.pools(WorkspaceKind.values), fleet.networks()

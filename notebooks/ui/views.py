@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from clusters.logs import MAX_DOWNLOAD, TAIL, LogPart, log_read, log_tail
+from clusters.streams import MAX_DOWNLOAD, TAIL, LogPart, log_read, log_tail
 from common.errors import BerthError, Conflict, Forbidden, Invalid
 from common.ui.responses import as_file
 from events import selectors as events

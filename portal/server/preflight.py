@@ -223,7 +223,7 @@ def migrate() -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from portal.server.database_files import copy_before_upgrade
+    from portal.server.copies import copy_before_upgrade
 
     if connection.vendor == "sqlite" and connection.introspection.table_names():
         copy = copy_before_upgrade(Paths.from_environment())

@@ -10,11 +10,9 @@ from urllib.parse import urlsplit
 
 from django.utils.translation import gettext_lazy as _
 
-from portal.settings import database
+from portal.settings import deploy
 from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
-from portal.settings.loads import *
-from portal.settings.logs import *
 from portal.settings.people import *
 
 BASE_DIR = ROOT
@@ -132,7 +130,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.metrics.AnyHostMiddleware",
+    "portal.monitoring.AnyHostMiddleware",
     "common.middleware.RequestContextMiddleware",
     "common.middleware.ListenerMiddleware",
     "common.metrics.RequestMetricsMiddleware",
@@ -170,7 +168,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "portal.context_processors.shell",
+                "portal.navigation.shell",
             ],
             "builtins": ["common.templatetags.berth"],
             "libraries": {
@@ -186,7 +184,7 @@ FORM_RENDERER = "common.ui.components.BerthFormRenderer"
 
 # --- Data -----------------------------------------------------------------------------------
 BERTH_REDIS_URL = text("REDIS_URL")
-DATABASES = {"default": database.from_url(text("DATABASE_URL"), VAR)}
+DATABASES = {"default": deploy.from_url(text("DATABASE_URL"), VAR)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if BERTH_REDIS_URL:
     CACHES = {
@@ -240,7 +238,7 @@ else:
         "control_folder": str(_broker / "control"),
         "processed_folder": str(_broker / "processed"),
         "store_processed": False,
-        # Wake-ups go straight to the worker (runtime.bus_backends); this is for the rest.
+        # Wake-ups go straight to the worker (runtime.bus); this is for the rest.
         "polling_interval": 0.5,
     }
 # bus: "" = no bus (tests), "unix" = datagram sockets in BERTH_BUS_DIR, else Redis pub/sub

@@ -8,9 +8,9 @@ os.environ.setdefault("BERTH_SECRET_KEY", "test-only-key-that-is-long-enough-for
 if "BERTH_VAR" not in os.environ:
     os.environ["BERTH_VAR"] = tempfile.mkdtemp(prefix="berth-test-")
 
-from portal.settings import database as _database
+from portal.settings import deploy as _database
 from portal.settings.base import *
-from portal.settings.refusals import refuse
+from portal.settings.env import refuse
 
 BERTH_CREDENTIAL_KEYS = ["test-only-credential-key"]
 ALLOWED_HOSTS = ["*"]
@@ -33,8 +33,12 @@ if _database_entry["ENGINE"].endswith("sqlite3") and not text("TEST_DATABASE_URL
     _database_entry["TEST"] = {"NAME": str(_var / "test.sqlite3")}
 DATABASES = {"default": _database_entry}
 LOGGING["root"]["level"] = "WARNING"
-# A kind of workload of the tests' own; its table is made without migrations.
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
+# Kinds of work of the tests' own; the table of the first is made without migrations.
+INSTALLED_APPS = [
+    *INSTALLED_APPS,
+    "tests.engineapp.apps.EngineAppConfig",
+    "tests.work.tiny.apps.TinyConfig",
+]
 MIGRATION_MODULES = {"engineapp": None}
 BERTH_SCRIPTED_GPUS = True  # BERTH_FAKE_GPUS=2xH100-80 may stand for real ones
 refuse(globals())

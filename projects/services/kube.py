@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
 from clusters import registry
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from clusters.models import Cluster
 from clusters.options import ClusterOptions, options_of
 from common.clock import now
@@ -34,9 +34,9 @@ from projects.choices import GrantKind
 from projects.models import KubeGrant, Membership, Project, ProjectNamespace
 from projects.services.life import line
 from runtime import gateway
-from runtime.capabilities import Settling, SupportsKubeTokens
+from runtime.capabilities import KubeToken, Settling, SupportsKubeTokens
 from runtime.hints import hint
-from runtime.protocol import DriverError, KubeToken, NotYet, Phase
+from runtime.protocol import DriverError, NotYet, Phase
 
 if TYPE_CHECKING:
     from accounts.models import ApiToken, User

@@ -22,8 +22,7 @@ def path_of(key: str) -> str:
     """
     inner = key.strip("/")
     if not inner:
-        message = f"{key!r} is not a route."
-        raise ValueError(message)
+        raise ValueError(f"{key!r} is not a route.")
     return "/api/routes/" + quote(inner, safe="/~@:.-_")
 
 
@@ -91,7 +90,7 @@ class ChpProxy:
 class ChpRouter:
     """All proxies together: a route is there only when every one has it.
 
-    One of them may be a Gateway (``clusters.gateway``).
+    One of them may be a Gateway (``clusters.registry``).
     """
 
     def __init__(self, members: Sequence[Router]) -> None:

@@ -1,5 +1,7 @@
 """Documents lead to what there is: their links, and the places where a change belongs."""
 
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -41,3 +43,16 @@ def test_the_places_where_a_change_belongs_are_there() -> None:
     named -= {"local/", "kubernetes/"}  # below runtime/drivers
     assert len(named) > 40
     assert not {place for place in named if not (ROOT / place).exists()}
+
+
+def test_the_steps_of_a_launch_are_functions_that_there_are() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    part = text.partition("## A launch in fifteen steps")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\d+\. `([\w.]+)`", part, re.MULTILINE)
+    assert 10 < len(steps) <= 15
+    for step in steps:
+        found, rest = pkgutil.resolve_name(step.split(".")[0]), step.split(".")[1:]
+        for word in rest:
+            name = f"{found.__name__}.{word}"
+            found = getattr(found, word, None) or importlib.import_module(name)
+        assert callable(found), step

@@ -27,7 +27,7 @@ def test_a_passkey_is_added_and_signs_in_without_a_password(
 ) -> None:
     petra = f"petra-{secrets.token_hex(3)}"
     portal.shell(
-        "from accounts.services import user_create\n"
+        "from accounts.services.people import user_create\n"
         f"user_create(who=None, username={petra!r}, password={PASSWORD!r})\n"
         "answer = True"
     )

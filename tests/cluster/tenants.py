@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from devcluster.kube import Kube
-from runtime.drivers.kubernetes import addresses, kubeconfig, names
+from runtime.capabilities import TenantSpec
+from runtime.drivers.kubernetes import access, kubeconfig, names
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import NotYet, TenantSpec
+from runtime.protocol import NotYet
 
 T = TypeVar("T")
 
@@ -89,6 +90,6 @@ def world(state: dict[str, Any], kube: Kube, **options: Any) -> World:
         kubeconfig.parse(Path(state["kubeconfig"]).read_text()),
         replace(given, **options),
         "test",
-        check=addresses.check_for(loopback=True),
+        check=access.check_for(loopback=True),
     )
     return World(state, kube, driver, [])

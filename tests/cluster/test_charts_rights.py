@@ -13,17 +13,17 @@ import pytest
 import yaml
 
 from clusters.checks import rights, simple
-from clusters.checks.asking import ClientAsker
-from clusters.checks.base import Finding, Subject
+from clusters.checks.base import ClientAsker, Finding, Subject
 from clusters.checks.probe_runner import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions
 from devcluster.kube import Kube
-from runtime.drivers.kubernetes import addresses, kubeconfig
-from runtime.drivers.kubernetes.builders.tenant.access import PORTAL
+from runtime.capabilities import KubeUser, TenantSpec
+from runtime.drivers.kubernetes import access, kubeconfig
+from runtime.drivers.kubernetes.builders.tenant_access import PORTAL
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.watch import kinds_of
-from runtime.protocol import KubeUser, NotYet, TenantSpec
+from runtime.protocol import NotYet
 from tests.cluster.tenants import PREFIX, World, when_there, world
 from tests.cluster.test_tenants import ALICE, GRANT, TOUCHED
 from tests.deploy import chart
@@ -121,7 +121,7 @@ def as_account(state: dict[str, Any], kube: Kube, name: str, prefix: str) -> Wor
     itself = replace(admin, token=token["status"]["token"], client_cert_pem="", client_key_pem="")
     opened.driver.close()
     opened.driver = KubernetesDriver(
-        itself, opened.driver.options, "test", check=addresses.check_for(loopback=True)
+        itself, opened.driver.options, "test", check=access.check_for(loopback=True)
     )
     return opened
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube, KubeError
-from gate import objects
+from gate import rpc
 from runtime.drivers.kubernetes import names
 from runtime.protocol import DriverError, Probe, Seen
 from tests.drivers.kubernetes.harness import RESTRICTED, Ground, _no_sign_ins, ground_of, wait_for
@@ -196,7 +196,7 @@ def test_c11_ten_thousand_events_of_one_tenant_are_bounded_and_delay_no_other(
     assert max(map(len, kept)) == KEPT
     assert sum(len(str(row)) for rows in kept for row in rows) < 100_000
 
-    monkeypatch.setattr(objects, "driver_for", lambda _key: ground.driver)
+    monkeypatch.setattr(rpc, "driver_for", lambda _key: ground.driver)
     asked = {
         "cluster": "dev",
         "namespace": ground.namespace,
@@ -207,13 +207,13 @@ def test_c11_ten_thousand_events_of_one_tenant_are_bounded_and_delay_no_other(
     def page() -> float:
         began = time.monotonic()
         try:
-            rows = objects.answer(asked)["events"]
+            rows = rpc.read_objects(asked)["events"]
         except DriverError as problem:
             print(f"[events] no page: {problem}")  # noqa: T201
             return math.inf
         took = time.monotonic() - began
-        assert len(rows) == objects.MOST_EVENTS
-        assert sum(len(row["message"]) for row in rows) <= 600 * objects.MOST_EVENTS
+        assert len(rows) == rpc.MOST_EVENTS
+        assert sum(len(row["message"]) for row in rows) <= 600 * rpc.MOST_EVENTS
         print(f"[events] the page answered after {took:.2f} s")  # noqa: T201
         return took
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from runtime.drivers.kubernetes import addresses, kubeconfig
+from runtime.drivers.kubernetes import access, kubeconfig
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.routers.base import RouteEntry
 from runtime.routers.gateway import Gateway, GatewayRouter, objects
@@ -49,7 +49,7 @@ def traefik(
 def client(devcluster: dict[str, Any]) -> Iterator[KubeClient]:
     made = KubeClient(
         kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
-        check=addresses.check_for(loopback=True),
+        check=access.check_for(loopback=True),
     )
     yield made
     made.close()

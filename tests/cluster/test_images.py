@@ -21,7 +21,7 @@ from images.findings import Finding, Verdict
 from images.models import ImageFacts
 from projects import namespaces
 from projects.models import ProjectNamespace
-from runtime.protocol import TenantSpec
+from runtime.capabilities import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
 
@@ -151,7 +151,7 @@ def test_the_program_of_an_image_says_whether_it_is_a_notebook(
         project=project, cluster_key="dev", namespace=spec.namespace, phase="running"
     )
     monkeypatch.setitem(drivers._drivers, "dev", there.driver)
-    monkeypatch.setattr("images.singleuser.driver_for", lambda _key: there.driver)
+    monkeypatch.setattr("images.lookup.driver_for", lambda _key: there.driver)
     client = as_user(bob)
 
     def ended(name: str) -> dict[str, Any] | None:

@@ -16,7 +16,8 @@ import pytest
 
 from devcluster.kube import Kube
 from projects.services.kube import Target, with_token
-from runtime.protocol import KubeToken, KubeUser, NotYet, TenantSpec
+from runtime.capabilities import KubeToken, KubeUser, TenantSpec
+from runtime.protocol import NotYet
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod
 from tests.cluster.tenants import World, when_there, world

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from runtime.drivers.kubernetes.builders import measure
-from runtime.protocol import Measured, Mount, NotYet, Placement, Seen
+from runtime.capabilities import Measured
+from runtime.drivers.kubernetes import measuring
+from runtime.protocol import Mount, NotYet, Placement, Seen
 from tests.cluster.test_data import ended, log_of, once, removed, wiped
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.support.cluster_state import cluster_state
@@ -51,7 +52,7 @@ def fill(ground: Ground, volume: str, script: str) -> str:
 
 
 def job_of(ground: Ground, volume: str) -> Any:
-    return ground.kube.get("batch/v1", "Job", measure.job_name(volume), ground.namespace)
+    return ground.kube.get("batch/v1", "Job", measuring.job_name(volume), ground.namespace)
 
 
 def test_it_says_what_the_data_takes_and_follows_it(ground: Ground) -> None:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from accounts.principal import Principal
-from clusters import registry
-from clusters.checks import connectivity, host, network, queue, rights, run, takeover
+from clusters import checks, registry
+from clusters.checks import connectivity, network, queue, rights
 from clusters.checks.base import Answer, Subject
 from clusters.checks.probe_runner import MARK, Bench
 from clusters.models import CheckResult, Cluster
@@ -50,14 +50,18 @@ def ways_there(devcluster, monkeypatch):
     """A listener where pods see this machine, and the options that say so."""
     host = devcluster.get("host")
     if not host:  # of another cluster it is not known what this machine is to its pods
-        monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name != "ways"))
+        monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name != "ways"))
         yield {}
         return
     monkeypatch.setattr(registry, "router", FromHere)
     server = ThreadingHTTPServer((host, 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     here = [f"{host}/32"]
-    yield {"hub_url": f"http://{host}:{server.server_port}", "hub_peers": here, "proxy_peers": here}
+    yield {
+        "hub_url": f"http://{host}:{server.server_port}",
+        "hub_peers": here,
+        "proxy_peers": here,
+    }
     server.shutdown()
     server.server_close()
 
@@ -90,7 +94,7 @@ def cluster(devcluster, operator, settings, ways_there):
 
 @pytest.fixture
 def api(cluster):
-    asker = run._asker(cluster)
+    asker = checks._asker(cluster)
     yield asker
     asker.close()
 
@@ -98,7 +102,7 @@ def api(cluster):
 def test_c10_the_whole_check_proves_what_this_cluster_keeps(devcluster, cluster, kube):
     assert devcluster["volumes"]  # of a cluster of which it is not known, homes are not tried
     assert launch_refusal("dev")  # nothing was proved yet
-    assert run.run_due() == 1
+    assert checks.run_due() == 1
     found = {row.name: row for row in CheckResult.objects.filter(cluster=cluster)}
     told = {name: f"{row.state}: {row.sentence} {row.values}" for name, row in found.items()}
     green = {name for name, row in found.items() if row.state == "green"}
@@ -109,7 +113,7 @@ def test_c10_the_whole_check_proves_what_this_cluster_keeps(devcluster, cluster,
     assert found["restraint"].state == "red", told
     assert "create clusterrolebindings" in found["restraint"].values["acts"]
     assert launch_refusal("dev") == ""
-    assert run.run_due() == 0  # not again before a day is over, unless it is asked for
+    assert checks.run_due() == 0  # not again before a day is over, unless it is asked for
     prefix = cluster.options["namespace_prefix"]
     left = [
         row["metadata"]["name"]
@@ -135,18 +139,18 @@ class Ignoring:
 
 def test_c10_policies_without_effect_are_found_and_nothing_starts(cluster, api, monkeypatch):
     monkeypatch.setattr(network, "WAIT_S", "15")
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
-    (found,) = run.run(cluster, Ignoring(api))
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "network"))
+    (found,) = checks.run(cluster, Ignoring(api))
     assert found.state == "red", found
     assert "not enforced" in found.text()
     assert "does not keep projects apart" in launch_refusal("dev")
 
 
 def test_c10_a_kubelet_that_pods_reach_is_found(cluster, api, monkeypatch):
-    monkeypatch.setattr(host, "WAIT_S", "15")
-    monkeypatch.setattr(host, "METADATA", "192.0.2.1")  # some machines have the real one
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "host"))
-    (found,) = run.run(cluster, Ignoring(api))
+    monkeypatch.setattr(connectivity, "WAIT_S", "15")
+    monkeypatch.setattr(connectivity, "METADATA", "192.0.2.1")  # some machines have the real one
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "host"))
+    (found,) = checks.run(cluster, Ignoring(api))
     assert found.state == "red", found
     assert "kubelet of their own node" in found.text()
     assert launch_refusal("dev")  # that is the network check's word, which was not asked
@@ -166,10 +170,10 @@ def test_a_way_that_is_lost_by_a_wrong_setting_is_named(
 ):
     if not ways_there:
         pytest.skip("not known what this machine is to the cluster's pods")
-    monkeypatch.setattr(connectivity, "WAIT_S", 4.0)
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "ways"))
+    monkeypatch.setattr(connectivity, "REACHED_S", 4.0)
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "ways"))
     cluster.options = {**cluster.options, **wrong}
-    (found,) = run.run(cluster, api)
+    (found,) = checks.run(cluster, api)
     assert (found.state, words in found.text()) == ("red", True), found
     cluster.options = {**cluster.options, "trusted": True}
     cluster.save()
@@ -181,9 +185,9 @@ def test_a_queue_that_is_not_there_is_red_and_kueue_holds_pods(cluster, api, kub
         "apiextensions.k8s.io/v1", "CustomResourceDefinition", "localqueues.kueue.x-k8s.io"
     ):
         pytest.skip("Kueue is not installed")
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "queue"))
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "queue"))
     cluster.options = {**cluster.options, "queue": "no-such-queue"}
-    (found,) = run.run(cluster, api)
+    (found,) = checks.run(cluster, api)
     assert (found.state, "no LocalQueue “no-such-queue”" in found.text()) == ("red", True), found
     options = options_of(cluster.options)
     bench = Bench(api, options)
@@ -197,15 +201,15 @@ def test_a_queue_that_is_not_there_is_red_and_kueue_holds_pods(cluster, api, kub
 def test_a_fault_while_asking_leaves_what_was_proved(cluster, api, monkeypatch):
     from clusters.services import checks_store
 
-    proved = run.unknown("network", "x")
-    checks_store(cluster=cluster, findings=[run.replace(proved, state="green")])
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
+    proved = checks.unknown("network", "x")
+    checks_store(cluster=cluster, findings=[checks.replace(proved, state="green")])
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "network"))
 
     class Broken:
         def ask(self, method, path, body=None, params=None):
             return Answer(500, {"message": "etcd is ill"})
 
-    (found,) = run.run(cluster, Broken())
+    (found,) = checks.run(cluster, Broken())
     assert found.state == "unknown"
     assert CheckResult.objects.get(cluster=cluster, name="network").state == "green"
 
@@ -223,7 +227,7 @@ def test_a_small_identity_is_told_what_it_lacks(cluster, api):
     try:
         subject = Subject(Cluster.objects.get(), options, asker)
         found = rights.needed(subject, bench)
-        tried = takeover.tries(subject, bench)
+        tried = rights.tries(subject, bench)
         restraint = rights.restraint(subject, bench)
     finally:
         bench.close()

@@ -9,7 +9,7 @@ from django.urls import reverse
 from clusters import registry
 from clusters.checks.base import green
 from clusters.models import CheckResult, Cluster, Node
-from clusters.services.checks import checks_store
+from clusters.services.health import checks_store
 from common import sealing
 from common.clock import now
 from events.models import Event

@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from clusters.checks import network, node_groups, run
+from clusters import checks
+from clusters.checks import network, node_groups
 from clusters.checks.base import Answer, green
 from clusters.models import CheckResult, Cluster, Flavor, Pool
 from clusters.services import checks_store
@@ -76,7 +77,7 @@ class Nodes(Api):
 
 @pytest.fixture
 def cluster(db, monkeypatch):
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "network"))
     monkeypatch.setattr(network, "WAIT_S", "0.5")  # nothing runs here that would take longer
     Flavor.objects.all().delete()
     return Cluster.objects.create(
@@ -100,7 +101,7 @@ FLEET = (
 
 
 def asked(cluster, api):
-    (found,) = run.run(cluster, api, wait_s=0.1)
+    (found,) = checks.run(cluster, api, wait_s=0.1)
     return found
 
 
@@ -179,10 +180,10 @@ def test_c10_what_came_to_nothing_on_one_pool_is_named_and_tried_again_soon(
     assert ("too many pods" in found.text()) == (codes == "full")
     cluster.refresh_from_db()
     assert cluster.checks_due_at <= now() + timedelta(minutes=2)
-    assert run._known(cluster) == frozenset()  # so that it is asked again then
+    assert checks._known(cluster) == frozenset()  # so that it is asked again then
     asked(cluster, Nodes(*FLEET))
     cluster.refresh_from_db()
-    assert (cluster.checks_due_at, run._known(cluster)) == (None, {"network"})
+    assert (cluster.checks_due_at, checks._known(cluster)) == (None, {"network"})
 
 
 def test_c10_nothing_proved_on_any_node_is_no_proof(cluster, pools):

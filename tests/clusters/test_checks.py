@@ -9,19 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters import registry
-from clusters.checks import (
-    CHECKS,
-    host,
-    network,
-    queue,
-    recipe,
-    rights,
-    run,
-    simple,
-    storage,
-    users,
-)
+from clusters import checks, registry
+from clusters.checks import CHECKS, connectivity, network, queue, recipe, rights, simple, storage
 from clusters.checks.base import Answer, green, red, text_of, unknown
 from clusters.checks.probe_runner import Bench
 from clusters.models import CheckResult, Cluster
@@ -54,18 +43,18 @@ def node(address, ready="True"):
 
 
 def test_c10_the_own_node_others_and_metadata_are_probed():
-    nodes = host.addresses(
+    nodes = connectivity.addresses(
         {"items": [node("10.0.0.1"), node("10.0.0.2", "Unknown"), node("fd00::3"), node("x,y")]}
     )
     assert nodes == ["10.0.0.1", "fd00::3"]
-    tried = host.targets(nodes)
+    tried = connectivity.targets(nodes)
     assert tried == [
         ("169.254.169.254", 80),  # what nothing starts with is told before the rest
         ("$(NODE_ADDRESS)", 10250),
         ("10.0.0.1", 10250),
         ("fd00::3", 10250),
     ]
-    assert len(host.targets([f"10.0.0.{n}" for n in range(90)])) == 5
+    assert len(connectivity.targets([f"10.0.0.{n}" for n in range(90)])) == 5
 
 
 @pytest.mark.parametrize(
@@ -80,7 +69,7 @@ def test_c10_the_own_node_others_and_metadata_are_probed():
     ],
 )
 def test_c10_what_was_reached_is_named_with_a_fix(code, state, words):
-    found = host.judge(code, host.targets(["10.0.0.1"]))
+    found = connectivity.judge(code, connectivity.targets(["10.0.0.1"]))
     assert found.state == state
     assert words in found.text()
     assert bool(found.fix) == (state == "red")
@@ -101,14 +90,14 @@ def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
         statefulsets=keep,
         pods=Answer(200, ended),
     )
-    found = host.act(subject(api), bench(api, check_image="x"))
+    found = connectivity.apart(subject(api), bench(api, check_image="x"))
     assert found.state == "red"
     assert made["NetworkPolicy/default-deny"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
     env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
     assert [entry["name"] for entry in env][:3] == ["NODE_ADDRESS", "EXPECT", "WAIT"]
     assert env[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.hostIP"
     assert env[1]["value"].endswith(",closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250")
-    assert host.act(subject(api), bench(api)).state == "unknown"  # without an image
+    assert connectivity.apart(subject(api), bench(api)).state == "unknown"  # without an image
 
 
 def of_api_server(monkeypatch, code, *, says=True, server="https://198.51.100.7:443"):
@@ -132,7 +121,7 @@ def of_api_server(monkeypatch, code, *, says=True, server="https://198.51.100.7:
     )
     asked = subject(api)
     asked.cluster.server = server
-    found = host.act(asked, bench(api, check_image="x"))
+    found = connectivity.apart(asked, bench(api, check_image="x"))
     env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
     return found, env[1]["value"], str(made.get("NetworkPolicy/allow-internet"))
 
@@ -467,7 +456,7 @@ def runs(name, *handlers):
 )
 def test_users_of_ones_own_are_promised_only_where_every_node_can(wanted, nodes, state, words):
     api = Api(nodes=Answer(200, {"items": nodes}))
-    found = users.namespaces(subject(api, user_namespaces=wanted), bench(api))
+    found = simple.users(subject(api, user_namespaces=wanted), bench(api))
     assert (found.state, words in found.text()) == (state, True), found.text()
 
 
@@ -495,7 +484,7 @@ def test_a_fault_is_told_once_and_failing_to_ask_does_not_hide_what_was_found(cl
     checks_store(cluster=cluster, findings=[red("network", "It is open.")])
     checks_store(cluster=cluster, findings=[red("network", "It is open.")])
     assert Event.objects.filter(verb="cluster.check-failed").count() == 1
-    checks_store(cluster=cluster, findings=[run._failed("network", "timeout")])
+    checks_store(cluster=cluster, findings=[checks._failed("network", "timeout")])
     assert CheckResult.objects.get().state == "red"
     checks_store(cluster=cluster, findings=[green("network", "Closed.")])
     assert CheckResult.objects.get().state == "green"
@@ -512,7 +501,7 @@ def test_a_cluster_that_is_not_there_is_asked_once_only(cluster):
             raise Unreachable("The cluster does not answer.")
 
     api = Gone()
-    (found,) = run.run(cluster, api)
+    (found,) = checks.run(cluster, api)
     assert found.name == "version"
     assert api.asked == 2  # the question, and a look for what was left
     cluster.refresh_from_db()
@@ -522,7 +511,7 @@ def test_a_cluster_that_is_not_there_is_asked_once_only(cluster):
 def test_only_who_has_the_key_runs_them(cluster, settings):
     settings.BERTH_CLUSTER_PRIVATE_KEY = []
     registry.reset()
-    assert run.run_due() == 0
+    assert checks.run_due() == 0
     assert not CheckResult.objects.exists()
 
 

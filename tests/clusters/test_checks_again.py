@@ -6,7 +6,7 @@ import pytest
 from django.db.models import F
 
 from accounts.principal import Principal
-from clusters.checks import run
+from clusters import checks
 from clusters.checks.base import Answer, Check, green
 from clusters.models import CheckResult, Cluster
 from clusters.services import checks_ask
@@ -68,9 +68,9 @@ class Silent:
 @pytest.fixture
 def world(db, monkeypatch):
     made = World()
-    monkeypatch.setattr(run, "_asker", made.asker)
-    wanted = tuple(check for check in run.CHECKS if check.name in {"version", "network"})
-    monkeypatch.setattr(run, "CHECKS", wanted)
+    monkeypatch.setattr(checks, "_asker", made.asker)
+    wanted = tuple(check for check in checks.CHECKS if check.name in {"version", "network"})
+    monkeypatch.setattr(checks, "CHECKS", wanted)
     return made
 
 
@@ -85,41 +85,41 @@ def world(db, monkeypatch):
 )
 def test_one_bad_minute_does_not_close_a_new_cluster_for_a_day(world, trouble):
     world.api = trouble
-    assert run.run_due() == 1
+    assert checks.run_due() == 1
     assert launch_refusal("c")
-    assert run.run_due() == 0  # not at once
+    assert checks.run_due() == 0  # not at once
     assert timedelta() < world.wait() <= timedelta(minutes=5)
     world.well()
     world.later(timedelta(minutes=5))
-    assert run.run_due() == 1
+    assert checks.run_due() == 1
     assert launch_refusal("c") == ""
     world.later(timedelta(hours=23))
-    assert run.run_due() == 0
+    assert checks.run_due() == 0
     world.later(timedelta(hours=1))
-    assert run.run_due() == 1  # each day
+    assert checks.run_due() == 1  # each day
 
 
 def test_a_server_that_refuses_is_asked_again_soon(world):
     world.api = answering()
     world.api.answers["version"] = Answer(401, {"message": "Unauthorized"})
-    run.run_due()
+    checks.run_due()
     assert CheckResult.objects.get().state == "red"
     assert world.wait() <= timedelta(minutes=5)
 
 
 def test_a_fault_that_was_found_is_not_asked_again_all_day(world):
     world.api = answering(before=0, incoming=10, outgoing=10)
-    run.run_due()
+    checks.run_due()
     assert "does not keep projects apart" in launch_refusal("c")
     world.later(timedelta(hours=23))
-    assert run.run_due() == 0
+    assert checks.run_due() == 0
 
 
 def test_a_cluster_that_stays_away_is_asked_ever_less_often_within_bounds(world):
     world.api = Silent()
     waits = []
     for _round in range(12):
-        assert run.run_due() == 1
+        assert checks.run_due() == 1
         waits.append(world.wait() + MOMENT)
         world.later(waits[-1])
     assert waits[0] < waits[1] < waits[2]
@@ -130,14 +130,14 @@ def test_a_cluster_that_stays_away_is_asked_ever_less_often_within_bounds(world)
 def test_asking_by_hand_does_not_wait_and_begins_anew(world, operator):
     world.api = Silent()
     for _round in range(5):
-        run.run_due()
+        checks.run_due()
         world.later(world.wait() + MOMENT)
-    run.run_due()
+    checks.run_due()
     assert world.wait() > timedelta(minutes=30)
     checks_ask(principal=Principal(user=operator), cluster=world.cluster)
-    assert run.run_due() == 1
+    assert checks.run_due() == 1
     assert world.wait() <= timedelta(minutes=5)
-    assert run.run_due() == 0
+    assert checks.run_due() == 0
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def questions(world, monkeypatch):
 
         return Check(name, name, act)
 
-    monkeypatch.setattr(run, "CHECKS", tuple(map(question, ("version", "rights", "slow"))))
+    monkeypatch.setattr(checks, "CHECKS", tuple(map(question, ("version", "rights", "slow"))))
     world.well()
     return asked
 
@@ -166,15 +166,15 @@ def asked_in(questions):
 
 
 def test_a_repetition_asks_only_what_is_not_green_yet(world, questions):
-    assert run.run_due() == 1
+    assert checks.run_due() == 1
     assert asked_in(questions) == ["version", "rights", "slow"]
     for _again in range(2):
         world.later(world.wait() + MOMENT)
-        assert run.run_due() == 1
+        assert checks.run_due() == 1
         assert asked_in(questions) == ["version", "slow"]
     world.fails = set()
     world.later(world.wait() + MOMENT)
-    run.run_due()
+    checks.run_due()
     assert asked_in(questions) == ["version", "slow"]
     assert set(CheckResult.objects.values_list("state", flat=True)) == {"green"}
     world.cluster.refresh_from_db()
@@ -183,14 +183,14 @@ def test_a_repetition_asks_only_what_is_not_green_yet(world, questions):
 
 def test_each_day_and_when_somebody_asks_everything_is_asked(world, questions, operator):
     world.fails = set()
-    run.run_due()
+    checks.run_due()
     asked_in(questions)
     checks_ask(principal=Principal(user=operator), cluster=world.cluster)
-    run.run_due()
+    checks.run_due()
     assert asked_in(questions) == ["version", "rights", "slow"]
     world.later(timedelta(hours=24))
     CheckResult.objects.update(at=F("at") - timedelta(hours=24))
-    run.run_due()
+    checks.run_due()
     assert asked_in(questions) == ["version", "rights", "slow"]
 
 
@@ -198,12 +198,12 @@ def test_a_green_answer_of_before_that_could_not_be_renewed_is_asked_for_again(
     world, questions, operator
 ):
     world.fails = set()
-    run.run_due()
+    checks.run_due()
     world.fails = {"slow"}
     checks_ask(principal=Principal(user=operator), cluster=world.cluster)
-    run.run_due()
+    checks.run_due()
     assert CheckResult.objects.get(name="slow").state == "green"  # as it was found before
     asked_in(questions)
     world.later(world.wait() + MOMENT)
-    run.run_due()
+    checks.run_due()
     assert asked_in(questions) == ["version", "slow"]

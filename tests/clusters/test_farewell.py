@@ -7,13 +7,14 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from clusters import detached_cleanup, registry
+from clusters import registry
 from clusters.models import Cluster, Farewell
+from clusters.services.detach import run_due
 from common import sealing
 from common.clock import now
 from events.models import Event
 from projects.models import ProjectNamespace
-from runtime.drivers.kubernetes.namespace_cleanup import Leaving
+from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.protocol import Denied, NotYet
 from tests.clusters import kubeconfigs
 from tests.drivers.kubernetes.stub import Stub
@@ -113,7 +114,7 @@ def test_an_empty_namespace_goes_and_then_the_credential(stub, detach):
     assert not Cluster.objects.filter(key="east").exists()
     assert is_there(stub)  # nothing is done by the request itself
     assert "good" not in Farewell.objects.get().sealed_kubeconfig
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     assert not is_there(stub)
     assert not Farewell.objects.exists()
     told = Event.objects.get(verb="cluster.namespaces-removed")
@@ -140,7 +141,7 @@ def test_a_namespace_that_holds_anything_stays_and_it_is_said_what(
 ):
     put(stub, collection, name, labels)
     detach()
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     assert is_there(stub)
     assert stub.count("DELETE") == 0
     told = Event.objects.get(verb="cluster.namespaces-left")
@@ -167,7 +168,7 @@ def test_a3_tokens_end_also_where_the_namespace_stays(stub, detach, may_list):
     put(stub, "/api/v1/serviceaccounts", "default", ours)
     put(stub, "/api/v1/pods", "somebody")
     detach()
-    detached_cleanup.run_due()
+    run_due()
     assert is_there(stub)
     left = {key[1].partition("/")[2] for key in stub.objects}
     assert left >= {"user-of-somebody", "default", "berth-registries"}
@@ -184,7 +185,7 @@ def test_what_may_not_be_looked_at_counts_as_something(stub, detach):
 
     stub.fault = closed
     detach()
-    detached_cleanup.run_due()
+    run_due()
     assert is_there(stub)
     told = Event.objects.get(verb="cluster.namespaces-left")
     assert told.data["left"] == {"berth-demo": "secrets: may not be listed"}
@@ -193,7 +194,7 @@ def test_what_may_not_be_looked_at_counts_as_something(stub, detach):
 def test_a_namespace_of_the_same_name_that_is_not_ours_stays(stub, detach):
     stub.put("/api/v1/namespaces", {"metadata": {"name": "berth-demo", "labels": {}}})
     detach()
-    detached_cleanup.run_due()
+    run_due()
     assert is_there(stub)
     assert Event.objects.filter(verb="cluster.namespaces-left").exists()
 
@@ -201,11 +202,11 @@ def test_a_namespace_of_the_same_name_that_is_not_ours_stays(stub, detach):
 def test_a_cluster_that_does_not_answer_is_asked_again_for_an_hour(stub, detach):
     detach()
     stub.stop()
-    assert detached_cleanup.run_due() == 0
+    assert run_due() == 0
     row = Farewell.objects.get()
     assert now() < row.next_at < row.until
     Farewell.objects.update(next_at=now(), until=now() - timedelta(seconds=1))
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     assert Event.objects.filter(verb="cluster.namespaces-left").exists()
     assert not Farewell.objects.exists()
 
@@ -216,7 +217,7 @@ def test_one_that_was_attached_again_keeps_its_namespaces(stub, detach):
     Cluster.objects.create(
         key="back", name="Back", server=server, options={"namespace_prefix": "berth-"}
     )
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     assert is_there(stub)
     assert stub.seen == []
 
@@ -224,7 +225,7 @@ def test_one_that_was_attached_again_keeps_its_namespaces(stub, detach):
 def test_without_the_key_nothing_is_touched(stub, detach, settings):
     detach()
     settings.BERTH_CLUSTER_PRIVATE_KEY = []
-    assert detached_cleanup.run_due() == 0
+    assert run_due() == 0
     assert Farewell.objects.exists()
 
 
@@ -253,7 +254,7 @@ def test_an_error_of_one_namespace_says_nothing_of_the_others(detach, answers):
     answers["berth-demo"] = Denied("a webhook refused")
     detach()
     left_of_two()
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     told = Event.objects.get(verb="cluster.namespaces-left").data
     assert told == {"removed": ["berth-other"], "left": {"berth-demo": "a webhook refused"}}
 
@@ -262,10 +263,10 @@ def test_what_is_only_not_yet_done_is_asked_again(detach, answers):
     answers["berth-demo"] = NotYet("busy")
     detach()
     left_of_two()
-    assert detached_cleanup.run_due() == 0
+    assert run_due() == 0
     assert Farewell.objects.get().next_at > now()
     left_of_two(until=-timedelta(seconds=1))
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     assert not Farewell.objects.exists()
     told = Event.objects.get(verb="cluster.namespaces-left").data
     assert told == {"removed": ["berth-other"], "left": {"berth-demo": "busy"}}
@@ -277,10 +278,10 @@ def test_what_nobody_expected_ends_too_and_keeps_no_other_waiting(detach, answer
     row = Farewell.objects.get()
     row.pk, row.name, row.places = None, "Later", {"berth-later": "x"}
     row.save()
-    assert detached_cleanup.run_due() == 1  # the later one
+    assert run_due() == 1  # the later one
     assert Farewell.objects.get().name == "East"
     Farewell.objects.update(next_at=now(), until=now() - timedelta(seconds=1))
-    assert detached_cleanup.run_due() == 1
+    assert run_due() == 1
     assert not Farewell.objects.exists()
     told = Event.objects.get(verb="cluster.namespaces-left").data["left"]
     assert told == {"berth-demo": "it could not be looked at"}

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from clusters.checks import host, network, rights, run, takeover
+from clusters import checks
+from clusters.checks import connectivity, network, rights
 from clusters.checks.base import Answer, green, red, undecided, unknown
 from clusters.models import CheckResult, Cluster
 from clusters.services import checks_store
@@ -30,7 +31,7 @@ def cluster(db):
 
 @pytest.fixture
 def only_network(monkeypatch):
-    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
+    monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "network"))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_c10_a_probe_that_came_to_nothing_leaves_a_proof_and_work_goes_on(
 ):
     checks_store(cluster=cluster, findings=[green("network", "Closed.")])
     assert launch_refusal("c") == ""
-    (found,) = run.run(cluster, network_of(**ends))
+    (found,) = checks.run(cluster, network_of(**ends))
     assert found.state == "unknown"
     assert CheckResult.objects.get().state == "green"
     assert launch_refusal("c") == ""
@@ -56,7 +57,7 @@ def test_c10_a_probe_that_came_to_nothing_leaves_a_proof_and_work_goes_on(
 
 
 def test_c10_a_probe_that_came_to_nothing_proves_nothing(cluster, only_network):
-    run.run(cluster, network_of(before=10))
+    checks.run(cluster, network_of(before=10))
     assert CheckResult.objects.get().state == "unknown"
     assert "was not proved yet" in launch_refusal("c")
 
@@ -65,7 +66,7 @@ def test_c10_an_old_proof_ends_though_probes_come_to_nothing(cluster, only_netwo
     checks_store(cluster=cluster, findings=[green("network", "Closed.")])
     old = CheckResult.objects.get().at - timedelta(days=4)
     CheckResult.objects.update(at=old)
-    run.run(cluster, network_of(before=10))
+    checks.run(cluster, network_of(before=10))
     assert "was not proved for some days" in launch_refusal("c")
 
 
@@ -73,7 +74,7 @@ def test_c10_a_cluster_without_an_image_for_checks_loses_its_proof(cluster, only
     checks_store(cluster=cluster, findings=[green("network", "Closed.")])
     Cluster.objects.update(options={"sidecar_image": "", "default_image": ""})
     cluster.refresh_from_db()
-    run.run(cluster, network_of())
+    checks.run(cluster, network_of())
     assert "was not proved yet" in launch_refusal("c")
 
 
@@ -111,16 +112,18 @@ def test_c10_what_was_closed_for_a_moment_only_is_not_closed():
 
 
 def test_c10_a_probe_of_nodes_that_died_does_not_open_what_was_closed(cluster):
-    tried = host.targets(["10.0.0.1"])
-    checks_store(cluster=cluster, findings=[green("network", "Closed."), host.judge(10, tried)])
+    tried = connectivity.targets(["10.0.0.1"])
+    checks_store(
+        cluster=cluster, findings=[green("network", "Closed."), connectivity.judge(10, tried)]
+    )
     assert "credential of its nodes" in launch_refusal("c")
-    checks_store(cluster=cluster, findings=[host.judge(KILLED, tried)])
+    checks_store(cluster=cluster, findings=[connectivity.judge(KILLED, tried)])
     assert "credential of its nodes" in launch_refusal("c")
 
 
 def test_rights_that_were_not_told_leave_what_was_told_before(cluster, monkeypatch):
     silent = Api(selfsubjectaccessreviews=Answer(504, {"message": "timeout"}))
-    monkeypatch.setattr(takeover, "tries", lambda *_: {"create pods -n kube-system": None})
+    monkeypatch.setattr(rights, "tries", lambda *_: {"create pods -n kube-system": None})
     checks_store(cluster=cluster, findings=[green("rights", "All."), red("restraint", "Much.")])
     for act in (rights.needed, rights.restraint):
         found = act(subject(silent), bench(silent))

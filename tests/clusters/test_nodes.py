@@ -6,13 +6,13 @@ import ipaddress
 import pytest
 
 from clusters import hooks
-from clusters.architectures import architectures_of
-from clusters.kind_use import uses
+from clusters.device_use import uses
 from clusters.models import Cluster, Flavor, Node
 from clusters.selectors import node_ranges
 from clusters.services import nodes_store, pool_save
 from clusters.services.nodes import public_ranges
-from runtime.protocol import NodeChanges
+from clusters.where import architectures_of
+from runtime.capabilities import NodeChanges
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from clusters.checks import CHECKS, image, run, storage
+from clusters import checks
+from clusters.checks import CHECKS, image, storage
 from clusters.checks.base import Answer
 from clusters.checks.probe_runner import MARK
 from common.clock import now
@@ -34,7 +35,7 @@ def asked(name, api, **options):
     """The answer as it is kept: through the runner, which catches what a check raises."""
     entry = next(check for check in CHECKS if check.name == name)
     options = {"check_image": "registry.example/python3:1", **options}
-    return run.one(entry, subject(api, **options), bench(api, **options))
+    return checks.one(entry, subject(api, **options), bench(api, **options))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from clusters import registry
-from clusters.checks import run, sole
+from clusters import checks, registry
+from clusters.checks import simple
 from clusters.checks.base import Answer, Subject
 from clusters.checks.probe_runner import Bench
 from clusters.models import CheckResult, Cluster
@@ -50,7 +50,7 @@ def theirs(name="berth-demo-1"):
 
 
 def test_another_berth_under_our_prefix_is_named():
-    found = sole.act(saved(namespaces(theirs())), bench(namespaces()))
+    found = simple.sole(saved(namespaces(theirs())), bench(namespaces()))
     assert found.state == "red"
     assert THEIRS in found.text()
     assert "Choose another prefix" in found.text()
@@ -58,7 +58,7 @@ def test_another_berth_under_our_prefix_is_named():
 
 
 def test_where_nobody_else_is_it_is_green():
-    assert sole.act(saved(namespaces()), bench(namespaces())).state == "green"
+    assert simple.sole(saved(namespaces()), bench(namespaces())).state == "green"
 
 
 def test_what_is_ours_and_what_others_are_trying_out_is_not_asked_for():
@@ -69,7 +69,7 @@ def test_what_is_ours_and_what_others_are_trying_out_is_not_asked_for():
             asked.update(params or {})
             return Answer(200, {})
 
-    sole.act(subject(Keeps()), Bench(Keeps(), ClusterOptions(), installation="mine"))
+    simple.sole(subject(Keeps()), Bench(Keeps(), ClusterOptions(), installation="mine"))
     assert asked["labelSelector"] == (
         "berth.dev/instance=berth,berth.dev/installation,berth.dev/installation!=mine,"
         "!berth.dev/check"
@@ -81,7 +81,7 @@ def test_a_cluster_of_another_berth_starts_nothing_and_no_probe_is_made_there(tr
     Installation.objects.create()
     row = cluster("east", trusted=trusted)
     api = namespaces(theirs())
-    run.run(row, api, wait_s=0.1)
+    checks.run(row, api, wait_s=0.1)
     assert [method for method, _ in api.asked if method != "GET"] == []
     assert CheckResult.objects.get(cluster=row, name="installation").state == "red"
     assert "Another Berth works on East" in launch_refusal("east")
@@ -93,7 +93,7 @@ def test_the_same_cluster_by_another_address_is_found_by_what_it_is():
     states = []
     for row in (first, second, other):
         api = namespaces()
-        states.append(sole.act(Subject(row, options_of(row.options), api), bench(api)))
+        states.append(simple.sole(Subject(row, options_of(row.options), api), bench(api)))
     assert [found.state for found in states] == ["green", "red", "green"]
     assert "the same cluster as “One”" in states[1].text()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from clusters import streams
-from clusters.logs import LogPart
+from clusters.streams import LogPart
 from common.streams import Places
 
 

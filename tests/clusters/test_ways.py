@@ -41,7 +41,7 @@ class Pods(Api):
 
 @pytest.fixture
 def router(db, monkeypatch):
-    monkeypatch.setattr(connectivity, "WAIT_S", 0.0)
+    monkeypatch.setattr(connectivity, "REACHED_S", 0.0)
     made = FakeRouter()
     monkeypatch.setattr(registry, "router", lambda: made)
     return made
@@ -51,7 +51,7 @@ def asked(api, **options):
     options = {**HUB, **options}
     one = subject(api, **options)
     one.cluster.options = options
-    return connectivity.act(one, bench(api, **options))
+    return connectivity.ways(one, bench(api, **options))
 
 
 def test_ways_that_are_found_are_green(router):

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from django.utils.html import strip_tags
 
-from clusters import accelerators, node_use
+from clusters import accelerators, device_use
 from clusters.models import Cluster, Node, Pool
 from clusters.services import nodes_store
 from common.clock import now
@@ -15,8 +15,8 @@ from common.templatetags.berth import NOTHING
 from hubapi.models import Activity
 from metrics.models import Quiet, Sample
 from notebooks.models import Workspace
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet, node
 from tests.support.queries import fewest
 from volumes.models import Volume
@@ -195,7 +195,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(taints)
         return accelerators.closed_by(taints, *more)
 
-    monkeypatch.setattr(node_use, "closed_by", closed_by)
+    monkeypatch.setattr(device_use, "closed_by", closed_by)
     return found
 
 

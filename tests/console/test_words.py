@@ -14,7 +14,7 @@ from console import words
 from events.services import record
 from notifications.kinds import text_of
 from portal.server.duties import Worker
-from runtime.drivers.kubernetes.api_errors import Answer, error_of
+from runtime.drivers.kubernetes.answers import Answer, error_of
 from runtime.reconcilers import registered
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from dataplane.copy import lanes
 from dataplane.copy import plan as plans
-from dataplane.copy import sinks
-from dataplane.copy.client import Times
+from dataplane.copy.calls import Times
 from dataplane.copy.problems import Stop
 from dataplane.copy.progress import Progress
 from dataplane.copy.run import run
@@ -53,7 +53,7 @@ def copying(tmp_path: Path, hostile: HostileS3) -> Copying:
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large bodies are read by one lane more than there are cores, and by four at most."""
     count = 1.0 if request.param == "one core" else 8.0
-    monkeypatch.setattr(sinks, "cores", lambda: count)
+    monkeypatch.setattr(lanes, "cores", lambda: count)
 
 
 @pytest.fixture

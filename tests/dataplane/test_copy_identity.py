@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from google.api_core.exceptions import GoogleAPICallError
 
-from dataplane.copy.client import Client, Times
+from dataplane.copy.calls import Client, Times
 from dataplane.copy.connector import Dialer
 from dataplane.copy.plan import OutboundPlan, Plan, StorePlan
 from dataplane.copy.problems import Final, Stop

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dataplane.copy.client import Client
+from dataplane.copy.calls import Client
 from dataplane.copy.connector import Dialer
 from dataplane.copy.http1 import Connection, now
 from dataplane.copy.lanes import Lane

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.copy.log import EACH, LINE, WAITING, Log
-from dataplane.copy.log_lines import Watch
 from dataplane.copy.problems import Code
-from dataplane.copy.progress import Progress
+from dataplane.copy.progress import EACH, LINE, WAITING, Log, Progress
+from dataplane.copy.report import Watch
 from tests.support.copying import ROOT, Copying
 from tests.support.hostile_store import HostileS3
 

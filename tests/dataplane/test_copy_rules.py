@@ -14,7 +14,7 @@ import pytest
 from dataplane.copy import keys
 from dataplane.copy import plan as plans
 from dataplane.copy.connector import Dialer
-from dataplane.copy.head import Broken, Chunks, length_of, parse_head
+from dataplane.copy.http1 import Broken, Chunks, length_of, parse_head
 from dataplane.copy.pace import Backoff, Bucket, Climb
 from dataplane.copy.plan import OutboundPlan
 from dataplane.copy.problems import Final, Stop, Trouble, shown

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.files import changing, writeback
-from dataplane.files.tree import Tree
+from dataplane.files import changing, tree
+from dataplane.files.tree import STEP, Behind, Tree
 from dataplane.files.uploads import Uploads
-from dataplane.files.writeback import STEP, Behind
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
             found.append((start.value // STEP, how.value))  # type: ignore[attr-defined]
             return 0
 
-    monkeypatch.setattr(writeback, "_libc", Libc)
+    monkeypatch.setattr(tree, "_libc", Libc)
     return found
 
 
@@ -66,8 +65,8 @@ def test_what_the_disk_refuses_is_an_error_here(
         def sync_file_range(*_words: object) -> int:
             return -1
 
-    monkeypatch.setattr(writeback, "_libc", Libc)
-    monkeypatch.setattr(writeback.ctypes, "get_errno", lambda: number)
+    monkeypatch.setattr(tree, "_libc", Libc)
+    monkeypatch.setattr(tree.ctypes, "get_errno", lambda: number)
     one = Behind(0, 0)
     if not told:
         one.wrote(STEP)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dataplane.files import extracting
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import Tree
 
 MIB = 2**20

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dataplane.files import archives, extracting
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import Tree
 from tests.support.files_served import Served, code, listed
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dataplane.files import changing, names, removing
+from dataplane.files import changing, names
+from dataplane.files.names import Refusal, of_error
 from dataplane.files.notes import UNDER_WAY_S, UPLOADS
 from dataplane.files.reading import download
-from dataplane.files.refusals import Refusal, of_error
 from dataplane.files.tree import Beat, Tree
 from dataplane.files.uploads import STALE_S, Uploads
 from dataplane.safepath import Flaw, UnsafePath
@@ -264,7 +264,7 @@ def test_names_that_become_too_long_are_refused_one_by_one(tree: Tree) -> None:
     assert last["done"]["copied"] == [names.shown(f"{folder}/to")]
     assert left(tree) == []
     assert of_error(UnsafePath(Flaw.LONG)).as_json()["code"] == "too-long"
-    list(removing.remove(tree, ["d" * 250]))
+    list(changing.remove(tree, ["d" * 250]))
 
 
 @pytest.mark.parametrize(

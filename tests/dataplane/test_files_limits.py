@@ -10,7 +10,7 @@ import pytest
 from dataplane.files import asking, listing, zipping
 from dataplane.files import tree as walking
 from dataplane.files.memory import Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import Tree
 from dataplane.safepath import Folder
 

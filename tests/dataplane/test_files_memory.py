@@ -21,7 +21,7 @@ from benchmarks.lib import poll
 from dataplane.files import listing, memory, notes, server, zipping
 from dataplane.files.http import MOST_CONNECTIONS
 from dataplane.files.memory import Line, Room, Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import Tree
 from dataplane.safepath import Folder
 from tests.support.files_served import Served, code

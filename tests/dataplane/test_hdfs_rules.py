@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from dataplane.copy import blocks
-from dataplane.copy.checksums import Check
+from dataplane.copy.checksums import BLOCKS, Check, block_text_of
 from dataplane.copy.connector import Dialer
-from dataplane.copy.head import Broken, Head
+from dataplane.copy.http1 import Broken, Head
 from dataplane.copy.pages import no_listing
 from dataplane.copy.plan import OutboundPlan, StorePlan
 from dataplane.copy.problems import Code, Final, Stop
-from dataplane.copy.stores import hdfs_walk
 from dataplane.copy.stores.base import Item, NoStore
-from dataplane.copy.stores.hdfs import Hdfs, acts_of, with_sum
+from dataplane.copy.stores.hdfs import Hdfs, acts_of, step, with_sum
 
 NAME = "namenode.example.com:9870"
 
@@ -47,7 +45,7 @@ def test_a_tree_is_walked_with_one_page_a_level_in_mind() -> None:
     }
     hdfs, token, found, asked = store(), "", [], 0
     while True:
-        at = hdfs_walk.step("top", token)
+        at = step("top", token)
         pages = tree[at.folder]
         last = [page[-1].rstrip("/") if page else "" for page in pages]
         number = last.index(at.after) + 1 if at.after else 0
@@ -156,12 +154,12 @@ def test_the_sum_of_a_file_is_that_of_its_blocks_and_a_buffer_of_hadoops() -> No
         crcs = b"".join(checksums.crc32c(p).to_bytes(4, "big") for p in pieces if p)
         digests += hashlib.md5(crcs).digest()
     whole = hashlib.md5(digests.ljust(32, b"\0")).hexdigest()
-    text = blocks.text_of("MD5-of-2MD5-of-512CRC32C", "0" * 24 + whole)
-    check = Check.best({blocks.NAME: text})
+    text = block_text_of("MD5-of-2MD5-of-512CRC32C", "0" * 24 + whole)
+    check = Check.best({BLOCKS: text})
     assert check.of_memory(body, 0)
     assert not check.of_memory(body[:-1] + b"x", 0)
     for odd in ("COMPOSITE-CRC32C", "MD5-of-0MD5-of-0CRC32", ""):
-        assert blocks.text_of(odd, "0" * 24 + whole) == ""
+        assert block_text_of(odd, "0" * 24 + whole) == ""
 
 
 def told(algorithm: str, *lengths: int) -> dict[str, str]:

@@ -11,8 +11,7 @@ import pytest
 
 from dataplane import measuring
 from dataplane.measuring import Pace, counted, is_of_its_own
-from dataplane.safepath import Folder
-from dataplane.waiting import MOST_BYTES, Waiting
+from dataplane.safepath import MOST_BYTES, Folder, Waiting
 
 PLAIN = "36 35 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw"
 DISK = "98 36 8:17 / /volumes/data rw,relatime master:2 - ext4 /dev/sdb1 rw"

@@ -75,7 +75,7 @@ def test_a1_a_volume_of_another_project_is_not_there(
 def test_who_may_only_read_gets_a_volume_that_is_mounted_so(
     as_user: Any, project: Any, bob: Any, alice: Any, shared: Any
 ) -> None:
-    from files.runtime_spec import workload_spec
+    from files.reconciler import workload_spec
     from volumes.models import Volume
 
     Volume.objects.filter(pk=shared.pk).update(write_policy="managers")
@@ -308,7 +308,7 @@ def test_the_gate_is_wanted_while_somebody_looks(
 def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, principal: Any) -> None:
     from clusters.models import Cluster, Pool
     from clusters.registry import lookup
-    from files.runtime_spec import workload_spec
+    from files.reconciler import workload_spec
     from files.services import session_open
     from runtime.protocol import InvalidSpec
     from volumes.models import ClassPlace, Volume, VolumeClass

@@ -125,13 +125,11 @@ class Running:
 async def serving(kube_url: str, *, patience_s: float = 30) -> AsyncIterator[Running]:
     """A gate whose only cluster is at ``kube_url``; ``patience_s``: with who answers no ping."""
     from common.serving import for_browsers
-    from gate.connections import Connections
     from gate.server import BACKLOG, Listener, config
-    from gate.service import Gate, Place
-    from runtime.drivers.kubernetes.endpoint import Endpoint
-    from runtime.drivers.kubernetes.streams import KubeStreams
+    from gate.service import Connections, Gate, Located
+    from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
 
-    place = Place("1", KubeStreams(Endpoint(kube_url)))
+    place = Located("1", KubeStreams(Endpoint(kube_url)))
     made = Gate(Connections(lambda _key, known: None if known == "1" else place))
     one = socket.socket()
     one.bind(("127.0.0.1", 0))

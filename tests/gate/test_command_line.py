@@ -255,7 +255,7 @@ async def test_a_no_of_the_gate_has_the_exit_code_that_help_promises(
 async def test_a_listing_is_a_table_or_json_and_says_when_it_is_cut(
     berth: Of, workspace: Any, alice: Any, kube: FakeKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gate.files import listing
+    from gate import scripts
 
     for name in ("a.txt", "b.txt", "c.txt"):
         (kube.home / name).write_text(name)
@@ -270,7 +270,7 @@ async def test_a_listing_is_a_table_or_json_and_says_when_it_is_cut(
     table = await client.run("files", "ls", workspace.short_id)
     assert table[1].split()[:4] == [b"NAME", b"KIND", b"SIZE", b"CHANGED"]
     assert b"a.txt" in table[1]
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(scripts, "MOST_ENTRIES", 2)
     cut = await client.run("files", "ls", workspace.short_id, "-o", "json")
     assert len(json.loads(cut[1])) == 2
     assert b"This is not all" in cut[2]

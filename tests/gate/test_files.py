@@ -20,7 +20,7 @@ from asgiref.sync import sync_to_async
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gate.files import listing, scripts
+from gate import scripts
 from tests.gate.conftest import PATIENCE_S, Running, until, with_ticket
 from tests.gate.fake_kube import FakeKube
 
@@ -252,7 +252,7 @@ async def test_a_download_that_breaks_does_not_look_whole(
 async def test_f4_a_slow_reader_is_cut_and_holds_little(
     gate: Running, base: str, kube: FakeKube, alice: Any, cookie: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("gate.piped.SLOW_S", 1.0)
+    monkeypatch.setattr("gate.web.SLOW_S", 1.0)
     (kube.home / "big").write_bytes(b"x" * 80_000_000)
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, limit=4096)
     path = with_ticket(f"{base}/download?path=big", await cookie(alice))
@@ -317,7 +317,7 @@ def test_escaped_names_are_plain_ascii(name: bytes) -> None:
 
 def test_a_listing_that_was_cut_says_so() -> None:
     record = b"81a4 5 1700000000 ./a\n b//\n"
-    entries, cut = listing.parse(record * 2 + b"81a4 5 17000")
+    entries, cut = scripts.parse(record * 2 + b"81a4 5 17000")
     assert (len(entries), cut) == (2, True)
     assert entries[0].name == b"a\n b"
-    assert listing.parse(b"") == ([], False)
+    assert scripts.parse(b"") == ([], False)

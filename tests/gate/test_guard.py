@@ -11,7 +11,7 @@ from gate import guard
 from gate.access import Demand, Target
 from gate.callers import Caller
 from gate.guard import Guard, Stream
-from gate.ssh import keys
+from gate.ssh import server
 
 ALICE, BOB = Caller(1, "alice"), Caller(2, "bob")
 
@@ -79,12 +79,12 @@ def test_a3_nor_does_it_keep_ssh_connections_of_others(monkeypatch: Any) -> None
             raise guard.BerthError("No longer.", code="forbidden")
         return target(short_id)
 
-    monkeypatch.setattr(keys, "target_of", asked)
+    monkeypatch.setattr(server, "target_of", asked)
     pairs = [(ALICE, "odd"), (ALICE, "fine"), (BOB, "gone")]
-    assert keys.refusals(pairs) == {(BOB, "gone"): "No longer."}
+    assert server.refusals(pairs) == {(BOB, "gone"): "No longer."}
     faults["odd"] = OperationalError("away")
     with pytest.raises(OperationalError):
-        keys.refusals(pairs)
+        server.refusals(pairs)
 
 
 async def test_a_terminal_in_which_something_moves_is_use(two: Any, monkeypatch: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from gate.ssh import throttle
+from gate.ssh import server
 from gate.ssh.server import SshServer
 from gate.ssh.session import command_of
 from tests.gate.conftest import PATIENCE_S, Running, until
@@ -331,7 +331,7 @@ async def test_a3_a_connection_with_nothing_in_it_ends_with_its_key(
 async def test_f2_an_address_that_guesses_must_wait(
     ssh: SshServer, workspace: Any, alice: Any, charlie: Any, key_of: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(throttle, "FAILURES", 3)
+    monkeypatch.setattr(server, "FAILURES", 3)
     stranger, mine = await key_of(charlie), await key_of(alice)
     for _ in range(3):
         assert (await run(ssh, stranger, workspace.short_id, "id"))[0] == 255
@@ -341,7 +341,7 @@ async def test_f2_an_address_that_guesses_must_wait(
 
 
 async def test_the_host_key_stays(ssh: SshServer, tmp_path: Path) -> None:
-    from gate.ssh.keys import host_key
+    from gate.ssh.server import host_key
 
     path = tmp_path / "ssh" / "host_key"
     assert path.stat().st_mode & 0o777 == 0o600

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.kubernetes.endpoint import Endpoint
-from runtime.drivers.kubernetes.streams import KubeStreams, ended_of
+from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams, ended_of
 from runtime.protocol import Unreachable
 from runtime.streams import STDERR, STDOUT, Gone, Pod
 from tests.gate.conftest import until

@@ -39,11 +39,11 @@ def opened(volume: Any, project: Any, alice: Any, principal: Any) -> Callable[..
 @pytest.fixture
 def served(tmp_path: Path, volume: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """One server; every session's token is the one it knows."""
-    from files import runtime_spec
-    from gate.volumes import access
+    from files import reconciler
+    from gate import access
     from tests.support.files_served import TOKEN
 
-    assert runtime_spec.token_of is access.token_of
+    assert reconciler.token_of is access.token_of
     monkeypatch.setattr(access, "token_of", lambda _row: TOKEN)
     base = tmp_path / "volumes"
     base.mkdir()
@@ -339,7 +339,7 @@ async def test_nobody_waits_for_what_is_only_noted(
 
     from common.clock import now
     from files.models import FileSession
-    from gate.volumes import access
+    from gate import access
 
     held, notes = threading.Event(), []
 

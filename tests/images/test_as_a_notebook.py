@@ -16,8 +16,9 @@ from clusters.services import nodes_store
 from common.clock import now
 from images.models import ImageFacts
 from projects.models import ProjectNamespace
+from runtime.capabilities import NodeChanges
 from runtime.drivers.kubernetes.oneshot import PROBE
-from runtime.protocol import NodeChanges, Phase
+from runtime.protocol import Phase
 from tests.clusters.fleet import node
 from tests.drivers.kubernetes.stub import Stub
 from tests.images.conftest import Registry
@@ -34,7 +35,7 @@ def stub(tmp_path: Path, project: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The project has its place on a cluster."""
     made = Stub(tmp_path)
     driver = made.driver()
-    monkeypatch.setattr("images.singleuser.driver_for", lambda _key: driver)
+    monkeypatch.setattr("images.lookup.driver_for", lambda _key: driver)
     Cluster.objects.create(key="gpu", name="GPU", driver="kubernetes")
     ProjectNamespace.objects.create(
         project=project, cluster_key="gpu", namespace="ns", phase=Phase.RUNNING

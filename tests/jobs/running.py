@@ -39,7 +39,7 @@ answer = {{
 }}
 """
 _LOGS = """
-from clusters.logs import log_read
+from clusters.streams import log_read
 answer = [
     log_read({cluster!r}, {uid!r}, replica=number).text for number in range({replicas!r})
 ]

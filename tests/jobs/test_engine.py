@@ -242,8 +242,8 @@ def test_a_credential_knows_which_jobs_have_it(job, settle):
 def test_it_asks_for_no_place_before_its_data_is_there(job, settle, load, alice, fake):
     from clusters.models import Claim
     from loaders.models import Load
-    from loaders.waiting import loads_changed
     from work.models import WorkloadNeed
+    from work.needs import changed
 
     copy = load(alice)
     row = job()
@@ -253,7 +253,7 @@ def test_it_asks_for_no_place_before_its_data_is_there(job, settle, load, alice,
     assert (state_of(row), row.reason) == ("queued", "data")
     assert not Claim.objects.filter(workload_uid=row.uid).exists()
     Load.objects.filter(pk=copy.pk).update(loaded_at=now())
-    loads_changed([copy.uid])
+    changed([copy.uid])
     assert state_of(settle(row)) == "running"
 
 

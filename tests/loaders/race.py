@@ -17,7 +17,7 @@ from tests.notebooks.race_world import begin  # first: it sets Django up
 # isort: split
 from django.db import connection, connections, transaction
 
-from clusters.one_machine import ensure_local_cluster
+from clusters.installed import ensure_local_cluster
 from common.errors import BerthError
 from files.models import FileSession
 from files.services import session_open

@@ -253,12 +253,13 @@ def test_viewers_look_and_do_not_touch(api, alice, vera, load, settle):
 
 
 def test_data_before_gpu_asks_for_loads_that_are_done(load, alice, settle, end, principal, project):
-    from loaders import services, waiting
+    from loaders import services
     from loaders.selectors import missing
+    from work import needs
 
     told: list[str] = []
     heard = lambda uids: told.extend(map(str, uids))  # noqa: E731
-    waiting.loads_changed.register(heard)
+    needs.changed.register(heard)
     try:
         row = settle(load(alice))
         assert missing([row.uid])[0] == "data"
@@ -275,7 +276,7 @@ def test_data_before_gpu_asks_for_loads_that_are_done(load, alice, settle, end, 
         assert missing([row.uid])[0] == "data-missing"
         assert set(told) == {str(row.uid)}
     finally:
-        waiting.loads_changed.unregister(heard)
+        needs.changed.unregister(heard)
 
 
 def test_the_words_that_phase_and_wish_can_be_are_in_the_schema():

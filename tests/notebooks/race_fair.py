@@ -20,14 +20,14 @@ from django.conf import settings
 from django.db import connections
 
 from accounts.models import User
-from clusters.one_machine import ensure_local_cluster
+from clusters.installed import ensure_local_cluster
 from common.clock import now
 from loaders.models import Load
 from notebooks.models import Workspace
 from notebooks.services import workspace_delete, workspace_launch
 from projects.models import Project
 from runtime import due_scheduler, observe
-from runtime.wakeup_listener import EngineEar
+from runtime.bus import EngineEar
 from tests.support.workloads import insert
 from volumes.services.create import project_volume_ensure
 

@@ -52,7 +52,7 @@ def _spec(body):
 
 
 def _volume(who, project, name):
-    from clusters.one_machine import ensure_local_cluster
+    from clusters.installed import ensure_local_cluster
     from volumes.services.create import NewVolume, volume_create
 
     ensure_local_cluster()
@@ -249,7 +249,7 @@ def test_data_first_it_starts_by_itself_when_the_load_is_done(
     api, presets, project, alice, load, settle
 ):
     from common.clock import now
-    from loaders.waiting import loads_changed
+    from work.needs import changed
 
     body = api(alice, "POST", BASE, {"needs": ["images"]}).json()
     settle()
@@ -261,7 +261,7 @@ def test_data_first_it_starts_by_itself_when_the_load_is_done(
         stopped_at=now(),
         observed_generation=1,
     )
-    loads_changed([load.uid])
+    changed([load.uid])
     settle(horizon_s=0)
     assert Workspace.objects.get(short_id=body["id"]).phase == Phase.RUNNING
 
@@ -324,7 +324,7 @@ def test_c8_an_edit_that_restarts_asks_again_whether_the_volume_may_be_written(
 )
 def test_a_word_is_read_in_one_way(text, name, read_only):
     from notebooks.api.serializers import VolumeSeenIn
-    from notebooks.services.attaching import volume_word
+    from work.attached import volume_word
 
     assert volume_word(text) == (name, read_only)
     said = VolumeSeenIn(data=text)

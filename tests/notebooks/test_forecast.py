@@ -11,10 +11,11 @@ from common.clock import now
 from notebooks.models import Preset, Workspace
 from notebooks.services.placing import Placed
 from notebooks.spec import Spec
+from placement.decision import Request
 from placement.fleet import Fleet, decision_on
-from placement.request import Request
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges, Resources
+from runtime.protocol import Resources
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import attach
 

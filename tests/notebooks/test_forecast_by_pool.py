@@ -4,15 +4,15 @@ from uuid import uuid4
 
 import pytest
 
-from clusters.kind_use import uses
+from clusters.device_use import uses
 from clusters.models import CheckResult, Flavor
 from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Conflict
 from notebooks.models import Workspace
 from notebooks.services import Wanted, workspace_launch
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, network, pool, row_of
 

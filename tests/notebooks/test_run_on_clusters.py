@@ -63,7 +63,7 @@ def test_a_persons_words_are_left_alone_and_his_credentials_are_found(
 ):
     """``${port}`` is a shell's variable, and no port that Berth fills in."""
     from credentials.services import Label, credential_add
-    from runtime.drivers.kubernetes.builders.pod import environment, template
+    from runtime.drivers.kubernetes.builders.workload import environment, template
     from runtime.drivers.kubernetes.options import KubernetesOptions
 
     fields = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "s" * 40, "region": "eu-west-1"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.utils.translation import override
 
-from clusters.one_machine import ensure_local_cluster
+from clusters.installed import ensure_local_cluster
 from events.models import Event
 from notifications.models import Notification
 from projects.choices import Role

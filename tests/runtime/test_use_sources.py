@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clusters.use_sources import _known, known_of
+from clusters.accelerators import _known, known_of
 from metrics.sampling import together
 from runtime.use_sources import MAX_SERIES, DeviceUse, Figures, WrongFieldError, figures, parse
 

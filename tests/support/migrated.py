@@ -32,6 +32,7 @@ SOURCES = (
     "portal/settings/*.py",
     "requirements/*.txt",
     "tests/engineapp/*.py",
+    "tests/work/tiny/**/*.py",
 )
 
 

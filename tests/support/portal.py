@@ -137,7 +137,7 @@ class Portal:
         return str(
             self.shell(
                 "from accounts.models import User; from accounts.principal import Principal\n"
-                "from accounts.services import token_create\n"
+                "from accounts.services.tokens import token_create\n"
                 f"user = User.objects.get(username={username!r})\n"
                 "answer = token_create(who=Principal(user=user), name='tests')[1]"
             )

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from portal.server import generate
+from portal.server import installation
 from tests.support.portal import ROOT
 from tests.support.ports import free_ports
 
@@ -56,7 +56,7 @@ class Mixed:
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
         self.env = {
             **plain,
-            **generate.made(),
+            **installation.made(),
             "BERTH_ADMIN_PASSWORD": PASSWORD,
             "BERTH_PUBLIC_URL": f"http://localhost:{self.ports['new']}",
             **env,
@@ -140,7 +140,7 @@ class Mixed:
             self.shell(
                 version,
                 "from accounts.models import User; from accounts.principal import Principal\n"
-                "from accounts.services import token_create\n"
+                "from accounts.services.tokens import token_create\n"
                 "user = User.objects.get(username='admin')\n"
                 "answer = token_create(who=Principal(user=user), name='tests')[1]",
             )

@@ -12,7 +12,8 @@ from clusters.models import Cluster, Pool
 from common.clock import now
 from common.errors import Conflict
 from notifications.models import Notification
-from runtime.protocol import DriverError, Measured, NotYet, Placement, Unreachable
+from runtime.capabilities import Measured
+from runtime.protocol import DriverError, NotYet, Placement, Unreachable
 from tests.volumes.conftest import API
 from volumes import measuring, selectors
 from volumes.models import Volume

@@ -16,7 +16,7 @@ from tests.notebooks.race_world import begin  # first: it sets Django up
 from django.db import connection, connections, transaction
 from django.db.models import F
 
-from clusters.one_machine import ensure_local_cluster
+from clusters.installed import ensure_local_cluster
 from loaders.models import Load
 from volumes.services.create import project_volume_ensure
 

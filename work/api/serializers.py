@@ -9,12 +9,13 @@ from rest_framework import serializers
 from common.drf.serializers import StrictSerializer
 from work import fields as f
 
-_OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
 
+def serializer_in(name: str, table: f.Table, *, nullable: bool = True, **more: Any) -> Any:
+    """Return a strict serializer class: every field optional, unknown ones refused by name.
 
-def serializer_in(name: str, table: f.Table, **more: serializers.Field[Any, Any, Any, Any]) -> Any:
-    """Return a strict serializer class: every field optional, unknown ones refused by name."""
-    made = {field.name: field_in(field) for field in table}
+    ``more`` are fields of its own, or instead of the table's.
+    """
+    made = {field.name: field_in(field, nullable=nullable) for field in table}
     return type(name, (StrictSerializer,), {**made, **more, "__doc__": f"What {name} takes."})
 
 
@@ -24,23 +25,32 @@ def serializer_out(name: str, table: f.Table, **more: Any) -> Any:
     return type(name, (serializers.Serializer,), {**made, **more, "__doc__": f"{name}, as told."})
 
 
-def field_in(field: f.Field) -> Any:  # noqa: PLR0911 - one per type
-    """Return the field that takes it; the rules of the table follow (``Table.clean``)."""
-    given: dict[str, Any] = {**_OPTIONAL, "help_text": _help(field)}
+def field_in(  # noqa: PLR0911 - one per type
+    field: f.Field, *, nullable: bool = True, child: Any = None
+) -> Any:
+    """Return the field that takes it; the rules of the table follow (``Table.clean``).
+
+    ``child`` takes one of a list, where each may say more than its name.
+    """
+    given: dict[str, Any] = {
+        "required": False,
+        "allow_null": nullable,
+        "help_text": str(field.help),
+    }
     match field:
         case f.Count():
             return serializers.IntegerField(min_value=field.low, max_value=field.high, **given)
         case f.Flag():
-            return serializers.BooleanField(required=False, help_text=_help(field))
+            return serializers.BooleanField(required=False, help_text=str(field.help))
         case f.Choice():
             return serializers.ChoiceField([word for word, _label in field.choices], **given)
         case f.Environment():
             return serializers.DictField(child=_text(field.longest), **given)
         case f.Words():
-            child = _text(field.longest)
-            return serializers.ListField(child=child, max_length=field.most, **given)
-        case f.Names():
-            item: Any = serializers.JSONField() if field.takes_mappings else _text(200)
+            word = _text(field.longest)
+            return serializers.ListField(child=word, max_length=field.most, **given)
+        case f.Names() | f.Ports():
+            item = child or (_text(200) if _is_names(field) else serializers.JSONField())
             return serializers.ListField(child=item, max_length=field.most, **given)
         case _:
             longest = getattr(field, "longest", 255)
@@ -56,12 +66,17 @@ def field_out(field: f.Field) -> Any:
         case f.Flag():
             return serializers.BooleanField(**given)
         case f.Environment():
-            return serializers.DictField(child=_text(field.longest), **given)
-        case f.Words() | f.Names():
-            item: Any = serializers.JSONField()
-            return serializers.ListField(child=item, **given)
+            return serializers.DictField(child=serializers.CharField(), **given)
+        case f.Words():
+            return serializers.ListField(child=serializers.CharField(), **given)
+        case f.Names() | f.Ports():
+            return serializers.ListField(child=serializers.JSONField(), **given)
         case _:
             return serializers.CharField(allow_blank=True, **given)
+
+
+def _is_names(field: f.Field) -> bool:
+    return isinstance(field, f.Names) and not field.takes_mappings
 
 
 def _text(longest: int) -> serializers.CharField:
@@ -71,3 +86,43 @@ def _text(longest: int) -> serializers.CharField:
 def _help(field: f.Field) -> str:
     told = "null: not yours, or in a list" if field.private else ""
     return " ".join(filter(None, (str(field.help), told)))
+
+
+class AttachedOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class VolumeSeenOut(AttachedOut):
+    read_only = serializers.BooleanField()  # type: ignore[assignment]
+
+
+class PullOut(serializers.Serializer[Any]):
+    since = serializers.DateTimeField()
+    size_bytes = serializers.IntegerField(
+        allow_null=True, help_text="null: the registry of the image was not asked, or did not say"
+    )
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    field = serializers.CharField()
+    to = serializers.JSONField(allow_null=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        # "from" is a word of Python and cannot be a class attribute
+        return {**super().get_fields(), "from": serializers.JSONField(allow_null=True)}
+
+
+class QuotaOut(serializers.Serializer[Any]):
+    resource = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    used = serializers.IntegerField()
+    after = serializers.IntegerField()
+    limit = serializers.IntegerField(allow_null=True)
+
+
+class StepOut(serializers.Serializer[Any]):
+    launch = serializers.IntegerField()
+    word = serializers.CharField()
+    at = serializers.DateTimeField()
+    message = serializers.CharField(allow_blank=True)

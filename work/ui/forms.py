@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import Invalid
-from placement.request import names_in
+from placement.decision import names_in
 from work import fields as f
 
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
@@ -135,7 +135,11 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
     field: f.Field, offers: Offers
 ) -> forms.Field | None:
     """Return the field of Django's forms, None where there is nothing to choose from."""
-    common: dict[str, Any] = {"label": field.label, "help_text": field.help, "required": False}
+    common: dict[str, Any] = {
+        "label": field.label,
+        "help_text": field.form_help or field.help,
+        "required": False,
+    }
     match field:
         case f.Count(unit=unit) if unit.kept > 1:
             step = {f.Unit.CORES: "0.1", f.Unit.GIB: "0.25"}[unit]

@@ -1,8 +1,11 @@
 """HDFS by WebHDFS: the namenode lists and tells, the datanodes that it names bring the bytes.
 
-A folder of it is no beginning of names, so the tree is walked (``hdfs_walk``). An answer does not
-say of which state of a file it is: what was read is compared with the checksum that HDFS gives of
-the whole file, asked for beforehand (``blocks``).
+A folder of it is no beginning of names, so the tree is walked, a thousand names a page. Where a
+walk is, is its token: for each folder above, the folders of its latest page that are still to come,
+and the name after which its next page begins. So a walk needs memory for one page a level.
+
+An answer does not say of which state of a file it is: what was read is compared with the checksum
+that HDFS gives of the whole file, asked for beforehand (``checksums.BlockSum``).
 """
 
 from __future__ import annotations
@@ -10,23 +13,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
-from dataplane.copy import blocks
+from dataplane.copy import checksums
 from dataplane.copy.connector import Dialer, Endpoint
-from dataplane.copy.head import Broken, Head
+from dataplane.copy.http1 import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, shown
-from dataplane.copy.stores import hdfs_walk
-from dataplane.copy.stores.base import Item, NoStore, Onward, Page, Plain, size_of
+from dataplane.copy.stores.base import NOT_TEXT, PAGE, Item, NoStore, Onward, Page, Store, size_of
 
 if TYPE_CHECKING:
     from dataplane.copy.calls import Calls
 
 ROOT = "/webhdfs/v1"
-PAGE = 1000
 FOLDER_MAX = 4096  # bytes of a path: what is deeper has no place in a volume
 BLOCK_LEAST = 1024 * 1024  # HDFS makes no smaller ones
 _AGENT = "berth/1"
@@ -39,7 +40,49 @@ _PROOF = "The namenode wants a proof of who asks: store a delegation token."
 _STANDBY = "This namenode is on standby: give the address of the active one."
 
 
-class Hdfs(Plain):
+class Level(NamedTuple):
+    folder: str
+    names: list[str]  # folders in it that are still to come
+    after: str  # its next page begins behind this name; "": there is none
+
+
+class Step(NamedTuple):
+    """What is listed now, and what is left when it was."""
+
+    folder: str
+    after: str
+    left: list[Level]
+
+
+def step(root: str, token: str) -> Step:
+    """Return what the page of this token lists."""
+    if not token:
+        return Step(root, "", [])
+    left = [Level(*level) for level in json.loads(token)]
+    above = left.pop()
+    if above.names:
+        left.append(above._replace(names=above.names[1:]))
+        return Step(below(above.folder, above.names[0]), "", _unfinished(left))
+    return Step(above.folder, above.after, left)
+
+
+def token_after(at: Step, folders: list[str], after: str) -> str:
+    """Return the next page's token, when this one had these folders; "" when it was the last."""
+    if after and after == at.after:
+        raise Broken("The store's listing comes again to what it has listed.")
+    left = _unfinished([*at.left, Level(at.folder, folders, after)])
+    return json.dumps(left, ensure_ascii=False) if left else ""
+
+
+def below(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _unfinished(left: list[Level]) -> list[Level]:
+    return [level for level in left if level.names or level.after]
+
+
+class Hdfs(Store):
     """One file system."""
 
     names_ranges = False
@@ -62,7 +105,7 @@ class Hdfs(Plain):
         self, calls: Calls, prefix: str, token: str = "", *, most: int = PAGE, alone: bool = False
     ) -> Page:
         del most  # the namenode decides
-        at = hdfs_walk.step(prefix.strip("/"), token)
+        at = step(prefix.strip("/"), token)
         said = {"startAfter": at.after} if at.after else {}
         answer = await calls.once(
             lambda: self.question(at.folder, "LISTSTATUS_BATCH", **said), alone=alone
@@ -109,7 +152,7 @@ class Hdfs(Plain):
     # --- answers ----------------------------------------------------------------------------
 
     def page(self, body: memoryview, prefix: str = "", token: str = "") -> Page:
-        at = hdfs_walk.step(prefix.strip("/"), token)
+        at = step(prefix.strip("/"), token)
         entries, more = _entries(body)
         if len(entries) == 1 and not entries[0].get("pathSuffix") and not token:
             return self._root_file(entries[0], prefix)
@@ -118,7 +161,7 @@ class Hdfs(Plain):
         folders: list[str] = []
         for entry in entries:
             name = str(entry.get("pathSuffix") or "")
-            key = hdfs_walk.below(at.folder, name)
+            key = below(at.folder, name)
             if (trouble := _odd(name, key, entry)) is not None:
                 bad.append((shown(key), trouble))
             elif entry.get("type") == "DIRECTORY":
@@ -131,7 +174,7 @@ class Hdfs(Plain):
         after = str(entries[-1].get("pathSuffix") or "") if more else ""
         if more and not after:
             raise Broken("The store's listing goes on without saying where.")
-        return Page(items, bad, hdfs_walk.token_after(at, folders, after), len(folders))
+        return Page(items, bad, token_after(at, folders, after), len(folders))
 
     def _root_file(self, entry: dict[str, Any], prefix: str) -> Page:
         """Return what there is when the path itself is a file."""
@@ -148,8 +191,8 @@ class Hdfs(Plain):
         """Name a folder that can't be listed, and go on beside it; not so the first one."""
         if not token or trouble.again:
             return None
-        at = hdfs_walk.step(prefix.strip("/"), token)
-        left = hdfs_walk.token_after(at, [], "")
+        at = step(prefix.strip("/"), token)
+        left = token_after(at, [], "")
         return Page([], [(f"{shown(at.folder)}/", trouble)], left, 1)
 
     def sums(self, head: Head, item: Item | None = None) -> Mapping[str, str]:
@@ -189,9 +232,9 @@ def acts_of(item: Item) -> tuple[str, ...]:
 def with_sum(item: Item, bodies: list[bytes]) -> Item:
     """Return the item with the checksum that these answers tell, if they tell one."""
     told = _object(memoryview(bodies[0]), "FileChecksum") if bodies else {}
-    text = blocks.text_of(str(told.get("algorithm", "")), str(told.get("bytes", "")))
-    laid = len(bodies) < 2 or _even(_blocks(bodies[1]), blocks.block_of(text))  # noqa: PLR2004
-    return item._replace(sums={blocks.NAME: text}) if text and laid else item
+    text = checksums.block_text_of(str(told.get("algorithm", "")), str(told.get("bytes", "")))
+    laid = len(bodies) < 2 or _even(_blocks(bodies[1]), checksums.block_of(text))  # noqa: PLR2004
+    return item._replace(sums={checksums.BLOCKS: text}) if text and laid else item
 
 
 def _question(endpoint: Endpoint, target: str) -> bytes:
@@ -204,7 +247,7 @@ def _odd(name: str, key: str, entry: dict[str, Any]) -> Trouble | None:
     if not name or name in {".", ".."} or "/" in name:
         return Trouble(Code.BAD_KEY, "The key can't be the name of a file: it leads elsewhere.")
     if not is_text(key):
-        return Trouble(Code.BAD_KEY, "The key can't be the name of a file: it is not valid text.")
+        return Trouble(Code.BAD_KEY, NOT_TEXT)
     if entry.get("type") not in {"FILE", "DIRECTORY"}:
         return Trouble(Code.BAD_KEY, "It is a link, and no file.")
     if entry.get("type") == "DIRECTORY" and len(key.encode()) > FOLDER_MAX:

@@ -50,7 +50,17 @@ class Signer:
         self, path: str, headers: dict[str, str], method: str = "GET", payload: str = EMPTY
     ) -> dict[str, str]:
         """Return all headers of a question without a query. Their names are in small letters."""
-        stamp = self._now()
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
+            if self._stamp[:8] != self._day:
+                self._day = day = self._stamp[:8]
+                self._key = self._secret
+                for piece in (day, self._region, "s3", "aws4_request"):
+                    self._key = hmac.digest(self._key, piece.encode(), "sha256")
+                self._scope = f"{day}/{self._region}/s3/aws4_request"
+        stamp = self._stamp
         fields = {**headers, "x-amz-content-sha256": payload, "x-amz-date": stamp}
         if self._session_token:
             fields["x-amz-security-token"] = self._session_token
@@ -67,20 +77,3 @@ class Signer:
             f"SignedHeaders={listed}, Signature={signature}"
         )
         return fields
-
-    def _now(self) -> str:
-        second = int(self._clock())
-        if second != self._second:
-            self._second = second
-            self._stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
-            if self._stamp[:8] != self._day:
-                self._new_day(self._stamp[:8])
-        return self._stamp
-
-    def _new_day(self, day: str) -> None:
-        self._day = day
-        key = self._secret
-        for piece in (day, self._region, "s3", "aws4_request"):
-            key = hmac.digest(key, piece.encode(), "sha256")
-        self._key = key
-        self._scope = f"{day}/{self._region}/s3/aws4_request"

@@ -9,7 +9,7 @@ from django.db import transaction
 from accounts.models import PlatformRole, User
 from accounts.principal import Principal
 from accounts.services.people import password_reset_by_operator, user_create
-from clusters import in_cluster
+from clusters import installed
 from clusters.services import ensure_local_cluster
 from notebooks.services.presets import ensure_default_presets
 from projects.services import project_create
@@ -23,7 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         del args, options
-        in_cluster.ensure()  # before the project, which wants its place there
+        installed.ensure_in_cluster()  # before the project, which wants its place there
         password = first_administrator()
         if settings.BERTH_LOCAL_CLUSTER:
             ensure_local_cluster()
@@ -45,10 +45,7 @@ def first_administrator() -> str:
     if User.objects.exists():
         return ""
     admin = user_create(
-        who=None,
-        username=ADMIN,
-        display_name="Administrator",
-        platform_role=PlatformRole.OPERATOR,
+        who=None, username=ADMIN, display_name="Administrator", platform_role=PlatformRole.OPERATOR
     )
     password = password_reset_by_operator(who=None, user=admin)
     if settings.BERTH_ADMIN_PASSWORD:  # the operator has put it where only operators look

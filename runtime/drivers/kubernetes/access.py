@@ -1,14 +1,25 @@
-"""Who we are at one API server: addresses and secrets, held in memory only."""
+"""Who we are at one API server, and to which addresses anything of ours may connect.
 
-from __future__ import annotations
+Addresses and secrets are held in memory only. Private ranges are where clusters live, so only what
+is never a cluster of somebody else is refused (hostile case C2): loopback, link-local (metadata),
+nothing-addresses. Another address of this machine may be one: portal and cluster share a machine
+where there is but one. The check is made on the address that is connected to, so a name that
+changes its answer gains nothing.
+"""
 
+import ipaddress
 import os
+import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from django.conf import settings
+
+from dataplane.addresses import IPAddress, unwrapped
 from runtime.protocol import Unreachable
 
 _TOKEN_S = 60.0
@@ -34,7 +45,13 @@ class KubeAccess:
         context = ssl.create_default_context(cadata=self.ca_pem)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_cert_pem:
-            _load_pair(context, self.client_cert_pem + "\n" + self.client_key_pem)
+            # ``load_cert_chain`` wants a path: give it one that is only memory of ours
+            handle = os.memfd_create("pair", os.MFD_CLOEXEC)
+            try:
+                os.write(handle, (self.client_cert_pem + "\n" + self.client_key_pem).encode())
+                context.load_cert_chain(f"/proc/self/fd/{handle}")
+            finally:
+                os.close(handle)
         return context
 
 
@@ -70,11 +87,102 @@ class Bearer:
             return self._token
 
 
-def _load_pair(context: ssl.SSLContext, pem: str) -> None:
-    """``load_cert_chain`` wants a path: give it one that is only memory of ours."""
-    handle = os.memfd_create("pair", os.MFD_CLOEXEC)
+Check = Callable[[str], None]
+
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"),
+    )
+)
+# Where "this network" is a way to say "this machine".
+_THIS = ipaddress.ip_network("0.0.0.0/8")
+
+
+def is_allowed(address: IPAddress, *, loopback: bool) -> bool:
+    plain = unwrapped(address)
+    if plain in _METADATA or plain.is_unspecified or plain.is_multicast or plain.is_link_local:
+        return False
+    if plain.version == _THIS.version and plain in _THIS:
+        return False
+    return loopback or not plain.is_loopback
+
+
+def check_for(*, loopback: bool) -> Check:
+    """Return what raises Unreachable for an address (as text) that may not be used."""
+
+    def check(text: str) -> None:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        if not is_allowed(address, loopback=loopback):
+            raise Unreachable(f"The cluster's address leads to {address}, which is not allowed.")
+
+    return check
+
+
+def check_from_settings() -> Check:
+    """``BERTH_ALLOW_PRIVATE_CLUSTERS`` lets loopback addresses be clusters too."""
+    return check_for(loopback=bool(getattr(settings, "BERTH_ALLOW_PRIVATE_CLUSTERS", False)))
+
+
+def is_own(text: str) -> bool:
+    """Whether the address is this machine's: what is sent there would come from there.
+
+    Nothing is sent; connecting a datagram socket only looks up the route.
+    """
+    address = ipaddress.ip_address(text)
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004
     try:
-        os.write(handle, pem.encode())
-        context.load_cert_chain(f"/proc/self/fd/{handle}")
-    finally:
-        os.close(handle)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((text, 9))
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        return False
+
+
+class PodAddresses:
+    """``ranges``: where the cluster's pods are; empty: not said."""
+
+    def __init__(self, ranges: Iterable[str] = (), own: Callable[[str], bool] = is_own) -> None:
+        self._ranges = [ipaddress.ip_network(text) for text in ranges]
+        self._own = own
+
+    def refusal(self, text: str) -> str:
+        """Return why nobody is led there; '' when it may be a pod's."""
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return "The cluster says that the pod has an address which is none."
+        told = f"The cluster says that the pod is at {address}"
+        if not is_allowed(address, loopback=bool(self._ranges)):
+            return f"{told}, which no pod has."
+        if self._ranges:
+            return "" if self._is_inside(address) else f"{told}, outside the ranges of its pods."
+        return f"{told}, which is the portal's own." if self._own(text) else ""
+
+    def check(self, text: str) -> None:
+        """Raise Unreachable with the reason (the form in which a prober asks)."""
+        if why := self.refusal(text):
+            raise Unreachable(why)
+
+    def _is_inside(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+        return any(address.version == one.version and address in one for one in self._ranges)
+
+
+MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def own_access(mount: Path | None = None) -> KubeAccess | None:
+    """Return the access of the mounted service account; None where none is mounted (``web``)."""
+    mount = mount or MOUNT
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT_HTTPS", "443")
+    token = mount / "token"
+    if not host or not token.is_file():
+        return None
+    try:
+        authority = (mount / "ca.crt").read_text("ascii")
+    except OSError as error:
+        message = "The cluster's certificate authority beside the pod's token cannot be read."
+        raise Unreachable(message) from error
+    name = f"[{host}]" if ":" in host else host
+    return KubeAccess(server=f"https://{name}:{port}", ca_pem=authority, token_file=str(token))

@@ -5,29 +5,26 @@ with secret files, two more for a group whose pods meet; the first with a new vo
 Job's next launch removes the Job of the one before.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
-from runtime.drivers import mount_names
-from runtime.drivers.kubernetes import leftovers, names, observe, shapes
+from runtime.drivers import mounts
+from runtime.drivers.kubernetes import ending, names, observe, shapes
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.ending import ENDING, not_gone
-from runtime.drivers.kubernetes.keys import uid_of
-from runtime.drivers.kubernetes.locate import Locator
+from runtime.drivers.kubernetes.inspection import Locator, recent_events
 from runtime.drivers.kubernetes.logs import Logs
+from runtime.drivers.kubernetes.names import uid_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.recent import recent_events
 from runtime.drivers.kubernetes.shapes import job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Hands
 from runtime.drivers.kubernetes.volumes import Volumes
-from runtime.drivers.secret_files import checked, filled
+from runtime.drivers.mounts import checked, filled
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
 
 log = structlog.get_logger(__name__)
@@ -64,14 +61,18 @@ class Workloads:
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         if not spec.image or not spec.namespace:
             raise InvalidSpec("It names no image, so it cannot run on a cluster.")
-        mount_names.check(spec.mounts)
+        mounts.check(spec.mounts)
         name = names.workload(spec.name, spec.uid)
         self._locator.remember(spec.uid, spec.namespace, name)
         pod = "" if spec.once else names.pod(name)
         reference = {"namespace": spec.namespace, "name": name, "pod": pod}
         had_files = False
-        if not self._is_new(spec):
-            found = self._there(spec, name)
+        # A first launch that the watch has never seen needs no look: one worker has the row.
+        # Should it exist all the same, made a moment ago by a worker that died, then what is
+        # applied is what is there.
+        seen = self._watched()
+        if not (spec.launch == 1 and seen is not None and not seen.knows(spec.uid)):
+            found = self._get(shapes.of_spec(spec), name, spec.namespace)
             if found is not None and not self._must_write(found, spec):
                 return reference
             had_files = found is not None and _has_files(found)
@@ -81,11 +82,11 @@ class Workloads:
             self._client.delete("v1", "secrets", names.files_secret(name), spec.namespace)
         for obj in shapes.of_spec(spec).build(spec, self._options, files=files):
             made = self._client.apply(obj)  # what owns the pods is the last
-        self._remember(spec.uid, {**made, "kind": obj["kind"]})
+        now = time.monotonic()
+        if len(self._made) > _MADE_KEPT:
+            self._made = {u: m for u, m in self._made.items() if now - m[0] < _MADE_S}
+        self._made[spec.uid] = (now, {**made, "kind": obj["kind"]})
         return reference
-
-    def _there(self, spec: WorkloadSpec, name: str) -> Object | None:
-        return self._get(shapes.of_spec(spec), name, spec.namespace)
 
     def _get(self, shape: shapes.Shape, name: str, namespace: str) -> Object | None:
         found = self._client.get(shape.VERSION, shape.PLURAL, name, namespace)
@@ -110,22 +111,6 @@ class Workloads:
             self._client.patch(
                 "v1", "secrets", name, found["metadata"]["namespace"], {"data": None}
             )
-
-    def _is_new(self, spec: WorkloadSpec) -> bool:
-        """A first launch that the watch has never seen needs no look: one worker has the row.
-
-        Should it exist all the same, made a moment ago by a worker that died, then what is
-        applied is what is there.
-        """
-        seen = self._watched()
-        return spec.launch == 1 and seen is not None and not seen.knows(spec.uid)
-
-    def _remember(self, uid: str, made: Object) -> None:
-        """The answer of the write is as good as a read, for a moment."""
-        now = time.monotonic()
-        if len(self._made) > _MADE_KEPT:
-            self._made = {u: m for u, m in self._made.items() if now - m[0] < _MADE_S}
-        self._made[uid] = (now, made)
 
     def just_made(self, uid: str) -> Object | None:
         """Return what ``ensure`` made within the last second or two; asked once."""
@@ -160,14 +145,23 @@ class Workloads:
         stray = self._locator.was_looked_for(uid)
         whose = self._options.installation
         if stray:
-            leftovers.remove_secrets(self._client, uid, name, namespace, whose)
+            ending.remove_secrets(self._client, uid, name, namespace, whose)
         self._remove_set(uid, name, namespace)
         made = self._get(job, name, namespace)
         if made is not None and self._is_ours(made, uid):
             self._remove_job(made)
         else:
-            leftovers.remove_meeting(self._client, uid, name, namespace, whose)
-        self._remove_pods(uid, namespace)
+            ending.remove_meeting(self._client, uid, name, namespace, whose)
+        # Pods whose Job is gone, which the cluster collects in its own time, and any other
+        selector = f"{names.UID}={names.label_value(uid)}"
+        found = self._client.list("v1", "pods", namespace, selector)
+        pods = [pod for pod in found if not names.is_foreign(pod, self._options.installation)]
+        for pod in pods:
+            meta = pod["metadata"]
+            if not meta.get("deletionTimestamp"):
+                self._client.delete("v1", "pods", meta["name"], namespace, uid=meta["uid"])
+        if pods:
+            raise not_gone(pods[0])
         # its files too: whoever removed its StatefulSet or Job by hand left nothing that names them
         kept = (name, names.files_secret(name), names.log_secret(name))
         for secret in () if stray else kept:
@@ -179,18 +173,6 @@ class Workloads:
         if not found["metadata"].get("deletionTimestamp"):
             job.remove(self._hands, found)
         raise NotYet(ENDING, retry_in=0.3)
-
-    def _remove_pods(self, uid: str, namespace: str) -> None:
-        """Pods whose Job is gone, which the cluster collects in its own time, and any other."""
-        selector = f"{names.UID}={names.label_value(uid)}"
-        found = self._client.list("v1", "pods", namespace, selector)
-        pods = [pod for pod in found if not names.is_foreign(pod, self._options.installation)]
-        for pod in pods:
-            meta = pod["metadata"]
-            if not meta.get("deletionTimestamp"):
-                self._client.delete("v1", "pods", meta["name"], namespace, uid=meta["uid"])
-        if pods:
-            raise not_gone(pods[0])
 
     def _remove_set(self, uid: str, name: str, namespace: str) -> None:
         found = self._get(statefulset, name, namespace)

@@ -19,10 +19,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from runtime.drivers.kubernetes import decoding, names
-from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.api_errors import Answer, NoAnswer, raise_for
+from runtime.drivers.kubernetes import answers, names
+from runtime.drivers.kubernetes.access import Check, KubeAccess
+from runtime.drivers.kubernetes.answers import Answer, NoAnswer, raise_for
 from runtime.protocol import Unreachable
 
 if TYPE_CHECKING:
@@ -193,8 +192,7 @@ class KubeClient:
         """A GET that is not worth waiting for or repeating."""
         answer, trouble = self._once("GET", path, params, None, "", wait_s)
         if answer is None:
-            message = f"The cluster does not answer ({trouble})."
-            raise Unreachable(message)
+            raise Unreachable(f"The cluster does not answer ({trouble}).")
         return answer
 
     # --- the wire -----------------------------------------------------------------------------
@@ -216,7 +214,9 @@ class KubeClient:
             answer, trouble = self._once(method, path, params, body, content_type)
             if answer is not None and not self._is_worth_repeating(answer):
                 return answer
-            wait = _asked_pause(answer) or pause * random.uniform(0.5, 1.5)  # noqa: S311
+            asked = "" if answer is None else answer.header("retry-after")
+            wait = float(asked) if asked.isdigit() else 0.0
+            wait = wait or pause * random.uniform(0.5, 1.5)  # noqa: S311
             over = time.monotonic() + wait > until or wait > self.patience.wait_max
             if attempt == attempts or over:
                 break
@@ -225,8 +225,7 @@ class KubeClient:
         self._lost(begun)
         if answer is not None:
             raise_for(answer)
-        message = f"The cluster does not answer ({trouble})."
-        raise Unreachable(message)
+        raise Unreachable(f"The cluster does not answer ({trouble}).")
 
     def _once(
         self,
@@ -277,8 +276,7 @@ class KubeClient:
                 yield response
         except NoAnswer as error:
             self._lost(begun)
-            message = f"The cluster does not answer ({error})."
-            raise Unreachable(message) from error
+            raise Unreachable(f"The cluster does not answer ({error}).") from error
 
 
 def plural_of(kind: str) -> str:
@@ -291,21 +289,15 @@ def path_of(api_version: str, plural: str, name: str = "", namespace: str = "") 
     return f"{root}{where}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
-def _asked_pause(answer: Answer | None) -> float:
-    value = "" if answer is None else answer.header("retry-after")
-    return min(float(value), 3600.0) if value.isdigit() else 0.0
-
-
 def _page(body: bytes, plural: str) -> Object:
     try:
-        found = decoding.page_of(body, plural)
+        found = answers.page_of(body, plural)
     except (msgspec.DecodeError, RecursionError) as error:
         found = error
     if isinstance(found, dict):
         return found
     # an empty list would say that all is gone
-    message = f"The cluster's list of {plural} can't be read."
-    raise Unreachable(message)
+    raise Unreachable(f"The cluster's list of {plural} can't be read.")
 
 
 def _object(answer: Answer) -> Object:

@@ -4,30 +4,20 @@ Objects are cut down to what ``observe`` reads. A change that is older than what
 comes twice, changes nothing.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.drivers.kubernetes import (
-    leftovers,
-    names,
-    observe,
-    observe_group,
-    observe_job,
-    shapes,
-    waiting,
-)
-from runtime.drivers.kubernetes.fitting import could_fit
-from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
-from runtime.drivers.kubernetes.namespace_cache import NamespaceCache
+from runtime.capabilities import NodeChanges, NodeFacts
+from runtime.drivers.kubernetes import ending, names, observe, observe_job, shapes, waiting
+from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, uid_of, version_of
+from runtime.drivers.kubernetes.namespaces import NamespaceCache
+from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
-from runtime.drivers.kubernetes.seen_nodes import SeenNodes
-from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
+from runtime.protocol import Observation, Seen
 from runtime.reasons import Reason
 
 Object = dict[str, Any]
@@ -83,7 +73,9 @@ class World:
 
     def drop(self, kind: str, obj: Mapping[str, Any]) -> None:
         with self._lock:
-            self._bury(kind, obj)
+            self._gone[_grave(kind, obj)] = version_of(obj)
+            while len(self._gone) > _GONE_KEPT:
+                self._gone.popitem(last=False)
             self._drop(kind, dict(obj))
 
     def keep(self, kind: str, keys: Collection[Key]) -> None:
@@ -118,7 +110,7 @@ class World:
     def lone_pods(self) -> list[Observation]:
         """Return what has a pod and nothing else."""
         with self._lock:
-            return list(leftovers.lone(self._pods.values(), self._sets, self._by_uid))
+            return list(ending.lone(self._pods.values(), self._sets, self._by_uid))
 
     def knows(self, uid: str) -> bool:
         with self._lock:
@@ -171,16 +163,13 @@ class World:
         uid = uid_of(obj)
         if uid:
             self._by_uid[uid] = key
-        self._leave(uid_of(before or {}), uid, key)
+        was = uid_of(before or {})
+        if was != uid and self._by_uid.get(was) == key:  # somebody gave it to another uid
+            del self._by_uid[was]
+            self._touch_uid(was, "")
         if before is not None and observe.launch_of(before) != observe.launch_of(obj):
             self._interrupted.pop(key, None)
         self._touch(key)
-
-    def _leave(self, before: str, uid: str, key: Key) -> None:
-        """Somebody gave it to another uid: the one before has it no more."""
-        if before != uid and self._by_uid.get(before) == key:
-            del self._by_uid[before]
-            self._touch_uid(before, "")
 
     def _put_pod(self, obj: Object) -> None:
         small = small_pod(obj, self._pods.get(key_of(obj)))
@@ -192,18 +181,14 @@ class World:
         if observe.is_ready(small):
             self._answered[small["metadata"].get("uid", "")] = None
             if not observe.is_going(small):
-                self._interrupted.get(key, {}).pop(observe_group.index_of(small), None)
-        self._ask(small)
+                self._interrupted.get(key, {}).pop(observe_job.index_of(small), None)
+        if self._prober is not None:
+            question = question_of(small)
+            if question is None or observe.is_ready(small) or observe.is_going(small):
+                self._prober.forget(small["metadata"].get("uid", ""))
+            elif question.pod_uid not in self._answered:
+                self._prober.ask(question)
         self._touch(key)
-
-    def _ask(self, pod: Object) -> None:
-        if self._prober is None:
-            return
-        question = question_of(pod)
-        if question is None or observe.is_ready(pod) or observe.is_going(pod):
-            self._prober.forget(pod["metadata"].get("uid", ""))
-        elif question.pod_uid not in self._answered:
-            self._prober.ask(question)
 
     def _note_interruption(self, key: Key, pod: Object) -> None:
         """A pod that is wanted goes: its successor is told why."""
@@ -215,7 +200,7 @@ class World:
         launch = observe.launch_of(owner)
         if observe.launch_of(pod) == launch and observe.ending_of(pod) is None:
             known = self._interrupted.setdefault(key, {})
-            known[observe_group.index_of(pod)] = (launch, waiting.interruption(pod))
+            known[observe_job.index_of(pod)] = (launch, waiting.interruption(pod))
 
     def _put_event(self, obj: Object) -> None:
         about = obj.get("involvedObject") or {}
@@ -258,7 +243,7 @@ class World:
                 del self._by_uid[uid_of(obj)]
         elif kind == PODS:
             pod = self._pods.pop(key, None)
-            self._forget_of_job(obj, key)
+            self._forget_of_job(owner_key(obj), key)
             if pod is not None:
                 self._answered.pop(pod["metadata"].get("uid", ""), None)
                 if self._prober is not None:
@@ -276,17 +261,11 @@ class World:
         elif kind not in {EVENTS, QUEUED}:
             self._touch_uid(self._places.drop(kind, obj), "place")
 
-    def _forget_of_job(self, pod: Object, key: Key) -> None:
-        rows = self._of_job.get(owner_key(pod))
-        if rows is not None:
-            rows.discard(key)
-            if not rows:
-                del self._of_job[owner_key(pod)]
-
-    def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
-        self._gone[_grave(kind, obj)] = version_of(obj)
-        while len(self._gone) > _GONE_KEPT:
-            self._gone.popitem(last=False)
+    def _forget_of_job(self, owner: Key, pod: Key) -> None:
+        rows = self._of_job.get(owner, set())
+        rows.discard(pod)
+        if not rows:
+            self._of_job.pop(owner, None)
 
     # --- inside: who is touched -------------------------------------------------------------------
     def _touch(self, key: Key) -> None:
@@ -336,12 +315,9 @@ class World:
             queued=self._queued.get(key, (Reason.QUEUED, "")),
             node_ready=self._nodes.is_ready(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
-            answered_at=self._answered_at(pod),
+            answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
         )
-
-    def _answered_at(self, pod: Object | None) -> float | None:
-        return self._answered.get((pod or {}).get("metadata", {}).get("uid", ""))
 
     def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
         """Only what is about this very pod: an older one of the same name had its own."""

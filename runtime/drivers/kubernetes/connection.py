@@ -1,7 +1,7 @@
 """The official client's connection to one API server: as one of its users, nothing ambient.
 
 No default kubeconfig, proxy or authority of the machine counts. Redirects are not followed,
-sockets lead to checked addresses only, and a body comes as it is: ``decoding.py`` reads it (see
+sockets lead to checked addresses only, and a body comes as it is: ``answers.py`` reads it (see
 docs/adr/0011-the-official-kubernetes-client.md).
 """
 
@@ -20,9 +20,8 @@ from urllib3.connectionpool import HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.connection import create_connection
 
-from runtime.drivers.kubernetes.access import Bearer, KubeAccess
-from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.api_errors import NoAnswer
+from runtime.drivers.kubernetes.access import Bearer, Check, KubeAccess
+from runtime.drivers.kubernetes.answers import NoAnswer
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

@@ -1,7 +1,5 @@
 """The Kubernetes driver: ``runtime.protocol.Driver`` and every capability, over one client."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,34 +7,33 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.capabilities import Inspection, Program, Tried
-from runtime.drivers.kubernetes import (
-    addresses,
-    inspection,
-    leftovers,
-    observe,
-    oneshot,
-    shapes,
+from runtime.capabilities import (
+    Inspection,
+    KubeToken,
+    Measured,
+    NodeChanges,
+    NodeFacts,
+    Program,
+    TenantSpec,
+    Tried,
 )
-from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.api_errors import in_words, raise_for
+from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
+from runtime.drivers.kubernetes.access import Check, KubeAccess, PodAddresses, check_from_settings
+from runtime.drivers.kubernetes.answers import in_words, raise_for
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
-from runtime.drivers.kubernetes.exporters import Exporters
-from runtime.drivers.kubernetes.keys import key_of, uid_of
-from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
+from runtime.drivers.kubernetes.inspection import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.measuring import Measuring
-from runtime.drivers.kubernetes.metrics import Metrics
+from runtime.drivers.kubernetes.metrics import Exporters, Metrics
+from runtime.drivers.kubernetes.names import key_of, uid_of
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.pace import Pace
-from runtime.drivers.kubernetes.pod_addresses import PodAddresses
+from runtime.drivers.kubernetes.pace import Pace, Versions
 from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
-from runtime.drivers.kubernetes.versions import Versions
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.watch import Watch
 from runtime.protocol import (
@@ -44,14 +41,9 @@ from runtime.protocol import (
     DriverError,
     Health,
     InvalidSpec,
-    KubeToken,
-    Measured,
-    NodeChanges,
-    NodeFacts,
     Observation,
     Placement,
     Seen,
-    TenantSpec,
     WorkloadSpec,
 )
 from runtime.reasons import Reason
@@ -88,11 +80,11 @@ class KubernetesDriver:
         key: str,
         lookup: Lookup = nowhere,
         *,
-        check: addresses.Check | None = None,
+        check: Check | None = None,
     ) -> None:
         self.options = options
         self.key = key
-        self.client = KubeClient(access, check=check or addresses.check_from_settings())
+        self.client = KubeClient(access, check=check or check_from_settings())
         self._pods = PodAddresses(options.pod_cidrs)
         self._locator = Locator(self.client, options, lookup)
         self._volumes = Volumes(self.client, options, self._locator)
@@ -146,7 +138,7 @@ class KubernetesDriver:
             return [*(self._told(o) for o in world.workloads()), *world.lone_pods()]
         pairs, pods = self._work.all_with_pods()
         owners = {key_of(found): uid_of(found) for found, _pod in pairs}
-        lone = leftovers.lone(pods, owners, set(owners.values()))
+        lone = ending.lone(pods, owners, set(owners.values()))
         return [*self._judge_all(pairs), *lone]
 
     def adopt(self, uid: str) -> None:
@@ -251,13 +243,7 @@ class KubernetesDriver:
         return resolved(backing, self.options).kind in OUR_OWN
 
     def move_volume(
-        self,
-        volume_uid: str,
-        *,
-        project: str,
-        owner: str,
-        backing: Backing,
-        namespace: str = "",
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing, namespace: str = ""
     ) -> None:
         if not self.can_move(backing):
             raise InvalidSpec("What this volume lies on can't be handed to another project.")

@@ -4,8 +4,6 @@ Nothing in it is executed, opened or fetched: exactly one cluster, one user and 
 with everything inline. What is not on the list is refused by name.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import ipaddress
@@ -51,7 +49,16 @@ class KubeconfigError(InvalidSpec):
 
 def parse(text: str) -> KubeAccess:
     """Return the one way in that ``text`` describes, or raise KubeconfigError."""
-    document = _load(text)
+    if len(text.encode("utf-8", "surrogatepass")) > SIZE_MAX:
+        raise KubeconfigError(_("A kubeconfig larger than 64 KiB is not taken."))
+    try:
+        _check_events(text)
+        # A subclass of SafeLoader after tags, anchors and size were refused.
+        document = yaml.load(text, Loader=_Loader)  # noqa: S506
+    except (yaml.YAMLError, RecursionError, UnicodeError, ValueError) as error:
+        raise KubeconfigError(_("The text is not YAML.")) from error
+    if not isinstance(document, dict):
+        raise KubeconfigError(_("This is not a kubeconfig (kind: Config, apiVersion: v1)."))
     _only(document, _TOP | _HARMLESS, _("the file"))
     if document.get("kind", "Config") != "Config" or document.get("apiVersion", "v1") != "v1":
         raise KubeconfigError(_("This is not a kubeconfig (kind: Config, apiVersion: v1)."))
@@ -80,14 +87,30 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> KubeAccess:
     if not token and not cert:
         raise KubeconfigError(_("The user has neither a token nor a client certificate inside."))
     if cert:
-        _check_pair(cert, key)
+        try:
+            ours = x509.load_pem_x509_certificate(cert.encode()).public_key()
+            theirs = load_pem_private_key(key.encode(), password=None).public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise KubeconfigError(_("The client certificate or its key cannot be read.")) from error
+        shape = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        if ours.public_bytes(*shape) != theirs.public_bytes(*shape):
+            raise KubeconfigError(_("The client key does not belong to the certificate."))
+    server = _server(_text(cluster, "server"))
+    pem = _pem(cluster, "certificate-authority-data")
+    try:
+        found = x509.load_pem_x509_certificates(pem.encode())
+    except ValueError as error:
+        raise KubeconfigError(_("The cluster's certificate authority is missing.")) from error
+    name = _text(cluster, "tls-server-name")
+    if name and not _is_host(name):
+        raise KubeconfigError(_("“%(name)s” is not text.") % {"name": "tls-server-name"})
     return KubeAccess(
-        server=_server(_text(cluster, "server")),
-        ca_pem=_authority(cluster),
+        server=server,
+        ca_pem="".join(c.public_bytes(Encoding.PEM).decode() for c in found),
         token=token,
         client_cert_pem=cert,
         client_key_pem=key,
-        tls_server_name=_server_name(cluster),
+        tls_server_name=name,
     )
 
 
@@ -100,20 +123,6 @@ class _Loader(yaml.SafeLoader):
         if any(not isinstance(name, str) for name in names) or len(set(names)) != len(names):
             raise KubeconfigError(_("A name stands twice in the file, or is not text."))
         return super().construct_mapping(node, deep=deep)
-
-
-def _load(text: str) -> Mapping[str, Any]:
-    if len(text.encode("utf-8", "surrogatepass")) > SIZE_MAX:
-        raise KubeconfigError(_("A kubeconfig larger than 64 KiB is not taken."))
-    try:
-        _check_events(text)
-        # A subclass of SafeLoader after tags, anchors and size were refused.
-        found = yaml.load(text, Loader=_Loader)  # noqa: S506
-    except (yaml.YAMLError, RecursionError, UnicodeError, ValueError) as error:
-        raise KubeconfigError(_("The text is not YAML.")) from error
-    if not isinstance(found, dict):
-        raise KubeconfigError(_("This is not a kubeconfig (kind: Config, apiVersion: v1)."))
-    return found
 
 
 def _check_events(text: str) -> None:
@@ -183,36 +192,9 @@ def _is_host(host: str) -> bool:
     return True
 
 
-def _server_name(cluster: Mapping[str, Any]) -> str:
-    name = _text(cluster, "tls-server-name")
-    if name and not _is_host(name):
-        raise KubeconfigError(_("“%(name)s” is not text.") % {"name": "tls-server-name"})
-    return name
-
-
 def _pem(found: Mapping[str, Any], name: str) -> str:
     value = _text(found, name)
     try:
         return base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (binascii.Error, UnicodeError) as error:
         raise KubeconfigError(_("“%(name)s” is not base64.") % {"name": name}) from error
-
-
-def _authority(cluster: Mapping[str, Any]) -> str:
-    pem = _pem(cluster, "certificate-authority-data")
-    try:
-        found = x509.load_pem_x509_certificates(pem.encode())
-    except ValueError as error:
-        raise KubeconfigError(_("The cluster's certificate authority is missing.")) from error
-    return "".join(c.public_bytes(Encoding.PEM).decode() for c in found)
-
-
-def _check_pair(cert: str, key: str) -> None:
-    try:
-        ours = x509.load_pem_x509_certificate(cert.encode()).public_key()
-        theirs = load_pem_private_key(key.encode(), password=None).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise KubeconfigError(_("The client certificate or its key cannot be read.")) from error
-    shape = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if ours.public_bytes(*shape) != theirs.public_bytes(*shape):
-        raise KubeconfigError(_("The client key does not belong to the certificate."))

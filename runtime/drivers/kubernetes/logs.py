@@ -9,8 +9,6 @@ When a workload is stopped, the end of its log is kept in a Secret beside it (no
 owner may read it), so that why it failed can be read when its pod is gone.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import re
@@ -94,7 +92,10 @@ class Logs:
             for number, pod in enumerate(pods[: _KEEP_ALL_BYTES // _KEEP_LEAST]):
                 if pod is None or not observe.main_status(pod).get("containerID"):
                     continue
-                if tail := self._run_that_ended(pod)[-room:]:
+                before = _previous(pod)
+                tail = self._fetch(pod, previous=before, lines=_KEEP_LINES)
+                tail = tail or self._fetch(pod, previous=not before, lines=_KEEP_LINES)
+                if tail := tail[-room:]:
                     data[_key(number)] = base64.b64encode(gzip.compress(tail, 6)).decode()
             if not data:
                 return
@@ -110,13 +111,6 @@ class Logs:
             self._client.apply(made)
         except DriverError as error:
             log.info("kubernetes.log_not_kept", error=str(error))
-
-    def _run_that_ended(self, pod: Object) -> bytes:
-        """The node may have started it again since the pod was read, and that run is silent yet."""
-        before = _previous(pod)
-        return self._fetch(pod, previous=before, lines=_KEEP_LINES) or self._fetch(
-            pod, previous=not before, lines=_KEEP_LINES
-        )
 
     def _kept(self, found: Object, replica: int) -> bytes:
         meta = found["metadata"]
@@ -142,14 +136,15 @@ class Logs:
         over = observe.ending_of(pod) is not None
         if time.monotonic() - spool.read_at < _FRESH_S and not over:
             return
-        since = _whole_second(spool.stamp)
+        match = _STAMP.match(spool.stamp)
+        since = (match.group(1) + match.group(3)).decode() if match else ""
         text = self._fetch(pod, previous=previous, since=since, stamps=True)
         spool.read_at = time.monotonic()
         last = spool.stamp
         fresh = bytearray()
         for line in text.splitlines(keepends=True):
             stamp, _, rest = line.partition(b" ")
-            if not _is_stamp(stamp):
+            if not _STAMP.match(stamp):
                 fresh += line
                 continue
             if _order(stamp) <= _order(last):
@@ -200,16 +195,7 @@ def _part(start: int, data: bytes, offset: int, limit: int) -> tuple[bytes, int]
     return part, at + len(part)
 
 
-def _is_stamp(word: bytes) -> bool:
-    return _STAMP.match(word) is not None
-
-
 def _order(stamp: bytes) -> tuple[bytes, bytes]:
     """Stamps drop the last zeros of their fraction: compare seconds, then padded fractions."""
     match = _STAMP.match(stamp)
     return (match.group(1), (match.group(2) or b"").ljust(10, b"0")) if match else (b"", b"")
-
-
-def _whole_second(stamp: bytes) -> str:
-    match = _STAMP.match(stamp)
-    return (match.group(1) + match.group(3)).decode() if match else ""

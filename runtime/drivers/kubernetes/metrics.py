@@ -1,15 +1,32 @@
-"""What pods use, from metrics.k8s.io where the cluster has it. Unknown is unknown, never 0."""
+"""What pods and devices use. Unknown is unknown, never 0.
 
-from __future__ import annotations
+Pods: from metrics.k8s.io where the cluster has it. Devices: from the exporters on the nodes where
+work of ours holds some. These are the operator's pods, never a project's: whoever could start one
+would tell of others. One is believed about pods of its own node only. It is asked at its address,
+bounded in time and size; whatever goes wrong, nothing is known.
+"""
 
+import random
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
+import httpx
+import structlog
+
+from common.outbound import trust
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.api_errors import Answer
+from runtime.drivers.kubernetes.access import PodAddresses
+from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.client import KubeClient, path_of
-from runtime.drivers.kubernetes.locate import Locator
+from runtime.drivers.kubernetes.inspection import Locator
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import DriverError
+from runtime.use_sources import Device, DeviceUse, Figures, Holder, Place, UseSource, figures
 
 _API = "metrics.k8s.io/v1beta1"
 _FEW = 4
@@ -90,3 +107,141 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+log = structlog.get_logger(__name__)
+
+KNOWN_S, NONE_S = 300.0, 60.0  # so long the pods of a source, or that it has none, are remembered
+MAX_TEXT = 4 * 1024 * 1024
+_AT_ONCE = 16
+_WITHIN_S = 3.0  # one exporter, all in all
+_PASS_S = 10.0
+_TIMEOUT = httpx.Timeout(2.0, connect=1.0)
+
+
+@dataclass(frozen=True)
+class Exporter:
+    node: str
+    url: str
+
+
+class Exporters:
+    """``SupportsDeviceUse`` of one cluster."""
+
+    def __init__(
+        self, client: KubeClient, options: KubernetesOptions, addresses: PodAddresses
+    ) -> None:
+        self._client = client
+        self._prefix = options.namespace_prefix
+        self._addresses = addresses
+        self._lock = threading.Lock()
+        self._known: dict[UseSource, tuple[float, list[Exporter]]] = {}
+
+    def use(self, holders: Iterable[Holder], sources: Iterable[UseSource]) -> list[DeviceUse]:
+        """Return what the devices of these do; those of which nothing is told are left out."""
+        by_place = {holder.place: holder for holder in holders if holder.devices and holder.node}
+        if not by_place:
+            return []
+        nodes = {holder.node for holder in by_place.values()}
+        asked = [
+            (source, exporter)
+            for source in dict.fromkeys(sources)
+            for exporter in self._of(source)
+            if exporter.node in nodes
+        ]
+        random.shuffle(asked)  # whoever has no turn in time is another one in the next pass
+        found: dict[Holder, Figures] = defaultdict(lambda: Figures({}, {}))
+        holding: dict[tuple[str, Device], set[Place]] = defaultdict(set)
+        for exporter, told in self._ask(asked):
+            for place, seen in told.items():
+                for device in seen.devices:
+                    holding[exporter.node, device].add(place)
+                holder = by_place.get(place)
+                if holder is not None and holder.node == exporter.node:
+                    found[holder].add(seen)
+        return [
+            DeviceUse(
+                "/".join((holder.node, *filter(None, device))),
+                holder.uid,
+                seen.utilisation.get(device),
+                seen.memory_mib.get(device),
+                shared=len(holding[holder.node, device]) > 1,
+            )
+            for holder, seen in found.items()
+            for device in sorted(seen.devices)
+        ]
+
+    def _ask(
+        self, asked: list[tuple[UseSource, Exporter]]
+    ) -> list[tuple[Exporter, dict[Place, Figures]]]:
+        if not asked:
+            return []
+        end = time.monotonic() + _PASS_S
+        with ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "exporters") as pool:
+            told = pool.map(lambda one: _told(one[0], one[1], end), asked)
+            answers = list(zip(asked, told, strict=True))
+        with self._lock:
+            for source in {one[0] for one, seen in answers if seen is None}:
+                self._known.pop(source, None)  # it may have moved
+        return [(one[1], seen) for one, seen in answers if seen is not None]
+
+    # --- where they are -------------------------------------------------------------------------
+
+    def _of(self, source: UseSource) -> list[Exporter]:
+        with self._lock:
+            at, known = self._known.get(source, (float("-inf"), []))
+        if time.monotonic() - at < (KNOWN_S if known else NONE_S):
+            return known
+        try:
+            rows = self._client.list(
+                "v1", "pods", source.namespace, source.pods, "status.phase=Running"
+            )
+            known = [one for row in rows if (one := self._exporter(row, source))]
+        except DriverError as error:
+            log.info("exporters.not_listed", pods=source.pods, error=str(error))
+        with self._lock:
+            self._known[source] = (time.monotonic(), known)
+        return known
+
+    def _exporter(self, row: Mapping[str, Any], source: UseSource) -> Exporter | None:
+        address = (row.get("status") or {}).get("podIP") or ""
+        node = (row.get("spec") or {}).get("nodeName") or ""
+        meta = row["metadata"]
+        if meta["namespace"].startswith(self._prefix) or not address or not node:
+            return None
+        if why := self._addresses.refusal(address):
+            log.warning("exporters.refused", pod=meta["name"], why=why)
+            return None
+        host = f"[{address}]" if ":" in address else address
+        return Exporter(node, f"http://{host}:{source.port}{source.path}")
+
+
+def _told(source: UseSource, exporter: Exporter, end: float) -> dict[Place, Figures] | None:
+    """None: it did not answer, or nonsense."""
+    if time.monotonic() > end:
+        return {}
+    try:
+        return figures(_text(exporter.url).splitlines(), source)
+    except (httpx.HTTPError, ValueError) as error:
+        log.info("exporters.unknown", url=exporter.url, error=str(error)[:200])
+        return None
+
+
+def _text(url: str) -> str:
+    """The answer as it is: no redirect, no compression (a small one may unpack to anything)."""
+    headers = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity"}
+    end = time.monotonic() + _WITHIN_S
+    body = bytearray()
+    with (
+        httpx.Client(
+            verify=trust.public(), timeout=_TIMEOUT, trust_env=False, follow_redirects=False
+        ) as client,
+        client.stream("GET", url, headers=headers) as answer,
+    ):
+        if answer.status_code != httpx.codes.OK or "content-encoding" in answer.headers:
+            raise ValueError(f"The exporter answered {answer.status_code}.")
+        for part in answer.iter_raw():
+            body += part
+            if len(body) > MAX_TEXT or time.monotonic() > end:
+                raise ValueError("The exporter's answer is too large or too slow.")
+    return body.decode("utf-8", "replace")

@@ -1,7 +1,5 @@
 """What things are called on a cluster. Pure: the same words always give the same names."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping
@@ -39,7 +37,7 @@ _VALUE_JUNK = re.compile(r"[^A-Za-z0-9._-]+")
 
 def namespace(prefix: str, slug: str, project_uid: str) -> str:
     """One per project: readable, distinct by the uid, a DNS label whatever the slug is."""
-    tail = _plain(project_uid)[:8] or "0"
+    tail = _JUNK.sub("", project_uid.lower())[:8] or "0"
     room = min(_SLUG_MAX, _LABEL_MAX - len(prefix) - len(tail) - 1)
     middle = _JUNK.sub("-", slug.lower()).strip("-")[: max(room, 0)].strip("-")
     return f"{prefix}{middle}-{tail}" if middle else f"{prefix}{tail}"
@@ -143,5 +141,29 @@ def _label(text: str, uid: str, limit: int) -> str:
     return f"{slug}-{digest}" if slug else digest
 
 
-def _plain(uid: str) -> str:
-    return _JUNK.sub("", uid.lower())
+Key = tuple[str, str]  # namespace, name
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+
+def owner_key(pod: Mapping[str, Any]) -> Key:
+    """Return the key of the StatefulSet or Job that a pod belongs to."""
+    meta = pod["metadata"]
+    job = (meta.get("labels") or {}).get(JOB)
+    return (meta.get("namespace", ""), job or set_name(meta["name"]))
+
+
+def set_name(pod_name: str) -> str:
+    return pod_name.removesuffix("-0")
+
+
+def uid_of(obj: Mapping[str, Any]) -> str:
+    """Return the uid of the row that it stands for, "" when it is nobody's."""
+    return str(((obj.get("metadata") or {}).get("labels") or {}).get(UID, ""))
+
+
+def version_of(obj: Mapping[str, Any] | None) -> int:
+    text = str(((obj or {}).get("metadata") or {}).get("resourceVersion", ""))
+    return int(text) if text.isdigit() else 0

@@ -9,8 +9,6 @@ The rules:
 * a pod that somebody or something took away is STARTING, with the reason: another one comes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -187,10 +185,27 @@ def placed(sight: Sight, pod: Object) -> Found:
     lost = sight.node_ready is False and not is_ready(pod)
     has_address = bool((pod.get("status") or {}).get("podIP"))
     if has_address and not lost and (ready := _ready_at(sight, pod)) is not None:
-        return Found(Seen.READY, address=_address(pod), started_at=started, ready_at=ready)
+        host = str(pod["status"]["podIP"])
+        shown = f"[{host}]" if ":" in host else host
+        return Found(
+            Seen.READY, address=f"{shown}:{_port(pod)}", started_at=started, ready_at=ready
+        )
     if sight.node_ready is False:
         return Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)
-    return _starting(sight, pod, started)
+    status = pod.get("status") or {}
+    for container in status.get("containerStatuses") or []:
+        held = (container.get("state") or {}).get("waiting") or {}
+        word, text = str(held.get("reason", "")), str(held.get("message", ""))
+        if word in waiting.IMAGE_WORDS:
+            text = _with_event(sight, word, text)
+            message = f"{container.get('image', '')}: {waiting.short(text)}"
+            return Found(Seen.STARTING, waiting.image_trouble(f"{word} {text}"), message)
+        if word in waiting.CONFIG_WORDS:
+            return Found(Seen.STARTING, Reason.CONFIG, waiting.short(text))
+    if not main_status(pod).get("containerID"):
+        reason, message = waiting.creating(sight.events)
+        return Found(Seen.STARTING, reason or sight.interrupted[0], message)
+    return Found(Seen.STARTING, Reason.PROGRAM if started else "", started_at=started)
 
 
 def _ready_at(sight: Sight, pod: Object) -> float | None:
@@ -217,23 +232,6 @@ def unplaced(sight: Sight, pod: Object) -> Found:
         return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
     text = str(condition.get("message", ""))
     return Found(Seen.CREATED, *waiting.unschedulable(text, could_fit=sight.could_fit))
-
-
-def _starting(sight: Sight, pod: Object, started: float | None) -> Found:
-    status = pod.get("status") or {}
-    for container in status.get("containerStatuses") or []:
-        held = (container.get("state") or {}).get("waiting") or {}
-        word, text = str(held.get("reason", "")), str(held.get("message", ""))
-        if word in waiting.IMAGE_WORDS:
-            text = _with_event(sight, word, text)
-            message = f"{container.get('image', '')}: {waiting.short(text)}"
-            return Found(Seen.STARTING, waiting.image_trouble(f"{word} {text}"), message)
-        if word in waiting.CONFIG_WORDS:
-            return Found(Seen.STARTING, Reason.CONFIG, waiting.short(text))
-    if not main_status(pod).get("containerID"):
-        reason, message = waiting.creating(sight.events)
-        return Found(Seen.STARTING, reason or sight.interrupted[0], message)
-    return Found(Seen.STARTING, Reason.PROGRAM if started else "", started_at=started)
 
 
 def _with_event(sight: Sight, word: str, text: str) -> str:
@@ -319,12 +317,6 @@ def condition_of(pod: Object, kind: str) -> Object:
             found: Object = condition
             return found
     return {}
-
-
-def _address(pod: Object) -> str:
-    host = str(pod["status"]["podIP"])
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{_port(pod)}"
 
 
 def _port(pod: Object) -> int:

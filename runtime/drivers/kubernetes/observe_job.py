@@ -1,4 +1,4 @@
-"""What a Job of ours is, from the Job and its newest pod. Pure, like ``observe``.
+"""What a Job is, or a group of its replicas, from the Job and its pods. Pure, like ``observe``.
 
 The rules:
 
@@ -7,18 +7,19 @@ The rules:
   are the message;
 * what a stop wrote down counts from then on: the pod may be gone by that time;
 * a pod that was taken away, or failed otherwise, is followed by another one of the same Job:
-  STARTING, with the reason.
+  STARTING, with the reason;
+* a group is as far as the replica that is least far; who has ended well waits for the others;
+* it has ended when all have ended well, or when one has failed for good: how the first of these
+  ended is how the whole did, and the Job controller takes the others down.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from runtime.drivers.kubernetes import observe, waiting
+from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
-from runtime.protocol import Observation, RetryPolicy, Seen
+from runtime.protocol import Observation, ReplicaSeen, RetryPolicy, Seen
 from runtime.reasons import Reason
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
@@ -86,7 +87,7 @@ def end_of(job: Object, pod: Object | None) -> Found | None:
 
 
 def why_failed(job: Object) -> str:
-    return str(_condition(job, "Failed").get("message") or "")
+    return str(observe.condition_of(job, "Failed").get("message") or "")
 
 
 def policy_of(job: Object) -> RetryPolicy:
@@ -140,7 +141,10 @@ def alive(sight: Sight) -> Found:
             return Found(Seen.CREATED, reason, message)
         return observe.again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
     if observe.is_going(pod):
-        return _once_more(pod)
+        end = own_end(pod)
+        if end is None:
+            return Found(Seen.STARTING, *waiting.interruption(pod))
+        return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
     if not (pod.get("spec") or {}).get("nodeName"):
         return observe.unplaced(sight, pod)
     found = observe.placed(sight, pod)
@@ -152,13 +156,6 @@ def held(sight: Sight) -> Found:
     if sight.pod is not None and not is_over(sight.pod):
         return Found(Seen.STARTING, Reason.PREEMPTED, sight.queued[1])
     return Found(Seen.CREATED, *sight.queued)
-
-
-def _once_more(pod: Object) -> Found:
-    end = own_end(pod)
-    if end is None:
-        return Found(Seen.STARTING, *waiting.interruption(pod))
-    return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
 
 
 def own_end(pod: Object) -> Found | None:
@@ -178,8 +175,133 @@ def _listens(pod: Object) -> bool:
 
 
 def _has(job: Object, kind: str) -> bool:
-    return _condition(job, kind).get("status") == "True"
+    return observe.condition_of(job, kind).get("status") == "True"
 
 
-def _condition(job: Object, kind: str) -> Object:
-    return observe.condition_of(job, kind)
+_STOPPED = "stopped"  # it did not end by itself
+_FAR = (Seen.MISSING, Seen.CREATED, Seen.STARTING, Seen.READY, Seen.STOPPING, Seen.EXITED)
+
+
+def is_group(owner: Object) -> bool:
+    return (owner.get("spec") or {}).get("completionMode") == "Indexed"
+
+
+def size_of(owner: Object) -> int:
+    return int((owner.get("spec") or {}).get("completions") or 1)
+
+
+def index_of(pod: Object) -> int:
+    """Return the number of the replica that the pod is; 0 for one that has none."""
+    text = str((pod["metadata"].get("labels") or {}).get(names.INDEX, "0"))
+    return int(text) if text.isdigit() else 0
+
+
+def judge_group(sights: Sequence[Sight]) -> Observation:
+    """Return the observation of the whole, with each replica's own."""
+    job, first = sights[0].owner, sights[0]
+    each = [_replica(sight) for sight in sights]
+    whole, at = _whole(sights, each)
+    # Always the same pod, or it would look as if another had taken its place.
+    told = observe.told(replace(first, events=sights[at].events), whole)
+    role = str((job["metadata"].get("annotations") or {}).get(names.ROLE, "")) or "main"
+    replicas = tuple(
+        ReplicaSeen(
+            index=number,
+            role=role,
+            seen=found.seen,
+            exit_code=found.exit_code,
+            reason=str(found.reason),
+            node=str(((sight.pod or {}).get("spec") or {}).get("nodeName") or ""),
+            pod=str(sight.pod["metadata"]["name"]) if sight.pod is not None else "",
+            started_at=found.started_at,
+            ended_at=found.ended_at,
+        )
+        for number, (sight, found) in enumerate(zip(sights, each, strict=True))
+    )
+    return replace(told, replicas=replicas)
+
+
+def note_group(job: Object, pods: Sequence[Object | None]) -> dict[str, Any]:
+    """Return how the whole ended, for the annotation; {} when it is ended now."""
+    end = _end(job, [None if pod is None else own_end(pod) for pod in pods], pods)
+    return {} if end is None else observe.as_note(end)
+
+
+def _whole(sights: Sequence[Sight], each: Sequence[Found]) -> tuple[Found, int]:
+    """Return what the whole is, and the number of the replica that it follows from."""
+    job = sights[0].owner
+    launch = observe.launch_of(job)
+    if observe.note_of(job).get("launch") == launch:
+        left = next((s.pod for s in sights if s.pod and not is_over(s.pod)), None)
+        return observe.written_end(replace(sights[0], pod=left), launch), 0
+    if is_suspended(job) and not is_finished(job):
+        kept = [held(sight) for sight in sights]
+        at = max(range(len(kept)), key=lambda n: _FAR.index(kept[n].seen))
+        return kept[at], at
+    pods = [sight.pod for sight in sights]
+    ends = [None if pod is None else own_end(pod) for pod in pods]
+    if (end := _end(job, ends, pods)) is not None:
+        return end, 0
+    at = min(range(len(each)), key=lambda n: _FAR.index(each[n].seen))
+    if each[at].seen is not Seen.READY:
+        return each[at], at
+    running = [found for found in each if found.seen is Seen.READY]
+    ready = max((found.ready_at or 0.0 for found in running), default=0.0)
+    return replace(each[at], address=each[0].address, ready_at=ready or None), at
+
+
+def _replica(sight: Sight) -> Found:
+    job, pod = sight.owner, sight.pod
+    told_to_end = observe.note_of(job).get("launch") == observe.launch_of(job)
+    is_ending = told_to_end or is_failing(job) or is_complete(job)
+    end = None if pod is None else own_end(pod)
+    if pod is not None and end is not None and (is_ending or _is_last(job, pod, end)):
+        taken = observe.is_deleted(pod) and end.exit_code
+        return replace(end, reason=_STOPPED) if taken else end
+    if not is_ending:
+        return alive(sight)
+    is_gone = pod is None or is_over(pod)
+    return Found(Seen.EXITED, _STOPPED) if is_gone else Found(Seen.STOPPING)
+
+
+def _end(
+    job: Object, ends: Sequence[Found | None], pods: Sequence[Mapping[str, Any] | None]
+) -> Found | None:
+    """Return how the whole ended for good; None when it has not, or is tried again."""
+    done = [end for end in ends if end is not None and end.exit_code == 0]
+    if len(done) == len(ends):
+        began = min(end.started_at or 0.0 for end in done)
+        return replace(max(done, key=_when), message=done[0].message, started_at=began or None)
+    failing = is_failing(job)
+    failed = [
+        end
+        for end, pod in zip(ends, pods, strict=True)
+        if end is not None
+        and pod is not None
+        and end.exit_code
+        and not observe.is_deleted(pod)
+        and (failing or _is_last(job, pod, end))
+    ]
+    if failed:
+        return min(failed, key=_when)
+    if is_complete(job):
+        return Found(Seen.EXITED, exit_code=0)
+    if not failing:
+        return None
+    return Found(Seen.EXITED, message=waiting.short(why_failed(job)))
+
+
+def _is_last(job: Object, pod: Object, end: Found) -> bool:
+    """Whether the replica that ended so is not made anew."""
+    if end.exit_code == 0:
+        return True
+    if observe.is_deleted(pod) or end.exit_code is None:
+        return False
+    policy = policy_of(job)
+    tried = (pod["metadata"].get("annotations") or {}).get(names.FAILURES, "0")
+    used_up = str(tried).isdigit() and int(tried) >= policy.attempts - 1
+    return used_up or policy.is_final(end.exit_code)
+
+
+def _when(end: Found) -> float:
+    return end.ended_at or 0.0

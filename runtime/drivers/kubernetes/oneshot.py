@@ -6,16 +6,14 @@ long. No more than ``MOST`` run at once in a namespace, and fetch images. The po
 any other there and has no network but what the namespace's policies give everybody.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from runtime.capabilities import Attempt, Program, Tried
 from runtime.drivers.kubernetes import names, observe_job
-from runtime.drivers.kubernetes.builders import devices, placing
-from runtime.drivers.kubernetes.builders.pod import is_for_all
+from runtime.drivers.kubernetes.builders import pod_fields
+from runtime.drivers.kubernetes.builders.workload import is_for_all
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied
@@ -37,14 +35,21 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     namespace, name = program.namespace, program.name
     job = client.get("batch/v1", "jobs", name, namespace)
     if job is None:
-        _require_room(client, namespace)
+        # Who asks about a hundred images would have every node fetch them beside everybody's work.
+        known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
+        if sum(not observe_job.is_finished(job) for job in known) >= MOST:
+            message = f"{MOST} images are being looked into in this project."
+            raise Denied(message, reason=Reason.QUOTA_DENIED)
         client.apply(build(options, program))
         return Tried(Attempt.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
     for pod in pods:
         found = _of(pod, program.command[0])
         if found.state is Attempt.DONE:
-            return Tried(Attempt.DONE, _output(client, namespace, pod["metadata"]["name"]))
+            path = path_of("v1", "pods", pod["metadata"]["name"], namespace) + "/log"
+            answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
+            output = answer.body.decode(errors="replace") if answer.status == _OK else ""
+            return Tried(Attempt.DONE, output)
         if found.state is Attempt.ABSENT:
             client.delete("batch/v1", "jobs", name, namespace)
         if found.state is not Attempt.RUNNING:
@@ -57,72 +62,32 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     return Tried(Attempt.RUNNING)
 
 
-def _require_room(client: KubeClient, namespace: str) -> None:
-    """Else who asks about a hundred images has every node fetch them, beside everybody's work."""
-    known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
-    if sum(not observe_job.is_finished(job) for job in known) >= MOST:
-        message = f"{MOST} images are being looked into in this project."
-        raise Denied(message, reason=Reason.QUOTA_DENIED)
-
-
 def build(options: KubernetesOptions, program: Program) -> Object:
     """Return the Job. Pure."""
-    name = program.name
-    user = options.run_as_user
     queued = {names.QUEUE: options.queue} if options.queue else {}
     marks = names.marks(options.namespace_prefix, options.installation)
-    labels = {**marks, PROBE: name, names.KIND: KIND, **queued}
-    pod = {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "imagePullSecrets": [{"name": names.REGISTRIES}],
-        "restartPolicy": "Never",
-        "securityContext": {
-            "runAsGroup": user,
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "terminationGracePeriodSeconds": 1,
-        "containers": [_container(program.image, program.command, _pull(program.image, options))],
-        **placing.nodes(program.placement),
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": program.namespace, "labels": labels},
-        "spec": {
-            "activeDeadlineSeconds": LONGEST_S,
-            "backoffLimit": 0,
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-            "ttlSecondsAfterFinished": KEPT_S,
-        },
-    }
-
-
-def _pull(image: str, options: KubernetesOptions) -> str:
-    """As for work: who asks whether an image is there must not be shown another project's."""
-    return "IfNotPresent" if is_for_all(image, options) else "Always"
-
-
-def _container(image: str, command: Sequence[str], pull: str) -> Object:
-    return {
-        "name": names.MAIN,
-        "image": image,
-        "imagePullPolicy": pull,
-        "command": [word.replace("$(", "$$(") for word in command],
-        "env": devices.named({"HOME": "/tmp", **devices.NONE}),  # noqa: S108 - inside the image
+    labels = {**marks, PROBE: program.name, names.KIND: KIND, **queued}
+    container = {
+        "image": program.image,
+        # As for work: who asks whether an image is there must not be shown another project's.
+        "imagePullPolicy": "IfNotPresent" if is_for_all(program.image, options) else "Always",
+        "command": [word.replace("$(", "$$(") for word in program.command],
+        "env": pod_fields.named({"HOME": "/tmp", **pod_fields.NONE}),  # noqa: S108 - inside the image
         "resources": {
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "1Gi"},
             "requests": {"cpu": "50m", "memory": "64Mi"},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
     }
+    return pod_fields.short_job(
+        {"name": program.name, "namespace": program.namespace, "labels": labels},
+        container,
+        options.run_as_user,
+        longest_s=LONGEST_S,
+        kept_s=KEPT_S,
+        imagePullSecrets=[{"name": names.REGISTRIES}],
+        terminationGracePeriodSeconds=1,
+        **pod_fields.nodes(program.placement),
+    )
 
 
 def _of(pod: Mapping[str, Any], program: str) -> Tried:
@@ -132,18 +97,14 @@ def _of(pod: Mapping[str, Any], program: str) -> Tried:
         if waiting.get("reason") in _NO_PULL:
             return Tried(Attempt.FAILED, str(waiting.get("message", ""))[:300])
         if ended := state.get("terminated"):
-            return _ended(ended, program)
+            code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
+            if code == 0:
+                return Tried(Attempt.DONE)
+            began = ended.get("reason") not in _NEVER_BEGAN
+            if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
+                return Tried(Attempt.ABSENT)
+            return Tried(Attempt.FAILED, text[:300])
     return Tried(Attempt.RUNNING)
-
-
-def _ended(ended: Mapping[str, Any], program: str) -> Tried:
-    code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
-    if code == 0:
-        return Tried(Attempt.DONE)
-    began = ended.get("reason") not in _NEVER_BEGAN
-    if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
-        return Tried(Attempt.ABSENT)
-    return Tried(Attempt.FAILED, text[:300])
 
 
 def lacks(text: str, program: str) -> bool:
@@ -154,9 +115,3 @@ def lacks(text: str, program: str) -> bool:
     name = rf"[\"'`]?(?:[^\s\"'`:]*/)?{re.escape(program)}[\"'`]?"
     found = rf"\b(?:exec:?|executable(?: file)?) {name}[: ].*(?:not found|no such file)"
     return re.search(found, text, re.IGNORECASE | re.DOTALL) is not None
-
-
-def _output(client: KubeClient, namespace: str, pod: str) -> str:
-    path = path_of("v1", "pods", pod, namespace) + "/log"
-    answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
-    return answer.body.decode(errors="replace") if answer.status == _OK else ""

@@ -1,14 +1,20 @@
-"""What is told at once, and what may come a moment later.
+"""What is told at once, what may come a moment later, and numbers that only grow.
 
 A pod that is replaced comes in five pieces, of which two change what a row says. The others cost
 as much to write, at the very moment in which the first is on its way to its reader. So they wait
 for the next that counts, at most ``LATER_S``.
+
+A version is the time of a change in microseconds, so it grows over restarts of the process too;
+an observation that says the same as the one before keeps its number. Two processes never write
+observations of one cluster at once (the watch holds a lease), so their clocks need not agree:
+the first full list of a new watch is believed whatever its numbers are.
 """
 
-from __future__ import annotations
-
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from runtime.protocol import Observation, Seen
 
@@ -38,7 +44,10 @@ class Pace:
             return []
         told, self._held = list(self._held.values()), {}
         for found in told:
-            self._note(found)
+            if found.seen == Seen.MISSING:
+                self._told.pop(found.uid, None)
+            else:
+                self._told[found.uid] = found.gist, found.detail.get("pod_uid")
         return told
 
     def seconds_left(self) -> float | None:
@@ -52,13 +61,33 @@ class Pace:
         gist, pod = known
         return gist != found.gist or _is_another(pod, found.detail.get("pod_uid"))
 
-    def _note(self, found: Observation) -> None:
-        if found.seen == Seen.MISSING:
-            self._told.pop(found.uid, None)
-        else:
-            self._told[found.uid] = found.gist, found.detail.get("pod_uid")
-
 
 def _is_another(pod: object, other: object) -> bool:
     """Nothing was told between two pods."""
     return bool(pod and other and pod != other)
+
+
+_KEPT = 50_000
+
+
+class Versions:
+    """One for each driver; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, Observation] = OrderedDict()
+        self._last = 0
+
+    def stamp(self, found: Observation) -> Observation:
+        """Return it with its version: the known one when nothing changed, else a higher one."""
+        with self._lock:
+            known = self._known.get(found.uid)
+            if known is not None and replace(found, version=known.version) == known:
+                return known
+            self._last = max(self._last + 1, time.time_ns() // 1000)
+            stamped = replace(found, version=self._last)
+            self._known[found.uid] = stamped
+            self._known.move_to_end(found.uid)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+            return stamped

@@ -6,8 +6,6 @@ a network policy keeps it away nothing is lost: the node's word comes a little l
 asks all pods, each question is short, and a pod that stays silent is asked less and less often.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading
@@ -19,7 +17,7 @@ from typing import Any
 import structlog
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.addresses import Check
+from runtime.drivers.kubernetes.access import Check
 from runtime.protocol import DriverError
 
 log = structlog.get_logger(__name__)
@@ -61,7 +59,13 @@ class Prober:
             if question.pod_uid in self._asked or len(self._asked) >= _AT_ONCE:
                 return
             self._asked[question.pod_uid] = None
-            loop = self._started()
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._loop,), name="kube-prober", daemon=True
+                )
+                self._thread.start()
+            loop = self._loop
         loop.call_soon_threadsafe(self._begin, question)
 
     def forget(self, pod_uid: str) -> None:
@@ -79,14 +83,6 @@ class Prober:
             loop.call_soon_threadsafe(loop.stop)
 
     # --- inside ---------------------------------------------------------------------------------
-    def _started(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._run, args=(self._loop,), name="kube-prober", daemon=True
-            )
-            self._thread.start()
-        return self._loop
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)

@@ -4,8 +4,6 @@
 when all is as it should be. A namespace that is not this project's is never touched.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,25 +15,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from runtime.capabilities import Settling
+from runtime.capabilities import KubeToken, Settling, TenantSpec
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.api_errors import raise_for
-from runtime.drivers.kubernetes.api_server import ApiServer
-from runtime.drivers.kubernetes.builders import tenant as builders
-from runtime.drivers.kubernetes.builders.group import is_meeting
-from runtime.drivers.kubernetes.builders.tenant import access, digest
+from runtime.drivers.kubernetes.answers import raise_for
+from runtime.drivers.kubernetes.api_server import ApiServer, is_settling, may_look
+from runtime.drivers.kubernetes.builders import tenant, tenant_access
+from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.settling import is_settling, may_look
-from runtime.protocol import (
-    Denied,
-    InvalidSpec,
-    KubeToken,
-    NotYet,
-    Observation,
-    Seen,
-    TenantSpec,
-)
+from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, Seen
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +45,7 @@ WATCHED: tuple[tuple[str, str, str], ...] = (
 _PLURALS = {kind: (version, plural) for version, plural, kind in WATCHED} | {
     "Secret": ("v1", "secrets")
 }
-_PORTAL = f"RoleBinding/{access.PORTAL}"
+_PORTAL = f"RoleBinding/{tenant_access.PORTAL}"
 # What an API server never changes in an object that is there, by kind.
 _FIXED: dict[str, Callable[[Object], Any]] = {
     "RoleBinding": lambda o: o.get("roleRef"),
@@ -73,7 +61,7 @@ class Tenants:
     def __init__(self, client: KubeClient, options: KubernetesOptions) -> None:
         self._client = client
         self._options = options
-        self._selector = names.selector(options.namespace_prefix, {names.KIND: builders.PLACE})
+        self._selector = names.selector(options.namespace_prefix, {names.KIND: tenant.PLACE})
         self._server = ApiServer(client, options)
 
     # --- make it as it should be ----------------------------------------------------------------
@@ -81,14 +69,14 @@ class Tenants:
         """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
         found = self._own_namespace(spec)
         before = expected_of(found)
-        secrets = builders.secret_versions(spec)
+        secrets = tenant.secret_versions(spec)
         revoked = set() if found is None else _revoked(spec, before, secrets)
         left = self._revoke(spec.namespace, revoked)
         network = replace(self._server.network(), nodes=spec.closed)
-        wanted = builders.bundle(spec, self._options, network)
+        wanted = tenant.bundle(spec, self._options, network)
         live = {} if found is None else self._live(spec.namespace, found)
-        expected = digest.digests(wanted) | {
-            f"Secret/{name}": digest.short(version) for name, version in secrets.items()
+        expected = tenant.digests(wanted) | {
+            f"Secret/{name}": tenant.short(version) for name, version in secrets.items()
         }
         if found is None:
             self._client.apply(wanted[0])
@@ -96,7 +84,7 @@ class Tenants:
         stale = ({*live, *before} - set(expected) - revoked) | left
         # The portal's own rights come first and go last; the API server may see them a moment
         # later.
-        own = [o for o in todo if digest.key_of(o) == _PORTAL]
+        own = [o for o in todo if tenant.key_of(o) == _PORTAL]
         written = [*(revoked - left), *self._write(own)]
         pauses = _PAUSES if own else ()
         with self._settling(spec.namespace):
@@ -128,7 +116,7 @@ class Tenants:
         try:
             yield
         except Denied as refusal:
-            if is_settling(self._client, access.PORTAL, namespace):
+            if is_settling(self._client, tenant_access.PORTAL, namespace):
                 message = "The project's place on the cluster is not ready."
                 raise NotYet(message, retry_in=1.0) from refusal
             raise
@@ -142,11 +130,9 @@ class Tenants:
             raise InvalidSpec(f"The namespace {spec.namespace} was made by another Berth.")
         labels = found["metadata"].get("labels") or {}
         if labels.get(names.PROJECT) != spec.project:
-            message = f"The namespace {spec.namespace} exists and is not this project's."
-            raise InvalidSpec(message)
+            raise InvalidSpec(f"The namespace {spec.namespace} exists and is not this project's.")
         if _is_ending(found):
-            message = f"The namespace {spec.namespace} is still being removed."
-            raise NotYet(message, retry_in=2.0)
+            raise NotYet(f"The namespace {spec.namespace} is still being removed.", retry_in=2.0)
         return found
 
     def _refuse_beside_another(self) -> None:
@@ -169,13 +155,13 @@ class Tenants:
             return [{**r, "kind": kind} for r in rows]
 
         groups = _parallel(ask, WATCHED[1:])
-        return {digest.key_of(o): o for group in groups for o in group} | {
+        return {tenant.key_of(o): o for group in groups for o in group} | {
             f"Namespace/{namespace}": {**found, "kind": "Namespace"}
         }
 
     def _write(self, objects: list[Object]) -> list[str]:
         _parallel(self._put, objects)
-        return [digest.key_of(o) for o in objects]
+        return [tenant.key_of(o) for o in objects]
 
     def _put(self, obj: Object) -> None:
         """Apply; where that leaves what somebody added, or can't change it, put ours in its place.
@@ -184,8 +170,11 @@ class Tenants:
         """
         try:
             made = self._client.apply(obj)
-            if digest.digest({**made, "kind": obj["kind"]}) != digest.digest(obj):
-                self._overwrite(obj, made["metadata"]["resourceVersion"])
+            if tenant.digest({**made, "kind": obj["kind"]}) != tenant.digest(obj):
+                meta = {**obj["metadata"], "resourceVersion": made["metadata"]["resourceVersion"]}
+                path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
+                params = {"fieldManager": names.MANAGER}
+                raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
         except InvalidSpec:
             if not self._is_fixed_otherwise(obj):
                 raise
@@ -208,12 +197,6 @@ class Tenants:
         self._delete(obj["kind"], meta["name"], meta["namespace"])
         self._client.apply(obj)
 
-    def _overwrite(self, obj: Object, resource_version: str) -> None:
-        meta = {**obj["metadata"], "resourceVersion": resource_version}
-        path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
-        params = {"fieldManager": names.MANAGER}
-        raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
-
     def _write_secrets(
         self, spec: TenantSpec, expected: Mapping[str, str], before: Mapping[str, str]
     ) -> list[str]:
@@ -231,7 +214,7 @@ class Tenants:
         ]
         if not missing:
             return []
-        made = builders.secrets(spec, self._options)
+        made = tenant.secrets(spec, self._options)
         _parallel(self._client.apply, [made[name] for name in missing])
         return [f"Secret/{name}" for name in missing]
 
@@ -240,15 +223,15 @@ class Tenants:
     ) -> list[str]:
         """Last: from now on what the annotation names and is missing is drift."""
         note = json.dumps(dict(expected), sort_keys=True, separators=(",", ":"))
-        said = {builders.BUNDLE: note, **({builders.MARK: spec.mark} if spec.mark else {})}
+        said = {tenant.BUNDLE: note, **({tenant.MARK: spec.mark} if spec.mark else {})}
         if found is not None and all(_annotation(found, k) == v for k, v in said.items()):
-            live = {digest.key_of(wanted): {**found, "kind": "Namespace"}}
+            live = {tenant.key_of(wanted): {**found, "kind": "Namespace"}}
             if _is_same(wanted, live):
                 return []
         meta = wanted["metadata"]
         notes = {**meta["annotations"], **said}
         self._client.apply({**wanted, "metadata": {**meta, "annotations": notes}})
-        return [digest.key_of(wanted)]
+        return [tenant.key_of(wanted)]
 
     def _prune(self, namespace: str, keys: Iterable[str]) -> list[str]:
         def drop(key: str) -> None:
@@ -272,7 +255,7 @@ class Tenants:
         namespace = rows[0]["metadata"]["name"]
         live = self._live(namespace, rows[0])
         policies = self._client.list(*_PLURALS[POLICY], namespace)
-        live |= {digest.key_of(o): o for o in ({**p, "kind": POLICY} for p in policies)}
+        live |= {tenant.key_of(o): o for o in ({**p, "kind": POLICY} for p in policies)}
         return place_observation(uid, rows[0], live.values())
 
     def remove(self, uid: str, namespace: str) -> None:
@@ -293,15 +276,14 @@ class Tenants:
 
         Settling while the API server does not know the account's rights, which were just given.
         """
-        account = access.account_name(user)
-        bound = {"apiVersion": "v1", "kind": "Secret", "name": access.grant_name(grant)}
+        account = tenant_access.account_name(user)
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": tenant_access.grant_name(grant)}
         if self._client.get("v1", "secrets", bound["name"], namespace) is None:
             raise NotYet("The rights in the cluster are being made.", retry_in=1.0)
         asked = {"expirationSeconds": seconds, "boundObjectRef": bound}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         status = self._client.post(
-            path,
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked},
+            path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
         )["status"]
         made = KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
         is_new = is_settling(self._client, account, namespace)
@@ -316,9 +298,9 @@ def place_observation(
 ) -> Observation:
     """Return what a namespace and the managed objects in it say of the place ``uid``."""
     if namespace is None:
-        return Observation(uid, Seen.MISSING, version=version, kind=builders.PLACE)
+        return Observation(uid, Seen.MISSING, version=version, kind=tenant.PLACE)
     name = namespace["metadata"]["name"]
-    detail: dict[str, object] = {"namespace": name, "mark": _annotation(namespace, builders.MARK)}
+    detail: dict[str, object] = {"namespace": name, "mark": _annotation(namespace, tenant.MARK)}
     expected = expected_of(namespace)
     if _is_ending(namespace):
         seen = Seen.STOPPING
@@ -328,9 +310,9 @@ def place_observation(
         seen = Seen.READY
         live = [*objects, {**namespace, "kind": "Namespace"}]
         ours, foreign = _openings(expected, live, namespace)
-        detail["drift"] = sorted({*digest.drift(expected, live), *ours})
+        detail["drift"] = sorted({*tenant.drift(expected, live), *ours})
         detail["foreign"] = foreign
-    return Observation(uid, seen, version=version, kind=builders.PLACE, detail=detail)
+    return Observation(uid, seen, version=version, kind=tenant.PLACE, detail=detail)
 
 
 def _openings(
@@ -346,7 +328,7 @@ def _openings(
     marks = names.MANAGED, names.INSTANCE, names.KIND
     own = namespace["metadata"].get("labels") or {}
     for obj in objects:
-        key, spec = digest.key_of(obj), obj.get("spec") or {}
+        key, spec = tenant.key_of(obj), obj.get("spec") or {}
         is_opening = bool(spec.get("ingress") or spec.get("egress"))
         if obj["kind"] == POLICY and key not in expected and is_opening and not is_meeting(obj):
             labels = obj["metadata"].get("labels") or {}
@@ -357,7 +339,7 @@ def _openings(
 
 def expected_of(namespace: Object | None) -> dict[str, str]:
     """Return ``Kind/name`` → hash of what belongs into it; empty while it is being made."""
-    text = "" if namespace is None else _annotation(namespace, builders.BUNDLE)
+    text = "" if namespace is None else _annotation(namespace, tenant.BUNDLE)
     try:
         found = json.loads(text) if text else {}
     except ValueError:
@@ -371,7 +353,7 @@ def _revoked(spec: TenantSpec, before: Mapping[str, str], secrets: Mapping[str, 
     The annotation knows what was made under an older row, the row what an older worker left out.
     """
     made = {k for k in before if k.startswith("Secret/")}
-    known = {f"Secret/{access.grant_name(g)}" for g in spec.revoked}
+    known = {f"Secret/{tenant_access.grant_name(g)}" for g in spec.revoked}
     return (made | known) - {f"Secret/{name}" for name in secrets}
 
 
@@ -380,8 +362,8 @@ def _annotation(namespace: Object, name: str) -> str:
 
 
 def _is_same(wanted: Object, live: Mapping[str, Object]) -> bool:
-    found = live.get(digest.key_of(wanted))
-    return found is not None and digest.digest(found) == digest.digest(wanted)
+    found = live.get(tenant.key_of(wanted))
+    return found is not None and tenant.digest(found) == tenant.digest(wanted)
 
 
 def _is_ending(obj: Object) -> bool:
@@ -410,6 +392,3 @@ def _patient(act: Callable[[], R], pauses: Iterable[float]) -> R:
 
 def _unix(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
-
-
-__all__ = ["WATCHED", "Tenants", "expected_of", "place_observation"]

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from runtime.drivers.kubernetes import cluster_cache, decoding, names
-from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.api_errors import Answer, Expired, error_of
+from runtime.drivers.kubernetes import answers, cluster_cache, names
+from runtime.drivers.kubernetes.access import Check
+from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.client import Object as KubeObject
 from runtime.drivers.kubernetes.cluster_cache import World
-from runtime.drivers.kubernetes.keys import Key, key_of
+from runtime.drivers.kubernetes.names import Key, key_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.prober import Prober
 from runtime.drivers.kubernetes.tenant import POLICY, WATCHED
@@ -154,7 +154,10 @@ class Stream:
                     self._rest(pause)
                 continue
             except DriverError as error:
-                if self._fails_for() > PATIENCE_S:
+                # Since the first failure: a silent connection was good until it was given up
+                now = time.monotonic()
+                self._failing_since = self._failing_since or now
+                if now - self._failing_since > PATIENCE_S:
                     self._out.put(Change(self._kind.kind, "error", error=error))
                     return
                 self._rest(pause, silent_since=begun)
@@ -167,12 +170,6 @@ class Stream:
                 return
             pause = 0.1
 
-    def _fails_for(self) -> float:
-        """Since the first failure: a silent connection was good until it was given up."""
-        now = time.monotonic()
-        self._failing_since = self._failing_since or now
-        return now - self._failing_since
-
     def _is_denied_for_long(self) -> bool:
         now = time.monotonic()
         self._denied_since = self._denied_since or now
@@ -183,11 +180,7 @@ class Stream:
         keys: set[Key] = set()
         version = ""
         pages = self._client.pages(
-            self._kind.api_version,
-            self._kind.plural,
-            "",
-            self._kind.selector,
-            self._kind.fields,
+            self._kind.api_version, self._kind.plural, "", self._kind.selector, self._kind.fields
         )
         for objects, said in pages:
             keys.update(key_of(obj) for obj in objects)
@@ -215,7 +208,7 @@ class Stream:
             for line in _lines(response.stream()):
                 if self._stop():
                     return
-                self._take(decoding.event_of(line, self._kind.plural))
+                self._take(answers.event_of(line, self._kind.plural))
 
     def _take(self, event: KubeObject) -> None:
         word, obj = event.get("type"), event.get("object") or {}
@@ -331,10 +324,7 @@ class Watch:
                 yield None
 
     def _gather(
-        self,
-        out: queue.SimpleQueue[Change],
-        is_over: Callable[[], bool],
-        at_most_s: float | None,
+        self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool], at_most_s: float | None
     ) -> bool:
         """Take what comes, and all that came while the caller was busy."""
         until = time.monotonic() + (HEARTBEAT_S if at_most_s is None else at_most_s)

@@ -7,8 +7,6 @@ that. TARGET must not exist and is complete when the exit code is 0; the number 
 the files have together is written to standard output.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -40,18 +38,15 @@ class Copy:
         os.mkdir(self.target, 0o700)  # noqa: PTH102
         self.top = os.open(self.target, _FOLDER)
         self._device = os.fstat(source).st_dev
-        self._walk(source)
-        os.fsync(self.top)
-
-    def _walk(self, source: int) -> None:
-        """Without recursion: folders may lie in one another deeper than a stack is."""
+        # Without recursion: folders may lie in one another deeper than a stack is
         open_now: list[tuple[int, int, str, list[str]]] = []
         self._enter(open_now, source, self.top, "")
         while open_now:
             here, there, path, left = open_now[-1]
             if not left:
                 open_now.pop()
-                _dress_folder(here, there)
+                # Last, so that what was put into it does not change its time
+                _dress(here, there, os.fstat(here))
                 os.close(here)
                 if there != self.top:
                     os.close(there)
@@ -60,6 +55,7 @@ class Copy:
             inner = self._entry(here, there, name, f"{path}{name}")
             if inner is not None:
                 self._enter(open_now, *inner, f"{path}{name}/")
+        os.fsync(self.top)
 
     def _enter(
         self, open_now: list[tuple[int, int, str, list[str]]], here: int, there: int, path: str
@@ -89,7 +85,8 @@ class Copy:
 
     def _link(self, here: int, there: int, name: str, seen: os.stat_result) -> None:
         os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
-        _own(name, seen, there)
+        if os.geteuid() == 0:
+            os.chown(name, seen.st_uid, seen.st_gid, dir_fd=there, follow_symlinks=False)
         os.utime(name, ns=(seen.st_atime_ns, seen.st_mtime_ns), dir_fd=there, follow_symlinks=False)
 
     def _file(self, here: int, there: int, name: str, path: str) -> None:
@@ -132,30 +129,26 @@ class Copy:
                 self.clones = False
             else:
                 return
-        _copy_data(source, target, size)
-
-
-def _copy_data(source: int, target: int, size: int) -> None:
-    """Copy what is there; a hole stays a hole."""
-    at = 0
-    while at < size:
-        try:
-            begin = os.lseek(source, at, os.SEEK_DATA)
-        except OSError as problem:
-            if problem.errno == errno.ENXIO:
-                break
-            begin = at
-        end = min(_end_of_data(source, begin, size), size)
-        os.lseek(target, begin, os.SEEK_SET)
-        os.lseek(source, begin, os.SEEK_SET)
-        left = end - begin
-        while left > 0:
-            done = os.sendfile(target, source, None, min(left, _CHUNK))
-            if not done:
-                break  # it became shorter
-            left -= done
-        at = end
-    os.ftruncate(target, size)
+        # Copy what is there; a hole stays a hole
+        at = 0
+        while at < size:
+            try:
+                begin = os.lseek(source, at, os.SEEK_DATA)
+            except OSError as problem:
+                if problem.errno == errno.ENXIO:
+                    break
+                begin = at
+            end = min(_end_of_data(source, begin, size), size)
+            os.lseek(target, begin, os.SEEK_SET)
+            os.lseek(source, begin, os.SEEK_SET)
+            left = end - begin
+            while left > 0:
+                done = os.sendfile(target, source, None, min(left, _CHUNK))
+                if not done:
+                    break  # it became shorter
+                left -= done
+            at = end
+        os.ftruncate(target, size)
 
 
 def _end_of_data(source: int, begin: int, size: int) -> int:
@@ -163,16 +156,6 @@ def _end_of_data(source: int, begin: int, size: int) -> int:
         return os.lseek(source, begin, os.SEEK_HOLE)
     except OSError:
         return size
-
-
-def _own(name: str, seen: os.stat_result, there: int) -> None:
-    if os.geteuid() == 0:
-        os.chown(name, seen.st_uid, seen.st_gid, dir_fd=there, follow_symlinks=False)
-
-
-def _dress_folder(source: int, target: int) -> None:
-    """Last, so that what was put into it does not change its time."""
-    _dress(source, target, os.fstat(source))
 
 
 def _dress(source: int, target: int, seen: os.stat_result) -> None:

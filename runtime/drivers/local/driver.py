@@ -1,6 +1,11 @@
-"""The local driver: ``runtime.protocol.Driver`` over the supervisor's socket."""
+"""The local driver: ``runtime.protocol.Driver`` over the supervisor's socket.
+
+One short connection for each request, so any thread may ask.
+"""
 
 import base64
+import json
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -8,19 +13,103 @@ from typing import Any
 
 from django.conf import settings
 
-from runtime.drivers.local.client import Client
 from runtime.drivers.local.gpus import GpuSource, default_source
-from runtime.drivers.secret_files import checked
+from runtime.drivers.local.requests import HEARTBEAT_S, encode
+from runtime.drivers.mounts import checked
 from runtime.protocol import (
     Backing,
+    Denied,
+    DriverError,
     Health,
     InvalidSpec,
+    NoCapacity,
+    NotYet,
     Observation,
     Seen,
+    Unreachable,
     WorkloadSpec,
     replicas_read,
 )
 from runtime.use_sources import DeviceUse, Holder, UseSource
+
+_TIMEOUT_S = 30.0
+_STOP_CHECK_S = 1.0
+_SILENCE_S = HEARTBEAT_S * 2.5
+
+_KINDS: dict[str, type[DriverError]] = {
+    "invalid-spec": InvalidSpec,
+    "denied": Denied,
+    "no-capacity": NoCapacity,
+}
+
+
+class Client:
+    """Blocking client of the supervisor's socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(_TIMEOUT_S)
+        try:
+            connection.connect(str(self.path))
+        except OSError as problem:
+            connection.close()
+            raise Unreachable(
+                f"the workload supervisor does not answer ({problem.strerror})",
+                reason="unreachable",
+            ) from problem
+        return connection
+
+    def ask(self, verb: str, **fields: Any) -> Any:
+        """Ask once; raise what the answer says."""
+        with self._connect() as connection:
+            try:
+                connection.sendall(encode({"verb": verb, **fields}))
+                with connection.makefile("rb") as lines:
+                    line = lines.readline()
+            except OSError as problem:
+                raise Unreachable(
+                    "the workload supervisor went away", reason="unreachable"
+                ) from problem
+        if not line.endswith(b"\n"):
+            raise Unreachable("the workload supervisor went away", reason="unreachable")
+        answer = json.loads(line)
+        kind = answer.get("error")
+        if kind is None:
+            return answer["result"]
+        message, reason = str(answer.get("message", "")), str(answer.get("reason", ""))
+        if kind == "not-yet":
+            raise NotYet(message, retry_in=float(answer.get("retry_in") or 1.0))
+        raise _KINDS.get(kind, DriverError)(message, reason=reason)
+
+    def follow(self, *, stop: Callable[[], bool]) -> Iterator[list[dict[str, Any]]]:
+        """Yield the lists of ``watch`` until ``stop``; raise Unreachable when it breaks."""
+        with self._connect() as connection:
+            buffer, silent = b"", 0.0
+            connection.settimeout(_STOP_CHECK_S)
+            try:
+                connection.sendall(encode({"verb": "watch"}))
+                while not stop():
+                    try:
+                        data = connection.recv(1 << 18)
+                    except TimeoutError:
+                        silent += _STOP_CHECK_S
+                        if silent > _SILENCE_S:
+                            break
+                        continue
+                    if not data:
+                        break
+                    silent = 0.0
+                    *lines, buffer = (buffer + data).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)["items"]
+            except OSError as problem:
+                raise Unreachable("the watch broke", reason="unreachable") from problem
+        if not stop():
+            raise Unreachable("the watch broke", reason="unreachable")
+
 
 _FOLDERS = ("", "directory")  # what this machine's volumes are
 _OBSERVED = frozenset(field.name for field in fields(Observation))

@@ -1,7 +1,16 @@
-"""The environment of a workload: what the machine gives, what was asked for, what is ours."""
+"""The environment of a workload: its variables, and its Python as a thin layer on a read-only one.
 
+The Jupyter server runs from the base, which users can't break; kernels and terminals run from
+the upper, where ``pip install`` lands. Only a description is made here: the files are written
+by the workload's own user after privileges are dropped, so no link planted in a user's folder
+can lead root anywhere. No subprocess, a dozen small files.
+"""
+
+import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -99,3 +108,104 @@ def meeting(group: Mapping[str, Any] | None) -> dict[str, str]:
 
 def substitute(text: str, port: int | None) -> str:
     return text if port is None else text.replace("{port}", str(port))
+
+
+_PIP = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import re
+import sys
+from pip._internal.cli.main import main
+if __name__ == "__main__":
+    sys.argv[0] = re.sub(r"(-script\\.pyw|\\.exe)?$", "", sys.argv[0])
+    sys.exit(main())
+"""
+
+_RC = """[ -r /etc/bash.bashrc ] && . /etc/bash.bashrc
+[ -r "$HOME/.bashrc" ] && . "$HOME/.bashrc"
+export VIRTUAL_ENV="{env}"
+export PATH="{env}/bin:{base}/bin:$PATH"
+"""
+
+
+@dataclass
+class Furniture:
+    """What the workload's user makes before its first step."""
+
+    folders: list[str] = field(default_factory=list)
+    files: list[tuple[str, str | bytes, int]] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+
+
+def python_layer(space: Path, base: Path) -> Furniture:
+    """Describe the layer under ``space`` on top of the environment ``base``."""
+    base = base.resolve()  # an upgrade moves the name; what runs keeps what it started with
+    env, jupyter = space / "env", space / "jupyter"
+    python = (base / "bin/python").resolve()
+    site = next(iter(sorted(base.glob("lib/python3.*/site-packages"))), None)
+    version = site.parent.name if site else "python3"
+    mine = env / "lib" / version / "site-packages"
+    kernel = jupyter / "kernels/python3"
+    config = jupyter / "config"
+    made = Furniture(folders=[str(env / "bin"), str(mine), str(kernel), str(config)])
+    made.files = [
+        (str(env / "pyvenv.cfg"), _pyvenv(python, version), 0o644),
+        (str(mine / "_berth_base.pth"), f"{site}\n" if site else "", 0o644),
+        *((str(env / "bin" / name), _PIP.format(python=env / "bin/python"), 0o755)
+          for name in ("pip", "pip3")),
+        (str(kernel / "kernel.json"), _kernel(env), 0o644),
+        (str(config / "jupyter_server_config.json"), _server_config(config), 0o644),
+        (str(config / "bashrc"), _RC.format(env=env, base=base), 0o644),
+    ]  # fmt: skip
+    made.links = [(str(env / "bin" / name), str(python)) for name in ("python", "python3", version)]
+    made.files += [  # copies: Jupyter's server gives out nothing that a link leads to
+        (str(kernel / logo.name), logo.read_bytes(), 0o644)
+        for logo in sorted((base / "share/jupyter/kernels/python3").glob("logo-*"))
+    ]
+    made.path = [str(env / "bin"), str(base / "bin")]
+    made.env = {
+        "VIRTUAL_ENV": str(env),
+        "JUPYTER_PATH": f"{jupyter}{os.pathsep}{env}/share/jupyter",
+        "JUPYTER_CONFIG_PATH": str(config),
+        "JUPYTER_RUNTIME_DIR": str(space / "runtime"),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+    return made
+
+
+def _pyvenv(python: Path, version: str) -> str:
+    number = version.removeprefix("python")
+    return f"home = {python.parent}\ninclude-system-site-packages = false\nversion = {number}\n"
+
+
+def _kernel(env: Path) -> str:
+    return json.dumps(
+        {
+            "argv": [
+                f"{env}/bin/python",
+                "-Xfrozen_modules=off",
+                "-m",
+                "ipykernel_launcher",
+                "-f",
+                "{connection_file}",
+            ],
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+            "metadata": {"debugger": True},
+        }
+    )
+
+
+def _server_config(config: Path) -> str:
+    # A login shell would have /etc/profile put the system's Python first again.
+    shell = ["/bin/bash", "--rcfile", str(config / "bashrc"), "-i"]
+    return json.dumps(
+        {
+            "ServerApp": {"terminado_settings": {"shell_command": shell}},
+            # The server's own environment is read-only: an extension manager that offers to
+            # install would fail, and it costs the start 80 ms.
+            "LabApp": {"extension_manager": "readonly"},
+        }
+    )

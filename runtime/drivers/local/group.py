@@ -1,16 +1,59 @@
-"""A group on this machine: so many processes of one workload, each held as a workload of its own.
+"""What is told of a workload; a group of processes on this machine; and another attempt.
 
-A part has a record, a parent, a space, control groups and a log of its own, under the whole's uid
-with its number behind a dot. What is told about the whole follows from its parts.
+A part of a group has a record, a parent, a space, control groups and a log of its own, under the
+whole's uid with its number behind a dot. What is told about the whole follows from its parts.
+The secrets of a start are kept in memory while attempts are left. A supervisor that starts anew
+has them no more: what it finds ended stays so.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.drivers.local import observing
-from runtime.drivers.local.workload import Facts, Workload
-from runtime.protocol import Seen
+from runtime.drivers.local import environ, listeners
+from runtime.drivers.local.requests import Facts, Refused, Secrets
+from runtime.drivers.local.users import SystemUser
+from runtime.drivers.local.workload import Workload
+from runtime.protocol import RetryPolicy, Seen
+
+
+def observation_of_one(workload: Workload) -> dict[str, Any]:
+    reason, message = workload.notice
+    ended = workload.seen == Seen.EXITED
+    if ended:
+        reason, message = workload.end.reason, workload.end.message
+    ready = workload.seen == Seen.READY and workload.port
+    return {
+        "uid": workload.uid,
+        "seen": str(workload.seen),
+        "launch": workload.launch,
+        "version": workload.version,
+        "kind": workload.spec.get("kind", ""),
+        "address": f"{listeners.LOOPBACK}:{workload.port}" if ready else "",
+        "exit_code": workload.end.code if ended else None,
+        "reason": reason,
+        "message": message,
+        "started_at": workload.times.get("started"),
+        "ready_at": workload.times.get("ready"),
+        "ended_at": workload.end.at if ended else None,
+        "detail": _detail(workload),
+        "installation": workload.spec.get("installation", ""),
+    }
+
+
+def _detail(workload: Workload) -> dict[str, Any]:
+    spec = workload.spec
+    _, ignored = environ.asked_for(spec.get("env", {}))
+    return {
+        "pid": workload.child[0] if workload.child and workload.is_alive else None,
+        "devices": spec.get("devices", []),
+        "project": spec.get("project", ""),
+        "owner": spec.get("owner", ""),
+        "ignored_env": ignored,
+    }
+
 
 _FAR = (Seen.MISSING, Seen.STOPPING, Seen.CREATED, Seen.STARTING, Seen.READY, Seen.EXITED)
 _STOPPED = "stopped"
@@ -58,7 +101,7 @@ def first_failed(parts: Sequence[Workload]) -> Workload | None:
 def observation(parts: Sequence[Workload]) -> dict[str, Any]:
     """Return what is told about the whole: it is as far as the part that is least far."""
     group = parts[0].spec["group"]
-    told = [observing.observation(part) for part in parts]
+    told = [observation_of_one(part) for part in parts]
     failed = first_failed(parts)
     ended = all(part.seen == Seen.EXITED for part in parts)
     source = told[parts.index(failed)] if failed else _least(told)
@@ -106,3 +149,70 @@ def _replica(number: int, role: str, one: dict[str, Any]) -> dict[str, Any]:
     return {"index": number, "role": role, "node": os.uname().nodename} | {
         name: one[name] for name in kept
     }
+
+
+_LONGEST_S = 360.0
+_NOT_YET_S = 0.2  # the parent of the attempt before goes in a moment
+
+
+@dataclass
+class Retry:
+    """The attempts that one launch has left."""
+
+    policy: RetryPolicy
+    specs: list[Facts]
+    user: SystemUser
+    secrets: Secrets
+    made: int = 1
+    timer: asyncio.TimerHandle | None = None
+    find: Callable[[str], Workload | None] = field(default=lambda _uid: None)
+
+    @classmethod
+    def of(
+        cls,
+        specs: list[Facts],
+        user: SystemUser,
+        secrets: Secrets,
+        find: Callable[[str], Workload | None],
+    ) -> "Retry | None":
+        """None: it is run once."""
+        told = specs[0].get("retry")
+        if not told or told["attempts"] <= 1:
+            return None
+        policy = RetryPolicy(
+            told["attempts"], told["backoff_s"], tuple(told["on"]), tuple(told["never"])
+        )
+        return cls(policy, specs, user, secrets, find=find)
+
+    def is_due(self, parts: Sequence[Workload]) -> bool:
+        """Whether what these are is not the end: all is over, and badly, and it is tried again."""
+        if any(part.seen != Seen.EXITED for part in parts):
+            return False
+        failed = first_failed(parts)
+        if failed is None or self.made >= self.policy.attempts:
+            return False
+        return failed.end.code is None or not self.policy.is_final(failed.end.code)
+
+    def goes_on(self, parts: Sequence[Workload]) -> bool:
+        """Set the clock for the next attempt where one is due. False: all is over."""
+        if self.timer is None and self.is_due(parts):
+            pause = min(self.policy.backoff_s * 2 ** (self.made - 1), _LONGEST_S)
+            self.timer = asyncio.get_running_loop().call_later(pause, self._again)
+        return self.timer is not None or any(part.seen != Seen.EXITED for part in parts)
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def _again(self) -> None:
+        try:
+            for spec in self.specs:
+                found = self.find(spec["uid"])
+                if found is not None and not found.is_alive:
+                    found.create(spec, self.user, self.secrets)
+        except (Refused, OSError):
+            loop = asyncio.get_running_loop()
+            self.timer = loop.call_later(_NOT_YET_S, self._again)
+            return
+        self.timer = None
+        self.made += 1

@@ -10,23 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime.drivers.local import environ, logs, shared_folder, venv_layer
+from runtime.drivers.local import environ, records
 from runtime.drivers.local import isolation as isolating
-from runtime.drivers.local.cgroups import Groups, nvidia_minors
-from runtime.drivers.local.json_lines import Refused
-from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.records import Record, Trash
-from runtime.drivers.local.secret_folders import SecretFolders
-from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
-from runtime.drivers.mount_names import is_plain
-from runtime.drivers.secret_files import filled, placed
-
-
-def checked_name(name: str, what: str) -> str:
-    """Return a name that is safe as one part of a path."""
-    if not is_plain(name):
-        raise Refused("invalid-spec", f"{what} {name[:40]!r} is not a plain name")
-    return name
+from runtime.drivers.local.isolation import Groups, nvidia_minors
+from runtime.drivers.local.records import Record, Trash, killpoint
+from runtime.drivers.local.requests import Refused, Secrets, checked_name
+from runtime.drivers.local.users import (
+    SecretFolders,
+    SystemUser,
+    Users,
+    VolumeGroups,
+    make_shared,
+    own_user,
+    umask_for,
+)
+from runtime.drivers.mounts import filled, placed
 
 
 def wants_port(spec: dict[str, Any]) -> bool:
@@ -41,15 +39,6 @@ def asked(spec: dict[str, Any]) -> dict[str, Any]:
     """Return what was asked for, without what we added when it was started."""
     ours = ("port_now", "system_user", "attempt")
     return {name: value for name, value in spec.items() if name not in ours}
-
-
-@dataclass(frozen=True)
-class Secrets:
-    """What only the workload may read; never in a record, never on a disk."""
-
-    env: dict[str, str] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    placed: list[str] = field(default_factory=list)  # files that hold the path of their folder
 
 
 @dataclass
@@ -106,7 +95,7 @@ class Machine:
         if group is None:
             self.own_folder(folder, user)
         else:
-            shared_folder.make(folder, group)
+            make_shared(folder, group)
         return folder
 
     def own_folder(self, folder: Path, user: SystemUser) -> None:
@@ -189,10 +178,6 @@ class Launcher:
             *(self.space / name for name in ("env", "jupyter", "runtime", "tmp")),
         ):
             self.machine.own_folder(folder, self.user)
-        self._make_volumes()
-
-    def _make_volumes(self) -> None:
-        """Make a folder with an entry for each volume: a place to mount it, or a link."""
         self.machine.trash.take(self.volumes)
         self.volumes.mkdir(mode=0o755)
         self.volumes.chmod(0o755 if self.machine.users else 0o700)
@@ -214,7 +199,7 @@ class Launcher:
         self.machine.secret_folders.write(self.secrets, files, owner)
 
     def _environment(
-        self, port: int | None, secrets: dict[str, str], layer: venv_layer.Furniture
+        self, port: int | None, secrets: dict[str, str], layer: environ.Furniture
     ) -> dict[str, str]:
         granted, _ = environ.asked_for(self.spec["env"])
         private_tmp = self.machine.isolation.tmp
@@ -246,13 +231,30 @@ class Launcher:
     ) -> dict[str, Any]:
         """Return everything the shim needs, as plain values."""
         machine, user = self.machine, self.user
-        layer = venv_layer.describe(self.space, self.base) if self.base else venv_layer.Furniture()
+        layer = environ.python_layer(self.space, self.base) if self.base else environ.Furniture()
         tmp = str(self.space / "tmp")
-        shared = isolating.shared_folders() if machine.isolation.tmp else ()
+        shared = isolating.SHARED_FOLDERS if machine.isolation.tmp else ()
         words = self.spec["command"][1:]
         if not self.spec.get("verbatim"):
             filled_in = (placed(word, str(self.secrets)) for word in words)
             words = [environ.substitute(word, port) for word in filled_in]
+        limits = [("RLIMIT_CORE", 0, 0), ("RLIMIT_NOFILE", 65536, 65536)]
+        if machine.users and not machine.isolation.pids:
+            pids = self.spec["resources"]["pids"]
+            limits.append(("RLIMIT_NPROC", pids, pids))
+        wanted = self.spec["resources"]
+        groups = machine.groups
+        made = groups.create(
+            self.spec["uid"],
+            cpu_milli=wanted["cpu_milli"],
+            memory_mib=wanted["memory_mib"],
+            pids=wanted["pids"],
+        )
+        if machine.isolation.gpu:
+            minors = nvidia_minors()
+            groups.restrict_gpus(
+                self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
+            )
         return {
             "dir": str(record.folder),
             "attempt": attempt,
@@ -267,27 +269,24 @@ class Launcher:
             "binds": [(tmp, folder) for folder in shared if Path(folder).is_dir()],
             "shm": self._shared_memory(),
             "volumes": self._shown(),
-            "rlimits": self._rlimits(),
-            "cgroups": self._groups(),
+            "rlimits": limits,
+            "cgroups": made,
             "kill_file": machine.groups.kill_file(self.spec["uid"]),
             "folders": layer.folders,
             "files": layer.files,
             "links": layer.links,
             "leads": self._leads(),
             "secrets": str(self.secrets),
-            "log_prefix": logs.prefix(record.folder, self.spec["launch"]),
-            "log_segment": logs.SEGMENT_BYTES,
-            "log_keep": logs.KEEP,
+            "log_prefix": records.log_prefix(record.folder, self.spec["launch"]),
+            "log_segment": records.SEGMENT_BYTES,
+            "log_keep": records.KEPT_SEGMENTS,
         }
 
     def _sharing(self) -> dict[str, Any]:
         """Return the groups of the shared volumes it sees, and the umask these need."""
         shared = [mount for mount in self._data() if mount["group"] is not None]
         folders = [self.machine.volume(mount["volume_uid"]) for mount in shared]
-        return {
-            "groups": sorted({mount["group"] for mount in shared}),
-            "umask": shared_folder.umask_for(folders),
-        }
+        return {"groups": sorted({mount["group"] for mount in shared}), "umask": umask_for(folders)}
 
     def _shared_memory(self) -> tuple[int, str] | None:
         """Return the size of its own /dev/shm and what stays visible there; None: it has none.
@@ -330,29 +329,6 @@ class Launcher:
         same_for_all = self.machine.isolation.read_only_volumes
         target = self.machine.here if same_for_all else self.volumes
         return [(f"{self.home()}/volumes", str(target))]
-
-    def _rlimits(self) -> list[tuple[str, int, int]]:
-        limits = [("RLIMIT_CORE", 0, 0), ("RLIMIT_NOFILE", 65536, 65536)]
-        if self.machine.users and not self.machine.isolation.pids:
-            pids = self.spec["resources"]["pids"]
-            limits.append(("RLIMIT_NPROC", pids, pids))
-        return limits
-
-    def _groups(self) -> list[str]:
-        wanted = self.spec["resources"]
-        groups = self.machine.groups
-        made = groups.create(
-            self.spec["uid"],
-            cpu_milli=wanted["cpu_milli"],
-            memory_mib=wanted["memory_mib"],
-            pids=wanted["pids"],
-        )
-        if self.machine.isolation.gpu:
-            minors = nvidia_minors()
-            groups.restrict_gpus(
-                self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
-            )
-        return made
 
 
 def spawn(plan: dict[str, Any]) -> subprocess.Popen[bytes]:

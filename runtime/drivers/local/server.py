@@ -5,16 +5,98 @@ import base64
 import contextlib
 import logging
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runtime.drivers.local import isolation, logs, usage
-from runtime.drivers.local.json_lines import HEARTBEAT_S, LINE_LIMIT, Refused, decode, encode
-from runtime.drivers.local.launcher import checked_name
-from runtime.drivers.local.parsing import parse_secrets, parse_spec
+from runtime.drivers.local import isolation, processes, records
+from runtime.drivers.local.requests import (
+    HEARTBEAT_S,
+    LINE_LIMIT,
+    Refused,
+    checked_name,
+    decode,
+    encode,
+    parse_secrets,
+    parse_spec,
+)
 from runtime.drivers.local.users import own_user
+from runtime.drivers.local.workload import Workload
 from runtime.drivers.local.workloads import Watcher, World
+
+_MIB = 1024 * 1024
+DU_TIMEOUT_S = 20.0
+
+
+class Meter:
+    """Remembers the last reading of each workload: CPU is a rate between two readings."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, float, float]] = {}
+
+    def read(self, workload: Workload) -> dict[str, float]:
+        """Return cpu_milli and memory_mib; nothing for one that does not run."""
+        if not workload.is_alive or workload.child is None:
+            self._last.pop(workload.uid, None)
+            return {}
+        groups = workload.machine.groups
+        cpu, memory = groups.cpu_seconds(workload.uid), groups.memory_bytes(workload.uid)
+        if cpu is None or memory is None:
+            walked_cpu, walked_memory = _walk(workload.members())
+            cpu = walked_cpu if cpu is None else cpu
+            memory = walked_memory if memory is None else memory
+        return {"memory_mib": round(memory / _MIB, 1), **self._rate(workload, cpu)}
+
+    def _rate(self, workload: Workload, cpu: float) -> dict[str, float]:
+        now = time.monotonic()
+        started = workload.times.get("started")
+        before = self._last.get(workload.uid)
+        self._last[workload.uid] = (workload.attempt, now, cpu)
+        if before is None or before[0] != workload.attempt:
+            if started is None:
+                return {}
+            before = (workload.attempt, now - max(time.time() - started, 0.1), 0.0)
+        seconds = now - before[1]
+        if seconds <= 0:
+            return {}
+        return {"cpu_milli": round(max(cpu - before[2], 0.0) / seconds * 1000, 1)}
+
+
+def together(readings: list[dict[str, float]]) -> dict[str, float]:
+    """Return the sum over a group's processes; what of one that runs is unknown is of all."""
+    known = [reading for reading in readings if reading]
+    names = set.intersection(*map(set, known)) if known else set()
+    return {name: round(sum(reading[name] for reading in known), 1) for name in names}
+
+
+def _walk(pids: set[int]) -> tuple[float, int]:
+    cpu, memory = 0.0, 0
+    for pid in pids:
+        if fields := processes.stat(pid):
+            cpu += processes.cpu_seconds(fields)
+            memory += processes.resident_bytes(fields)
+    return cpu, memory
+
+
+async def folder_bytes(folder: Path) -> int | None:
+    """Return what a folder takes on the disk; None when it can't be told in time."""
+    process = await asyncio.create_subprocess_exec(
+        "du", "-s", "-x", "--block-size=1", "--", str(folder),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), DU_TIMEOUT_S)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        return None
+    number = out.split(b"\t")[0]
+    return int(number) if number.isdigit() else None
+
 
 log = logging.getLogger("berth.supervisor")
 VERSION = "1"
@@ -27,7 +109,7 @@ class Server:
     def __init__(self, world: World, path: Path) -> None:
         self.world, self.path = world, path
         self.closing = asyncio.Event()
-        self.meter = usage.Meter()
+        self.meter = Meter()
         self._group: int | None = None
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
@@ -103,8 +185,7 @@ class Server:
     async def do_ensure(self, message: dict[str, Any]) -> Any:
         secrets = message.get("secrets")
         return await self.world.ensure(
-            parse_spec(message["spec"]),
-            None if secrets is None else parse_secrets(secrets),
+            parse_spec(message["spec"]), None if secrets is None else parse_secrets(secrets)
         )
 
     do_ensure_group = do_ensure
@@ -136,14 +217,14 @@ class Server:
         found = parts[replica]
         limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
         launch = int(message.get("launch") or found.launch)
-        data, position = logs.read(found.record.folder, launch, offset=offset, limit=limit)
+        data, position = records.read_log(found.record.folder, launch, offset=offset, limit=limit)
         return {"data": base64.b64encode(data).decode(), "next": position}
 
     async def do_usage(self, message: dict[str, Any]) -> Any:
         found = {str(uid): self.world.parts(str(uid)) for uid in message["uids"]}
         return {
             uid: {
-                "usage": usage.together([self.meter.read(part) for part in parts]),
+                "usage": together([self.meter.read(part) for part in parts]),
                 "devices": [device for part in parts for device in part.spec.get("devices", [])],
             }
             for uid, parts in found.items()
@@ -157,7 +238,7 @@ class Server:
             "pid": os.getpid(),
             "machine": os.uname().nodename,
             "cpu_milli": (len(os.sched_getaffinity(0)) or 1) * 1000,
-            "memory_mib": _memory_mib(),
+            "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024),
             "isolation": asdict(machine.isolation),
             "workloads": len(self.world.uids()),
             "message": self._warning(),
@@ -188,7 +269,7 @@ class Server:
 
     async def do_volume_usage(self, message: dict[str, Any]) -> Any:
         folder = self.world.machine.volume(str(message["volume_uid"]))
-        return await usage.folder_bytes(folder) if folder.is_dir() else None
+        return await folder_bytes(folder) if folder.is_dir() else None
 
     async def do_ensure_snapshot(self, message: dict[str, Any]) -> Any:
         return self.world.snapshots.ensure(str(message["uid"]), str(message["volume_uid"]))
@@ -226,7 +307,3 @@ class Server:
         finally:
             gone.cancel()
             self.world.watchers.discard(watcher)
-
-
-def _memory_mib() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024)

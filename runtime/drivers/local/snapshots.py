@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from runtime.drivers.local import copytree
-from runtime.drivers.local.json_lines import Refused
-from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.launcher import Machine, checked_name
-from runtime.drivers.local.records import destroy, write_atomic
+from runtime.drivers.local.launcher import Machine
+from runtime.drivers.local.records import destroy, killpoint, write_atomic
+from runtime.drivers.local.requests import Refused, checked_name
 
 _COPY = (sys.executable, "-I", "-S", "-E", copytree.__file__)
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -53,7 +52,10 @@ class Snapshots:
         """Make it once; return the bytes in it."""
         kept = self._kept(uid)
         if kept.is_dir():
-            return self._size(uid)
+            try:
+                return int(self._note(uid).read_text())
+            except (OSError, ValueError):
+                return 0  # unknown
         source = self._machine.volume(volume_uid)
         if not source.is_dir():
             raise Refused("invalid-spec", "the volume is not on this machine")
@@ -99,12 +101,6 @@ class Snapshots:
     def _note(self, uid: str) -> Path:
         return self.folder / f"{checked_name(uid, 'snapshot')}.size"
 
-    def _size(self, uid: str) -> int:
-        try:
-            return int(self._note(uid).read_text())
-        except (OSError, ValueError):
-            return 0  # unknown
-
     def _begin(self, key: str, work: Callable[[], Coroutine[Any, Any, int]]) -> None:
         """Start it, or look how it goes; an error is told once and it may be tried again."""
         task = self._running.get(key)
@@ -149,7 +145,11 @@ class Snapshots:
         if not target.exists():
             fresh.rename(target)
             return
-        _exchange(fresh, target)
+        # Swap two names in one step
+        names = (str(fresh).encode(), str(target).encode())
+        if _LIBC.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(target))
         killpoint("snapshot-exchanged")
 
     @contextlib.contextmanager
@@ -183,11 +183,3 @@ class Snapshots:
             why = said.decode(errors="replace").strip()[:200]
             raise OSError(f"the volume could not be copied: {why or process.returncode}")
         return int(out)
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Swap two names in one step."""
-    names = (str(one).encode(), str(other).encode())
-    if _LIBC.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(other))

@@ -26,7 +26,7 @@ from pathlib import Path  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
 from runtime.drivers.local import isolation  # noqa: E402
-from runtime.drivers.local.cgroups import Groups  # noqa: E402
+from runtime.drivers.local.isolation import Groups  # noqa: E402
 from runtime.drivers.local.launcher import Machine  # noqa: E402
 from runtime.drivers.local.server import Server  # noqa: E402
 from runtime.drivers.local.users import Users, VolumeGroups  # noqa: E402

@@ -2,30 +2,65 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
 
-from runtime.drivers.local import ending, listeners, logs, probing, procfs
-from runtime.drivers.local.json_lines import Refused
-from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.launcher import Launcher, Machine, Secrets, asked, spawn, wants_port
+from runtime.drivers.local import listeners, processes, records
+from runtime.drivers.local.launcher import Launcher, Machine, asked, spawn, wants_port
 from runtime.drivers.local.listeners import Listener
-from runtime.drivers.local.records import Record
+from runtime.drivers.local.records import Record, killpoint
+from runtime.drivers.local.requests import Facts, Refused, Secrets
 from runtime.drivers.local.users import SystemUser
-from runtime.drivers.local.watching import Watching
 from runtime.protocol import Seen
+
+log = logging.getLogger("berth.supervisor")
+
+
+class Watching:
+    """Base of what waits for things."""
+
+    def __init__(self) -> None:
+        self.watched: dict[int, Callable[[], None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()):
+            log.error("a workload's task failed", exc_info=problem)
+
+    def on_readable(self, fd: int, callback: Callable[[], None]) -> None:
+        self.watched[fd] = callback
+        asyncio.get_running_loop().add_reader(fd, callback)
+
+    def forget_fd(self, fd: int) -> None:
+        """Always before the descriptor is closed: its number may be another's at once."""
+        if self.watched.pop(fd, None):
+            asyncio.get_running_loop().remove_reader(fd)
+
+    def close(self) -> None:
+        """Let go of everything in this process; the workload itself is untouched."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        for fd in tuple(self.watched):
+            self.forget_fd(fd)
+
 
 _TRIES = 3
 _FOREIGN_TIMES = 3  # a listener is foreign when seen so, so many times in a row
 _UNSEEN_S = 0.1
 _LATE_GRACE_S = 2.0
-
-Facts = dict[str, Any]
 
 
 class Workload(Watching):
@@ -40,7 +75,7 @@ class Workload(Watching):
         self.attempt = 0
         self.port: int | None = None
         self.times: dict[str, float | None] = {}
-        self.end = ending.Ending("")
+        self.end = processes.Ending("")
         self.last_alive: float | None = None  # of one that was found gone: when it was last seen
         self.notice = ("", "")  # reason and message while it is not ended
         self.crowd: Callable[[], int] = lambda: 1
@@ -51,7 +86,7 @@ class Workload(Watching):
         self.child: tuple[int, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._probe: asyncio.Task[None] | None = None
-        self._pump: logs.OrphanPump | None = None
+        self._pump: records.OrphanPump | None = None
         self.stop_timer: asyncio.TimerHandle | None = None
         self.stopping = self._hijacked = self.orphan = False
 
@@ -74,9 +109,9 @@ class Workload(Watching):
         """Return the processes of this workload, our own parent process not among them."""
         if found := self.machine.groups.members(self.uid):
             return found
-        if self.parent and not self.orphan and procfs.is_alive(*self.parent):
-            return procfs.descendants(self.parent[0]) - {self.parent[0]}
-        return procfs.marked(f"BERTH_WORKLOAD={self.uid}")
+        if self.parent and not self.orphan and processes.is_alive(*self.parent):
+            return processes.descendants(self.parent[0]) - {self.parent[0]}
+        return processes.marked(f"BERTH_WORKLOAD={self.uid}")
 
     def become(self, seen: Seen) -> None:
         self.seen = seen
@@ -102,18 +137,31 @@ class Workload(Watching):
         if attempt is None:
             raise Refused("not-yet", "the previous process is still ending", retry_in=0.05)
         killpoint("recorded")
-        for _, path in logs.segments(self.record.folder, spec["launch"]):
+        for _, path in records.log_segments(self.record.folder, spec["launch"]):
             path.unlink(missing_ok=True)
-        logs.drop_older(self.record.folder, spec["launch"])
+        records.drop_older_logs(self.record.folder, spec["launch"])
         self.spec, self.attempt, self.port = facts, attempt, port
-        self.times, self.end, self.last_alive = {}, ending.Ending(""), None
+        self.times, self.end, self.last_alive = {}, processes.Ending(""), None
         self.stopping = self._hijacked = self.orphan = False
         self.child = self.parent = None
         secrets = self._secrets or Secrets()
         launcher.write_secrets(secrets)
         plan = launcher.plan(self.record, attempt, port, secrets)
         try:
-            self._attach(spawn(plan))
+            process = spawn(plan)
+            try:
+                pidfd = os.pidfd_open(process.pid)
+            except OSError:
+                process.kill()
+                process.wait()
+                raise
+            self._process = process
+            self.parent = (process.pid, 0)
+            self.on_readable(pidfd, lambda: self.parent_gone(pidfd))
+            told = process.stdout
+            if told is not None:
+                os.set_blocking(told.fileno(), False)
+                self.on_readable(told.fileno(), lambda: self._told(told.fileno()))
         except OSError:
             self.drop_secrets()
             self.become(Seen.MISSING)  # out of processes or descriptors: asked again, made anew
@@ -128,21 +176,6 @@ class Workload(Watching):
         meeting = spec["group"]["port"] if spec.get("group") else 0  # not held by a spec yet
         taken = self.machine.ports_taken() | {meeting}
         return listeners.choose_port(*self.machine.ports, taken)
-
-    def _attach(self, process: subprocess.Popen[bytes]) -> None:
-        try:
-            pidfd = os.pidfd_open(process.pid)
-        except OSError:
-            process.kill()
-            process.wait()
-            raise
-        self._process = process
-        self.parent = (process.pid, 0)
-        self.on_readable(pidfd, lambda: self.parent_gone(pidfd))
-        told = process.stdout
-        if told is not None:
-            os.set_blocking(told.fileno(), False)
-            self.on_readable(told.fileno(), lambda: self._told(told.fileno()))
 
     def _told(self, fd: int) -> None:
         self.forget_fd(fd)
@@ -185,15 +218,19 @@ class Workload(Watching):
             verdict = self.judge()
             foreign = foreign + 1 if verdict == Listener.FOREIGN else 0
             if foreign >= _FOREIGN_TIMES:
-                self._taken_over()
+                # Somebody else listens on our port: end this attempt and try another port
+                self._hijacked = True
+                self.notice = ("port-hijacked", "another program took its port; trying another one")
+                self.become(Seen.STARTING)
+                self.kill()
                 return
             if verdict == Listener.OWN and (
                 wanted is None
-                or await probing.answers(self.port or 0, wanted["path"], wanted["status"])
+                or await listeners.answers(self.port or 0, wanted["path"], wanted["status"])
             ):
                 self._ready()
                 return
-            await asyncio.sleep(probing.delay(time.monotonic() - begun, self.crowd()))
+            await asyncio.sleep(listeners.probe_delay(time.monotonic() - begun, self.crowd()))
 
     def _ready(self) -> None:
         if self.stopping or not self.is_alive:
@@ -204,13 +241,6 @@ class Workload(Watching):
         self._secrets, self.notice = None, ("", "")
         killpoint("ready-recorded")
         self.become(Seen.READY)
-
-    def _taken_over(self) -> None:
-        """Somebody else listens on our port: end this attempt and try another port."""
-        self._hijacked = True
-        self.notice = ("port-hijacked", "another program took its port; trying another one")
-        self.become(Seen.STARTING)
-        self.kill()
 
     def recall_times(self) -> None:
         for name, source in (("started", "child"), ("ready", "ready")):
@@ -242,12 +272,9 @@ class Workload(Watching):
         at = time.time() + grace_s
         self.record.note("stop", {"attempt": self.attempt, "at": at, "grace": grace_s})
         killpoint("stop-recorded")
-        self._stop_within(grace_s)
-
-    def _stop_within(self, grace_s: float) -> None:
         self.stopping, self._secrets = True, None
         if self.child:
-            ending.send(*self.child, signal.SIGTERM)
+            processes.send_signal(*self.child, signal.SIGTERM)
         loop = asyncio.get_running_loop()
         self.stop_timer = loop.call_later(max(grace_s, 0.0), self.kill)
         self.become(Seen.STOPPING)
@@ -255,7 +282,7 @@ class Workload(Watching):
     def _end_late(self) -> None:
         """It was asked to end before we knew its process: ask now, and see it through."""
         if self.child:
-            ending.send(*self.child, signal.SIGTERM)
+            processes.send_signal(*self.child, signal.SIGTERM)
         asyncio.get_running_loop().call_later(_LATE_GRACE_S, self._kill_attempt, self.attempt)
 
     def _kill_attempt(self, attempt: int) -> None:
@@ -274,13 +301,13 @@ class Workload(Watching):
     def kill(self) -> None:
         """Kill the program; its parent takes down the rest. Without one we do it ourselves."""
         if self.child:
-            ending.send(*self.child, signal.SIGKILL)
+            processes.send_signal(*self.child, signal.SIGKILL)
         elif self._process:
             self._process.kill()  # still our own unreaped child: the pid can't be another's
         elif self.parent:
-            ending.send(*self.parent, signal.SIGKILL)
+            processes.send_signal(*self.parent, signal.SIGKILL)
         if self.orphan:
-            ending.kill_all(self.uid, self.machine.groups, by_mark=True)
+            processes.kill_all(self.uid, self.machine.groups, by_mark=True)
 
     # -- end -----------------------------------------------------------------------------
 
@@ -303,7 +330,7 @@ class Workload(Watching):
         """The parent was killed. Its program lives on under our own eyes, if it does."""
         self.orphan = True
         child = self.record.read("child", attempt=self.attempt)
-        pidfd = procfs.open_pidfd(child["pid"], child["start"]) if child else None
+        pidfd = processes.open_pidfd(child["pid"], child["start"]) if child else None
         if pidfd is None:
             self.task(self.settle(None))
             return
@@ -311,19 +338,19 @@ class Workload(Watching):
         self.last_alive = None
         self.on_readable(pidfd, lambda: self._orphan_gone(pidfd))
         with contextlib.suppress(OSError):
-            self._pump = pump = logs.OrphanPump(self.record.folder, self.launch)
+            self._pump = pump = records.OrphanPump(self.record.folder, self.launch)
             self.on_readable(pump.fd, lambda: self._carry(pump))
         self.resume()
         if self.seen == Seen.CREATED:
             asyncio.get_running_loop().call_later(_UNSEEN_S, self._presume_went, self.attempt)
 
-    def _carry(self, pump: logs.OrphanPump) -> None:
+    def _carry(self, pump: records.OrphanPump) -> None:
         """Carry output; a flood is read no faster than its rate, other workloads wait on us."""
         if pause := pump.pump():
             self.forget_fd(pump.fd)
             asyncio.get_running_loop().call_later(pause, self._carry_on, pump)
 
-    def _carry_on(self, pump: logs.OrphanPump) -> None:
+    def _carry_on(self, pump: records.OrphanPump) -> None:
         if self._pump is pump and self.watched:
             self.on_readable(pump.fd, lambda: self._carry(pump))
 
@@ -353,30 +380,28 @@ class Workload(Watching):
             self.stop_timer = None
         wait = 0.002
         done = self.record.read("done", attempt=self.attempt) is not None
-        while ending.kill_all(self.uid, self.machine.groups, by_mark=not done):
+        while processes.kill_all(self.uid, self.machine.groups, by_mark=not done):
             await asyncio.sleep(wait)
             wait = min(wait * 2, 0.5)
         went = self.record.read("went", attempt=self.attempt) is not None
-        end = ending.classify(
+        end = processes.classify(
             exit_record,
             went=went,
             stopped=self.stopping,
             oom_kills=self.machine.groups.oom_kills(self.uid),
         )
-        if self._lost_port() and not self.stopping:
-            message = "another program took its port"
-            end = ending.Ending("port-hijacked", message, end.code, end.at)
-        if not (self._may_retry(end, went=went) and await self._retry()):
-            self.ended(end)
-
-    def _lost_port(self) -> bool:
         early = "ready" not in self.times and self.port is not None
-        return self._hijacked or (early and self.judge() == Listener.FOREIGN)
-
-    def _may_retry(self, end: ending.Ending, *, went: bool) -> bool:
-        fixed = bool(self.spec["port"])
-        again = ending.is_worth_another_try(end, went=went, fixed_port=fixed)
-        return again and self._secrets is not None and self._tries < _TRIES and not self.stopping
+        if (self._hijacked or (early and self.judge() == Listener.FOREIGN)) and not self.stopping:
+            message = "another program took its port"
+            end = processes.Ending("port-hijacked", message, end.code, end.at)
+        # The same might start on another port, or with more luck. With a code it said why it can't
+        # start; it would say so again.
+        again = end.reason == "start-failed" and not went and end.code is None
+        if end.reason == "port-hijacked":
+            again = not self.spec["port"]  # else there is no other
+        again = again and self._secrets is not None and self._tries < _TRIES and not self.stopping
+        if not (again and await self._retry()):
+            self.ended(end)
 
     async def _retry(self) -> bool:
         self._tries += 1
@@ -387,9 +412,9 @@ class Workload(Watching):
             await asyncio.sleep(0.02)
         return False
 
-    def ended(self, end: ending.Ending) -> None:
+    def ended(self, end: processes.Ending) -> None:
         at = end.at or self.last_alive or time.time()
-        self.end = ending.Ending(end.reason, end.message, end.code, at)
+        self.end = processes.Ending(end.reason, end.message, end.code, at)
         self.record.note("end", {"attempt": self.attempt, **asdict(self.end)})
         killpoint("end-recorded")
         self._secrets, self.child, self.notice = None, None, ("", "")

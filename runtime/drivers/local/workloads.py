@@ -6,15 +6,91 @@ import os
 import time
 from pathlib import Path
 
-from runtime.drivers.local import adoption, group, listeners, observing, procfs
-from runtime.drivers.local.json_lines import Refused
-from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.launcher import Machine, Secrets, checked_name
-from runtime.drivers.local.records import Record, destroy, write_atomic
-from runtime.drivers.local.retrying import Retry
+from runtime.drivers.local import group, listeners, processes
+from runtime.drivers.local.group import Retry
+from runtime.drivers.local.launcher import Machine
+from runtime.drivers.local.records import Record, destroy, killpoint, write_atomic
+from runtime.drivers.local.requests import Facts, Refused, Secrets, checked_name
 from runtime.drivers.local.snapshots import Snapshots
-from runtime.drivers.local.workload import Facts, Workload
+from runtime.drivers.local.workload import Workload
 from runtime.protocol import Seen
+
+_LATE_PARENT_S = 1.0
+
+
+def adopt(workload: Workload, boot: str, last_alive: float | None) -> None:
+    """Rebuild ``workload``; what needs waiting goes on in a task of its own.
+
+    ``last_alive``: when the supervisor before us was, and what it had.
+    """
+    record = workload.record
+    workload.spec = record.read("spec") or {}
+    if not workload.spec:
+        return
+    workload.attempt, workload.port = workload.spec["attempt"], workload.spec["port_now"]
+    if end := record.read("end", attempt=workload.attempt):
+        workload.end = processes.Ending(end["reason"], end["message"], end["code"], end["at"])
+        workload.recall_times()
+        workload.become(Seen.EXITED)
+        return
+    if stop := record.read("stop", attempt=workload.attempt):
+        left = min(max(stop["at"] - time.time(), 0.0), stop["grace"])
+        workload.stopping = True
+        workload.stop_timer = asyncio.get_running_loop().call_later(left, workload.kill)
+    workload.become(Seen.STOPPING if workload.stopping else Seen.CREATED)
+    workload.task(_take_up(workload, boot, last_alive))
+
+
+async def _take_up(workload: Workload, boot: str, last_alive: float | None) -> None:
+    parent = await _find_parent(workload)
+    if parent is None:
+        # It was recorded but never started: as good as not there, ``ensure`` makes it anew
+        workload.record.begin(workload.spec)  # a parent that starts even later sees this and leaves
+        workload.drop_secrets()
+        workload.become(Seen.MISSING)
+        return
+    workload.parent = (parent["pid"], parent["start"])
+    workload.recall_times()
+    if last_alive is not None:
+        workload.last_alive = max(last_alive, *filter(None, workload.times.values()), 0.0)
+    if parent["boot"] != boot:
+        _lost_with_the_machine(workload)
+    elif (pidfd := processes.open_pidfd(*workload.parent)) is not None:
+        await _join(workload, pidfd)
+    elif found := workload.record.read("exit", attempt=workload.attempt):
+        await workload.settle(found)
+    else:
+        workload.adopt_orphan()
+
+
+async def _join(workload: Workload, pidfd: int) -> None:
+    """Its parent lives: watch that, and wait until it has started the program."""
+    workload.last_alive = None
+    workload.on_readable(pidfd, lambda: workload.parent_gone(pidfd))
+    while pidfd in workload.watched and not workload.orphan:
+        if workload.record.read("went", attempt=workload.attempt):
+            workload.resume()
+            return
+        await asyncio.sleep(0.01)
+
+
+async def _find_parent(workload: Workload) -> Facts | None:
+    """Return the parent's record; one that was just started may still have to write it."""
+    deadline = time.monotonic() + _LATE_PARENT_S
+    while time.monotonic() < deadline or workload.record.is_locked():
+        if parent := workload.record.read("shim", attempt=workload.attempt):
+            return parent
+        await asyncio.sleep(0.01)
+    return None
+
+
+def _lost_with_the_machine(workload: Workload) -> None:
+    found = workload.record.read("exit", attempt=workload.attempt)
+    lost = processes.Ending("vanished", "the machine was restarted")
+    if found:
+        lost = processes.classify(found, went=True, stopped=workload.stopping, oom_kills=0)
+    workload.ended(lost)
+
 
 _REMOVE_GRACE_S = 2.0
 _ASK_AGAIN_S = 0.2
@@ -56,18 +132,25 @@ class World:
         self._making = asyncio.Lock()
         self._empty_again = False
         self._emptying: asyncio.Task[None] | None = None
-        self._version = _new_epoch(machine.state / "epoch") << 32
+        path = machine.state / "epoch"
+        try:
+            before = int(path.read_text())
+        except (OSError, ValueError):
+            before = 0
+        epoch = max(before + 1, int(time.time()))
+        write_atomic(path, str(epoch))
+        self._version = epoch << 32
         machine.ports_taken = lambda: {
             port for w in self.workloads.values() if w.is_alive for port in w.ports()
         }
 
     def adopt(self) -> None:
         """Take up everything the previous supervisor left."""
-        boot, last_alive = procfs.boot_id(), self._last_alive()
+        boot, last_alive = processes.boot_id(), self._last_alive()
         for folder in sorted(self.machine.records.iterdir()):
             if folder.is_dir():
                 workload = self._workload(folder.name)
-                adoption.adopt(workload, boot, last_alive)
+                adopt(workload, boot, last_alive)
         self.snapshots.make()
         living = {uid for uid, found in self.workloads.items() if found.is_alive}
         self.machine.secret_folders.keep_only(living)
@@ -151,7 +234,7 @@ class World:
         if not parts:
             return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
         alone = group.is_whole(parts)
-        found = observing.observation(parts[0]) if alone else group.observation(parts)
+        found = group.observation_of_one(parts[0]) if alone else group.observation(parts)
         if (retry := self._retries.get(uid)) is None:
             return found
         due = retry.is_due(parts)
@@ -316,14 +399,3 @@ class World:
             with contextlib.suppress(Exception):
                 await self._emptying
         self.machine.secret_folders.close()
-
-
-def _new_epoch(path: Path) -> int:
-    """Return a number higher than any before, even when the folder was lost in between."""
-    try:
-        before = int(path.read_text())
-    except (OSError, ValueError):
-        before = 0
-    epoch = max(before + 1, int(time.time()))
-    write_atomic(path, str(epoch))
-    return epoch

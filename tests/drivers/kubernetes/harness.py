@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.kube import Kube, KubeError
-from runtime.drivers.kubernetes import addresses, kubeconfig, names
+from runtime.drivers.kubernetes import kubeconfig, names
+from runtime.drivers.kubernetes.access import check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import NotYet, Probe, Resources, WorkloadSpec
@@ -138,7 +139,7 @@ def ground_of(*, through: str = "", **options: Any) -> Ground:
         ),
         "dev",
         lambda _uid: {"namespace": namespace},
-        check=addresses.check_for(loopback=True),
+        check=check_for(loopback=True),
     )
     return Ground(found, kube, driver, namespace, found["images"]["tool"]["reference"])
 

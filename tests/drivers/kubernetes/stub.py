@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from runtime.drivers.kubernetes import addresses
+from runtime.drivers.kubernetes import access
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.client import KubeClient, Patience
 from runtime.drivers.kubernetes.driver import KubernetesDriver
@@ -31,7 +31,7 @@ from runtime.protocol import NotYet
 
 # Asks again at once, and bears with a machine that is busy: no test waits for these limits.
 QUICK = Patience(connect=20.0, read=20.0, total=60.0, pause=0.01)
-ALLOW = addresses.check_for(loopback=True)
+ALLOW = access.check_for(loopback=True)
 
 
 def remove(driver: KubernetesDriver, uid: str) -> None:

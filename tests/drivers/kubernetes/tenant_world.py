@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from runtime.capabilities import KubeUser, TenantSpec
 from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.api_errors import Answer
-from runtime.drivers.kubernetes.builders.tenant import digest
+from runtime.drivers.kubernetes.answers import Answer
+from runtime.drivers.kubernetes.builders import tenant
 from runtime.drivers.kubernetes.client import plural_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import KubeUser, TenantSpec
 
 PLACE = "0b6a4c1e-0000-4000-8000-00000000000a"
 PROJECT = "7f1d2a3b-0000-4000-8000-00000000000b"
@@ -49,13 +49,13 @@ class Api:
         self.writes.append(act)
 
     def apply(self, obj: Any) -> dict[str, Any]:
-        key = digest.key_of(obj)
+        key = tenant.key_of(obj)
         self.write(f"apply {key}")
         return self._keep(key, {**self.objects.get(key, {}), **copy.deepcopy(dict(obj))})
 
     def request(self, method: str, path: str, params: Any, body: Any) -> Answer:
         del path, params
-        key = digest.key_of(body)
+        key = tenant.key_of(body)
         self.write(f"{method} {key}")
         self._keep(key, copy.deepcopy(dict(body)))
         return Answer(method, 200, b"{}")
@@ -82,7 +82,7 @@ class Api:
 
     def delete(self, api_version: str, plural: str, name: str, namespace: str = "") -> None:
         del api_version, namespace
-        for key in [digest.key_of(o) for o in self._all(plural)]:
+        for key in [tenant.key_of(o) for o in self._all(plural)]:
             if key.endswith(f"/{name}"):
                 self.write(f"delete {key}")
                 del self.objects[key]

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.addresses import check_for
+from runtime.drivers.kubernetes.access import KubeAccess, check_for
 from runtime.drivers.kubernetes.client import KubeClient, Patience
 from runtime.protocol import Unreachable
 from tests.drivers.kubernetes.test_kubeconfig import CA

@@ -10,7 +10,7 @@ import pytest
 from runtime.drivers.kubernetes import api_server
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.api_server import ApiServer, fronts_of
-from runtime.drivers.kubernetes.builders.tenant import policies
+from runtime.drivers.kubernetes.builders import tenant_policies
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied
 
@@ -62,10 +62,10 @@ def made() -> Callable[[dict[str, Any] | None], ApiServer]:
     return lambda said: ApiServer(Client(said), OPTIONS)  # type: ignore[arg-type]
 
 
-def closed(network: policies.Network) -> list[str]:
+def closed(network: tenant_policies.Network) -> list[str]:
     (one,) = (
         o
-        for o in policies.build("ns", {}, OPTIONS, network)
+        for o in tenant_policies.build("ns", {}, OPTIONS, network)
         if o["metadata"]["name"] == "allow-internet"
     )
     excepted: list[str] = one["spec"]["egress"][0]["to"][0]["ipBlock"]["except"]
@@ -147,12 +147,12 @@ def test_an_address_is_taken_as_it_stands(
     ],
 )
 def test_c10_what_an_operator_opens_does_not_open_it(opened: str, is_open: bool) -> None:
-    network = policies.Network(fronts=(("198.51.100.7", 443),))
+    network = tenant_policies.Network(fronts=(("198.51.100.7", 443),))
     options = replace(OPTIONS, allowed_cidrs=(opened,))
-    assert bool(policies.named(options, network)) == is_open
+    assert bool(tenant_policies.named(options, network)) == is_open
 
 
 def test_c10_a_range_that_an_operator_opens_leaves_it_out() -> None:
-    network = policies.Network(fronts=(("10.5.5.5", 443),))
-    (rule,) = policies.named(replace(OPTIONS, allowed_cidrs=("10.5.0.0/16:443",)), network)
+    network = tenant_policies.Network(fronts=(("10.5.5.5", 443),))
+    (rule,) = tenant_policies.named(replace(OPTIONS, allowed_cidrs=("10.5.0.0/16:443",)), network)
     assert rule["to"] == [{"ipBlock": {"cidr": "10.5.0.0/16", "except": ["10.5.5.5/32"]}}]

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import pod, volume, workload
+from runtime.drivers.kubernetes.builders import volume, workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
@@ -219,7 +219,7 @@ def test_what_a_person_typed_as_environment_stands_in_the_secret_only():
 
 def test_a_secret_is_not_a_template():
     given = spec(env={"ADDRESS": "http://0.0.0.0:{port}/"})
-    told = pod.environment(given, {"PASSWORD": "a{port}b{secrets}c"})
+    told = workload.environment(given, {"PASSWORD": "a{port}b{secrets}c"})
     assert told["PASSWORD"] == "a{port}b{secrets}c"
     assert told["ADDRESS"] == "http://0.0.0.0:8888/"
 
@@ -243,7 +243,7 @@ def test_nothing_is_put_into_the_words_of_a_person():
         given = spec(command=said, args=said, env={"SAID": said[2]}, verbatim=verbatim)
         main = container(built(given, OPTIONS))
         assert (main["command"][2], main["args"][2]) == (wanted, wanted)
-        assert pod.environment(given, {})["SAID"] == wanted
+        assert workload.environment(given, {})["SAID"] == wanted
 
 
 # --- placement ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from runtime.drivers.kubernetes import decoding
+from runtime.drivers.kubernetes import answers
 
 POD = {
     "apiVersion": "v1",
@@ -31,25 +31,25 @@ WITH_MANAGERS = {
 
 def test_an_object_comes_whole_but_for_who_wrote_which_field() -> None:
     page = json.dumps({"metadata": {"continue": "x"}, "items": [WITH_MANAGERS]}).encode()
-    assert decoding.page_of(page, "pods") == {"metadata": {"continue": "x"}, "items": [POD]}
+    assert answers.page_of(page, "pods") == {"metadata": {"continue": "x"}, "items": [POD]}
     line = json.dumps({"type": "ADDED", "object": WITH_MANAGERS}).encode()
-    assert decoding.event_of(line, "pods") == {"type": "ADDED", "object": POD}
+    assert answers.event_of(line, "pods") == {"type": "ADDED", "object": POD}
 
 
 def test_an_error_in_the_place_of_an_object_keeps_its_words() -> None:
     said = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "old"}
     line = json.dumps({"type": "ERROR", "object": said}).encode()
-    assert decoding.event_of(line, "pods")["object"] == said
+    assert answers.event_of(line, "pods")["object"] == said
 
 
 def test_other_kinds_come_as_they_are() -> None:
     event = {"type": "ADDED", "object": {"reason": "x", "involvedObject": {"name": "p"}}}
-    assert decoding.event_of(json.dumps(event).encode(), "events") == event
+    assert answers.event_of(json.dumps(event).encode(), "events") == event
 
 
 def test_what_has_another_shape_than_promised_is_left_to_who_reads_it() -> None:
     odd = {"items": [{"metadata": "none"}]}
-    assert decoding.page_of(json.dumps(odd).encode(), "pods") == odd
+    assert answers.page_of(json.dumps(odd).encode(), "pods") == odd
 
 
 @pytest.mark.parametrize("collects", [True, False])
@@ -57,16 +57,16 @@ def test_what_has_another_shape_than_promised_is_left_to_who_reads_it() -> None:
 def test_the_collector_waits_for_a_large_body_and_is_as_before_afterwards(
     monkeypatch: pytest.MonkeyPatch, *, collects: bool, whole: bool
 ) -> None:
-    monkeypatch.setattr(decoding, "_LARGE", 10)
+    monkeypatch.setattr(answers, "_LARGE", 10)
     body = json.dumps({"items": [POD]}).encode()
     before = gc.isenabled()
     (gc.enable if collects else gc.disable)()
     try:
         if whole:
-            decoding.page_of(body, "pods")
+            answers.page_of(body, "pods")
         else:
             with pytest.raises(msgspec.DecodeError):
-                decoding.page_of(body[:-5], "pods")
+                answers.page_of(body[:-5], "pods")
         assert gc.isenabled() is collects
     finally:
         (gc.enable if before else gc.disable)()

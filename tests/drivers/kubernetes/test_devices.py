@@ -8,8 +8,8 @@ from clusters.checks.base import Answer
 from clusters.checks.probe_runner import Bench, Needs
 from clusters.options import ClusterOptions
 from runtime.capabilities import Program
-from runtime.drivers.kubernetes import oneshot
-from runtime.drivers.kubernetes.builders import measure, nfs, workload
+from runtime.drivers.kubernetes import measuring, nfs, oneshot
+from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Backing, Placement, Resources, Sidecar
 from tests.drivers.kubernetes.pieces import built
@@ -32,7 +32,7 @@ def with_sidecars(**options):
 
 
 def of_measuring():
-    return measure.job("v", "ns", KubernetesOptions(data_image=CUDA), Placement()), []
+    return measuring.job("v", "ns", KubernetesOptions(data_image=CUDA), Placement()), []
 
 
 def of_folders():

@@ -20,8 +20,8 @@ import pytest
 from clusters import registry, services
 from common.clock import now
 from runtime import hints, observe, ports
-from runtime.drivers.kubernetes import addresses, names, watch
-from runtime.drivers.kubernetes.access import KubeAccess
+from runtime.drivers.kubernetes import names, watch
+from runtime.drivers.kubernetes.access import KubeAccess, check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.due_scheduler import Pool, Sweeper
@@ -92,7 +92,7 @@ def driver(access: KubeAccess, hands: Hands, monkeypatch: Any) -> Iterator[Kuber
         KubernetesOptions(),
         "local",
         lambda _uid: {"namespace": NAMESPACE},
-        check=addresses.check_for(loopback=True),
+        check=check_for(loopback=True),
     )
     registry.reset()
     monkeypatch.setattr(ThingReconciler, "spec_of", spec_of)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runtime.drivers.kubernetes import addresses, names, watch
+from runtime.drivers.kubernetes import access, names, watch
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Seen
@@ -61,7 +61,7 @@ def following(servers: ApiServers, wire: Wire, monkeypatch: Any) -> Iterator[Fol
         replace(servers.access, server=wire.address),
         KubernetesOptions(),
         "local",
-        check=addresses.check_for(loopback=True),
+        check=access.check_for(loopback=True),
     )
     made = Follower(driver)
     yield made

@@ -14,10 +14,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from metrics.sampling import together
-from runtime.drivers.kubernetes import exporters
-from runtime.drivers.kubernetes.exporters import Exporters
+from runtime.drivers.kubernetes import metrics
+from runtime.drivers.kubernetes.access import PodAddresses
+from runtime.drivers.kubernetes.metrics import Exporters
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.pod_addresses import PodAddresses
 from runtime.protocol import Unreachable
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
@@ -50,8 +50,8 @@ class Cluster:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy answers late; what is about time sets its own."""
-    monkeypatch.setattr(exporters, "_WITHIN_S", 60.0)
-    monkeypatch.setattr(exporters, "_PASS_S", 120.0)
+    monkeypatch.setattr(metrics, "_WITHIN_S", 60.0)
+    monkeypatch.setattr(metrics, "_PASS_S", 120.0)
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def slow(asked: BaseHTTPRequestHandler) -> None:
 def test_e19_an_answer_of_the_wrong_kind_is_unknown_and_never_0(
     cluster: Cluster, serve: Any, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
-    monkeypatch.setattr(exporters, "_WITHIN_S", 0.5)
+    monkeypatch.setattr(metrics, "_WITHIN_S", 0.5)
     source = serve(answer)
     cluster.exporter()
 
@@ -218,12 +218,12 @@ def test_e19_an_answer_of_the_wrong_kind_is_unknown_and_never_0(
 def test_a_pass_ends_in_time_and_the_next_one_asks_others(
     cluster: Cluster, serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporters, "_PASS_S", 0.0)
+    monkeypatch.setattr(metrics, "_PASS_S", 0.0)
     source = serve(says(text()))
     cluster.exporter()
     one = of(cluster)
     assert use(one, [HERE], [source]) == {}
-    monkeypatch.setattr(exporters, "_PASS_S", 120.0)
+    monkeypatch.setattr(metrics, "_PASS_S", 120.0)
     assert use(one, [HERE], [source])
     assert len(cluster.asked) == 1, "having no turn is no reason to look for it again"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.drivers.kubernetes import names, observe_group
+from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import workload
-from runtime.drivers.kubernetes.builders.group import is_meeting
+from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pruning import small_job, small_pod
@@ -77,7 +77,7 @@ def test_a_persons_exit_codes_are_their_own(policy, limit, codes):
     assert rules[0]["action"] == "Ignore"  # what was moved is no end
     told = [(r["onExitCodes"]["operator"], r["onExitCodes"]["values"]) for r in rules[1:]]
     assert told == codes
-    read = observe_group.observe_job.policy_of(small_job(made))
+    read = observe_job.policy_of(small_job(made))
     assert [read.is_final(code) for code in range(1, 6)] == [
         policy.is_final(code) for code in range(1, 6)
     ]

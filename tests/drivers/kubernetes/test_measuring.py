@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from runtime.drivers.kubernetes.builders import measure
+from runtime.capabilities import Measured
+from runtime.drivers.kubernetes import measuring
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.measuring import parsed
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, DriverError, Measured, NotYet, Placement
+from runtime.protocol import Backing, DriverError, NotYet, Placement
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.stub import Stub
 
@@ -56,11 +57,11 @@ def end(stub: Stub, said: str, *, word: str = "Complete", owner: str = "") -> No
 
 def test_what_measures_a_volume() -> None:
     options = KubernetesOptions(data_image="registry.example/berth/data:1", queue="shared")
-    beside = measure.Beside("n1", ({"key": "nvidia.com/gpu", "operator": "Exists"},))
+    beside = measuring.Beside("n1", ({"key": "nvidia.com/gpu", "operator": "Exists"},))
     check(
         "measure",
-        measure.job("v1", "ns", options, Placement()),
-        measure.job("v1", "ns", options, beside),
+        measuring.job("v1", "ns", options, Placement()),
+        measuring.job("v1", "ns", options, beside),
     )
 
 

@@ -6,9 +6,9 @@ import uuid
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders.tenant import access
-from runtime.protocol import KubeUser
+from runtime.drivers.kubernetes.builders import tenant_access
 
 _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 _VALUE = re.compile(r"\A(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?\Z")
@@ -42,7 +42,7 @@ def test_names_that_differ_stay_different(one, other, uid):
 @given(st.uuids())
 def test_any_persons_objects_have_valid_names(uid):
     """Cut to twelve digits, so that the names of a person's account, role and secret are short."""
-    for made in (access.account_name(str(uid)), access.grant_name(str(uid))):
+    for made in (tenant_access.account_name(str(uid)), tenant_access.grant_name(str(uid))):
         assert _LABEL.match(made)
         assert len(made) <= 18
 
@@ -51,9 +51,9 @@ def test_any_persons_objects_have_valid_names(uid):
 def test_persons_and_grants_that_differ_have_objects_of_their_own(project, one, other):
     """Uids are drawn by lot, so that their first 48 bits tell a project's people apart."""
     assume(one.hex[:12] != other.hex[:12])
-    assert access.grant_name(str(one)) != access.grant_name(str(other))
+    assert tenant_access.grant_name(str(one)) != tenant_access.grant_name(str(other))
     users = [KubeUser(str(u), viewer=True, grants=(str(u),)) for u in (one, other)]
-    made = access.build(f"berth-{project}", {}, users)
+    made = tenant_access.build(f"berth-{project}", {}, users)
     assert len({(o["kind"], o["metadata"]["name"]) for o in made}) == len(made) == 7
     for obj in made:
         if obj["kind"] == "RoleBinding":

@@ -140,7 +140,7 @@ def test_five_at_once_are_enough_for_a_project(stub: Stub) -> None:
 
 
 def test_a_full_quota_is_told_as_such(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    from images import singleuser
+    from images import lookup
 
     def full(handler: Any, method: str, *_rest: Any) -> bool:
         if method == "PATCH":
@@ -152,10 +152,10 @@ def test_a_full_quota_is_told_as_such(stub: Stub, monkeypatch: pytest.MonkeyPatc
         step(stub)
     assert caught.value.reason == Reason.QUOTA_DENIED
     driver = stub.driver()
-    monkeypatch.setattr(singleuser, "driver_for", lambda _key: driver)
-    facts = singleuser.ImageFacts(digest="sha256:" + "1" * 64)
+    monkeypatch.setattr(lookup, "driver_for", lambda _key: driver)
+    facts = lookup.ImageFacts(digest="sha256:" + "1" * 64)
     asked = {"cluster_key": "c", "namespace": "ns", "image": "a/b", "placement": Placement()}
-    probing, why = singleuser.learn(facts, **asked)
+    probing, why = lookup.learn(facts, **asked)
     driver.close()
     assert not probing
     assert why == "too many are under way in this project; try again later."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.kubernetes.pod_addresses import PodAddresses, is_own
+from runtime.drivers.kubernetes.access import PodAddresses, is_own
 from runtime.protocol import Seen, Unreachable
 from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_watch import Follower, put_pod, put_set

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gate import objects
+from gate import rpc
 from runtime.drivers.kubernetes.client import KubeClient
-from runtime.drivers.kubernetes.recent import recent_events
+from runtime.drivers.kubernetes.inspection import recent_events
 
 PAGE = 500
 NAMES = ("ws-x", "ws-x-0")
@@ -90,10 +90,10 @@ def test_c11_the_page_of_a_workspace_is_answered_in_time_whatever_the_cluster_ho
     stub, driver, monkeypatch
 ):
     stub.fault = Pages("ws-x-0", 1, wait_s=0.05, endless=True)
-    monkeypatch.setattr(objects, "driver_for", lambda _key: driver)
-    assert objects.EVENTS_S <= objects.TIMEOUT_S / 2  # the objects are asked for too
-    monkeypatch.setattr(objects, "EVENTS_S", 0.2)
+    monkeypatch.setattr(rpc, "driver_for", lambda _key: driver)
+    assert rpc.EVENTS_S <= rpc.TIMEOUT_S / 2  # the objects are asked for too
+    monkeypatch.setattr(rpc, "EVENTS_S", 0.2)
     names = {"cluster": "c", "namespace": "ns", "name": NAMES[0], "pod": NAMES[1]}
-    said = objects.answer(names)
-    assert len(said["events"]) == objects.MOST_EVENTS
+    said = rpc.read_objects(names)
+    assert len(said["events"]) == rpc.MOST_EVENTS
     assert (said["more"], said["unread"]) == (True, True)

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.drivers.kubernetes.builders import tenant, tenant_policies
 from runtime.drivers.kubernetes.builders import tenant as builders
-from runtime.drivers.kubernetes.builders.tenant import digest, limits, policies
 from tests.drivers.kubernetes.tenant_world import OPTIONS, PROJECT, SPEC, USERS
 
 _VALUE = re.compile(r"\A(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?\Z")
@@ -49,7 +49,7 @@ class TestGolden:
 class TestRules:
     def test_a_member_without_a_kubeconfig_gets_no_account(self) -> None:
         spec = replace(SPEC, kube_users=USERS[1:])
-        names = {digest.key_of(o) for o in builders.bundle(spec, OPTIONS)}
+        names = {tenant.key_of(o) for o in builders.bundle(spec, OPTIONS)}
         assert not any("user-" in name for name in names)
 
     def test_c6_no_role_creates_changes_or_reads_secrets(self) -> None:
@@ -74,7 +74,7 @@ class TestRules:
     def test_the_internet_rule_leaves_out_what_is_not_public(self, address: str) -> None:
         import ipaddress
 
-        blocks = [p["ipBlock"] for p in policies.internet(("203.0.113.0/24",), 4)]
+        blocks = [p["ipBlock"] for p in tenant_policies.internet(("203.0.113.0/24",), 4)]
         closed = [ipaddress.ip_network(c) for b in blocks for c in b["except"]]
         wanted = ipaddress.ip_network(address)
         assert any(wanted.version == c.version and wanted.subnet_of(c) for c in closed)
@@ -82,19 +82,19 @@ class TestRules:
     def test_c10_pods_with_public_addresses_are_not_the_internet(self) -> None:
         """Else a pod that no policy of its own closes is open to every tenant."""
         options = replace(OPTIONS, pod_cidrs=("198.51.100.0/24", "2001:db8:5::/48"))
-        network = policies.Network(api=("192.0.2.1",), nodes=("192.0.2.64/26",))
+        network = tenant_policies.Network(api=("192.0.2.1",), nodes=("192.0.2.64/26",))
         made = builders.bundle(SPEC, options, network)
         (rule,) = next(o for o in made if o["metadata"]["name"] == "allow-internet")["spec"][
             "egress"
         ]
         closed = rule["to"][0]["ipBlock"]["except"]
         assert {"198.51.100.0/24", "192.0.2.1/32", "192.0.2.64/26", "203.0.113.0/24"} < set(closed)
-        six = policies.build("ns", {}, options, policies.Network(family=6))
+        six = tenant_policies.build("ns", {}, options, tenant_policies.Network(family=6))
         assert "2001:db8:5::/48" in str(six[-1])
 
     def test_only_the_clusters_own_address_family_is_named(self) -> None:
         for family, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-            (rule,) = policies.internet(("203.0.113.0/24", "2001:db8::/32"), family)
+            (rule,) = tenant_policies.internet(("203.0.113.0/24", "2001:db8::/32"), family)
             assert rule["ipBlock"]["cidr"] == everything
             assert all((":" in c) == (family == 6) for c in rule["ipBlock"]["except"])
 
@@ -128,5 +128,5 @@ class TestRules:
             assert labels["berth.dev/project"] == PROJECT
 
     def test_quantities_are_canonical(self) -> None:
-        assert [limits.decimal(n) for n in (0, 500, 5000, 12_345)] == ["0", "500", "5k", "12345"]
-        assert [limits.binary(n, "Gi") for n in (100, 1024, 204_800)] == ["100Gi", "1Ti", "200Ti"]
+        assert [tenant.decimal(n) for n in (0, 500, 5000, 12_345)] == ["0", "500", "5k", "12345"]
+        assert [tenant.binary(n, "Gi") for n in (100, 1024, 204_800)] == ["100Gi", "1Ti", "200Ti"]

@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from runtime.drivers.kubernetes.builders import tenant as builders
-from runtime.drivers.kubernetes.builders.tenant import policies
+from runtime.drivers.kubernetes.builders import tenant_policies
 from tests.drivers.kubernetes.tenant_world import OPTIONS, SPEC
 
 
 class TestOpenings:
     """``allowed_cidrs`` opens exactly what it names, and never what must stay closed."""
 
-    def rules(self, *openings: str, network: policies.Network | None = None, **more: Any) -> Any:
+    def rules(
+        self, *openings: str, network: tenant_policies.Network | None = None, **more: Any
+    ) -> Any:
         options = replace(OPTIONS, allowed_cidrs=openings, **more)
-        return policies.named(options, network or policies.Network())
+        return tenant_policies.named(options, network or tenant_policies.Network())
 
     def test_nothing_is_opened_without_one(self) -> None:
         made = [o["metadata"]["name"] for o in builders.bundle(SPEC, OPTIONS)]
@@ -32,7 +34,7 @@ class TestOpenings:
         ]
 
     def test_c10_what_must_stay_closed_is_left_out_of_it(self) -> None:
-        network = policies.Network(api=("10.244.0.1",), nodes=("10.9.0.0/24",))
+        network = tenant_policies.Network(api=("10.244.0.1",), nodes=("10.9.0.0/24",))
         (rule,) = self.rules(
             "10.0.0.0/8:443",
             network=network,
@@ -61,11 +63,11 @@ class TestOpenings:
         ],
     )
     def test_c10_all_of_it_must_stay_closed(self, text: str) -> None:
-        network = policies.Network(api=("10.244.0.1",), api_ports=(6443,))
+        network = tenant_policies.Network(api=("10.244.0.1",), api_ports=(6443,))
         assert self.rules(text, network=network, pod_cidrs=("10.244.0.0/16",)) == []
 
     def test_one_address_with_one_port_is_meant_as_it_stands(self) -> None:
-        network = policies.Network(api=("10.244.0.1",), api_ports=(6443,))
+        network = tenant_policies.Network(api=("10.244.0.1",), api_ports=(6443,))
         (rule,) = self.rules("10.244.0.1:9000", network=network, pod_cidrs=("10.244.0.0/16",))
         assert rule == {
             "to": [{"ipBlock": {"cidr": "10.244.0.1/32"}}],
@@ -74,7 +76,7 @@ class TestOpenings:
 
     def test_a_range_of_the_other_family_is_left_out(self) -> None:
         assert self.rules("[fd00:1::/64]:443") == []
-        six = policies.Network(family=6)
+        six = tenant_policies.Network(family=6)
         assert self.rules("[fd00:1::/64]:443", "10.0.0.1", network=six) == [
             {
                 "to": [{"ipBlock": {"cidr": "fd00:1::/64"}}],

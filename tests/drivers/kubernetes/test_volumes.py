@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import nfs, volume
+from runtime.drivers.kubernetes import names, nfs
+from runtime.drivers.kubernetes.builders import volume
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Backing, Denied, DriverError, InvalidSpec, Mount, NotYet
 from tests.drivers.kubernetes.goldens import check

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.drivers.kubernetes.namespace_cleanup import Leaving
+from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.tenant import Tenants
 from runtime.protocol import InvalidSpec

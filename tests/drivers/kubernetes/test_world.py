@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from runtime.drivers.kubernetes.cluster_cache import EVENTS, NODES, OTHERS, PODS, SETS, World
-from runtime.drivers.kubernetes.keys import key_of
+from runtime.drivers.kubernetes.names import key_of
 from runtime.protocol import Seen
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import LATER, UID, event, pod, runs, statefulset

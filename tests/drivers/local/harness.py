@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local import procfs
+from runtime.drivers.local import processes
 from runtime.drivers.local.driver import LocalDriver
 from runtime.drivers.local.gpus import NoGpus
 from runtime.protocol import (
@@ -239,4 +239,4 @@ class Supervisor:
 
 def processes_of(uid: str) -> set[int]:
     """Return what lives with the mark of a workload: its own processes, not the shim."""
-    return procfs.marked(f"BERTH_WORKLOAD={uid}")
+    return processes.marked(f"BERTH_WORKLOAD={uid}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from runtime.drivers.local import venv_layer
+from runtime.drivers.local import environ
 from runtime.protocol import Probe, Resources
 from tests.drivers.local.harness import IS_ROOT, MODES, PATIENCE_S, ROOT
 
@@ -28,7 +28,7 @@ def test_describing_a_layer_takes_no_time_and_no_process(tmp_path):
     taken = []
     for _ in range(5):  # the machine may be busy: the best of them counts
         begun = time.perf_counter()
-        layer = venv_layer.describe(tmp_path / "space", tmp_path / "base")
+        layer = environ.python_layer(tmp_path / "space", tmp_path / "base")
         taken.append(time.perf_counter() - begun)
     assert min(taken) < 0.06
     written = {Path(path).name: text for path, text, _ in layer.files}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local import procfs
+from runtime.drivers.local import processes
 from runtime.protocol import InvalidSpec, NotYet, PodGroup, RetryPolicy, Seen
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
 
@@ -203,7 +203,7 @@ def _killed(pid):
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return True
-    return procfs.stat(pid) is None
+    return processes.stat(pid) is None
 
 
 def test_a_watch_tells_of_the_whole_only(supervisor):

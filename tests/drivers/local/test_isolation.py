@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local import cgroups, environ
+from runtime.drivers.local import environ, isolation
 from runtime.protocol import ISOLATION, Device, DriverError, NotYet, Resources, Seen
 from runtime.use_sources import DeviceUse, Holder
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
@@ -235,7 +235,7 @@ def test_usage_is_measured_without_control_groups_too(ordinary):
 
 def test_groups_of_version_two_are_filled_as_the_kernel_wants_them(tmp_path):
     """This machine has one version; the other is checked on its files."""
-    groups = cgroups.Groups(v2=tmp_path, v2_controllers=frozenset(["memory", "cpu", "pids"]))
+    groups = isolation.Groups(v2=tmp_path, v2_controllers=frozenset(["memory", "cpu", "pids"]))
     folder = tmp_path / "u"
     assert groups.create("u", cpu_milli=1500, memory_mib=2, pids=7) == [str(folder)]
     assert (folder / "memory.max").read_text() == str(2 * 1024 * 1024)
@@ -289,14 +289,14 @@ class TestGpus:
             (folder / "information").write_text(
                 f"Model: \t NVIDIA H100\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
             )
-        assert cgroups.nvidia_minors(tmp_path) == {"GPU-a": 0, "GPU-b": 3}
+        assert isolation.nvidia_minors(tmp_path) == {"GPU-a": 0, "GPU-b": 3}
 
     def test_devices_are_closed_but_for_the_given(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(cgroups, "nvidia_majors", lambda: {"nvidia": 195, "nvidia-uvm": 511})
+        monkeypatch.setattr(isolation, "nvidia_majors", lambda: {"nvidia": 195, "nvidia-uvm": 511})
         (tmp_path / "u").mkdir()
         writes = []
-        monkeypatch.setattr(cgroups, "_put", lambda path, text: writes.append((path.name, text)))
-        cgroups.Groups(v1={"devices": tmp_path}).restrict_gpus("u", [3])
+        monkeypatch.setattr(isolation, "_put", lambda path, text: writes.append((path.name, text)))
+        isolation.Groups(v1={"devices": tmp_path}).restrict_gpus("u", [3])
         assert writes == [
             ("devices.deny", "c 195:* rwm"),
             ("devices.deny", "c 511:* rwm"),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from runtime.drivers.local import procfs
+from runtime.drivers.local import processes
 from runtime.drivers.local.records import Record
 from runtime.protocol import NotYet, Seen, Unreachable
 from tests.drivers.local.harness import MODES, PATIENCE_S, Supervisor, processes_of, wait_for
@@ -178,7 +178,7 @@ def test_a_workload_whose_parent_is_killed_lives_on_and_is_watched(supervisor):
     wait_for(lambda: "one" in supervisor.log(spec))
     parent = Record(supervisor.state / "records" / spec.uid).read("shim")
     os.kill(parent["pid"], signal.SIGKILL)
-    wait_for(lambda: not procfs.is_alive(parent["pid"], parent["start"]))
+    wait_for(lambda: not processes.is_alive(parent["pid"], parent["start"]))
     # Who answers now has seen that death too: it reads the output before the program goes on.
     assert supervisor.seen(spec.uid).detail["pid"] == before.detail["pid"]
     (supervisor.home(spec) / "go").touch()
@@ -290,9 +290,9 @@ def test_idle_costs_no_processor_time(ordinary):
     pid = ordinary.process.pid
 
     def taken_in_two_seconds() -> float:
-        before = procfs.cpu_seconds(procfs.stat(pid))
+        before = processes.cpu_seconds(processes.stat(pid))
         time.sleep(2)
-        return procfs.cpu_seconds(procfs.stat(pid)) - before
+        return processes.cpu_seconds(processes.stat(pid)) - before
 
     # What the starts left to do on a busy machine is not idleness yet.
     wait_for(lambda: taken_in_two_seconds() <= 0.02)
@@ -301,6 +301,6 @@ def test_idle_costs_no_processor_time(ordinary):
 def test_it_stays_small(ordinary):
     for _ in range(5):
         ordinary.ready(ordinary.shell("sleep 600"))
-    with procfs.PROC.joinpath(f"{ordinary.process.pid}/smaps_rollup").open() as file:
+    with processes.PROC.joinpath(f"{ordinary.process.pid}/smaps_rollup").open() as file:
         resident = next(int(line.split()[1]) for line in file if line.startswith("Rss"))
     assert resident <= 20 * 1024

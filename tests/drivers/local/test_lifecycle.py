@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from runtime.drivers.local import procfs
+from runtime.drivers.local import processes
 from runtime.protocol import DriverError, InvalidSpec, NotYet, Probe, Seen
 from tests.drivers.local.harness import PATIENCE_S, PYTHON, processes_of, wait_for
 
@@ -147,10 +147,10 @@ def test_a_secret_is_in_the_environment_and_nowhere_else(supervisor):
     canary = "canary-5c1ab"
     spec = supervisor.shell("test ${#TOKEN} = 12 && sleep 60", secret_env=lambda: {"TOKEN": canary})
     pid = supervisor.ready(spec).detail["pid"]
-    for process in procfs.pids():
+    for process in processes.pids():
         with contextlib.suppress(OSError):
-            assert canary.encode() not in (procfs.PROC / str(process) / "cmdline").read_bytes()
-    assert canary.encode() in (procfs.PROC / str(pid) / "environ").read_bytes()
+            assert canary.encode() not in (processes.PROC / str(process) / "cmdline").read_bytes()
+    assert canary.encode() in (processes.PROC / str(pid) / "environ").read_bytes()
     for path in supervisor.folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # written beside its name, and renamed
             assert not path.is_file() or canary.encode() not in path.read_bytes(), path

@@ -9,36 +9,36 @@ from types import SimpleNamespace
 
 import pytest
 
-from runtime.drivers.local import logs, shim
+from runtime.drivers.local import records, shim
 from tests.drivers.local.harness import wait_for
 
 
 def test_a_log_keeps_only_its_newest_segments(tmp_path):
-    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    log = shim.Log(records.log_prefix(tmp_path, 1), segment=10, keep=2)
     for number in range(7):
         log.write(f"line {number}\n".encode())
     assert log.offset == 49
-    assert [start for start, _ in logs.segments(tmp_path, 1)] == [30, 40]
+    assert [start for start, _ in records.log_segments(tmp_path, 1)] == [30, 40]
 
 
 def test_reading_goes_over_a_rotation(tmp_path):
-    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=3)
+    log = shim.Log(records.log_prefix(tmp_path, 1), segment=10, keep=3)
     log.write(b"0123456789abcdefghij")
-    assert logs.read(tmp_path, 1, offset=5, limit=10) == (b"56789abcde", 15)
-    assert logs.read(tmp_path, 1, offset=15, limit=100) == (b"fghij", 20)
+    assert records.read_log(tmp_path, 1, offset=5, limit=10) == (b"56789abcde", 15)
+    assert records.read_log(tmp_path, 1, offset=15, limit=100) == (b"fghij", 20)
 
 
 def test_an_offset_that_was_rotated_away_goes_on_at_the_oldest_kept(tmp_path):
-    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    log = shim.Log(records.log_prefix(tmp_path, 1), segment=10, keep=2)
     log.write(b"x" * 35)
-    assert logs.read(tmp_path, 1, offset=0, limit=100) == (b"x" * 15, 35)
+    assert records.read_log(tmp_path, 1, offset=0, limit=100) == (b"x" * 15, 35)
 
 
 def test_an_offset_past_the_end_gives_no_bytes(tmp_path):
-    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    log = shim.Log(records.log_prefix(tmp_path, 1), segment=10, keep=2)
     log.write(b"abc")
-    assert logs.read(tmp_path, 1, offset=99, limit=10) == (b"", 99)
-    assert logs.read(tmp_path, 2, offset=0, limit=10) == (b"", 0)
+    assert records.read_log(tmp_path, 1, offset=99, limit=10) == (b"", 99)
+    assert records.read_log(tmp_path, 2, offset=0, limit=10) == (b"", 0)
 
 
 def test_a_full_disk_costs_lines_not_the_workload(tmp_path):
@@ -48,7 +48,7 @@ def test_a_full_disk_costs_lines_not_the_workload(tmp_path):
 
 def test_c11_a_flood_waits_after_its_first_second(tmp_path, monkeypatch):
     monkeypatch.setattr(shim, "time", SimpleNamespace(monotonic=lambda: 1000.0))
-    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    log = shim.Log(records.log_prefix(tmp_path, 1), segment=10, keep=2)
     second = 32 * 1024 * 1024
     assert log.pause_after(second // 2) == 0
     assert log.pause_after(second // 4) == 0
@@ -57,11 +57,11 @@ def test_c11_a_flood_waits_after_its_first_second(tmp_path, monkeypatch):
 
 def test_c11_who_takes_a_flood_over_gives_it_no_second_for_nothing(tmp_path, monkeypatch):
     """The parent that was killed may have given it already."""
-    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr(records, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     monkeypatch.setattr(shim, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     os.mkfifo(tmp_path / "output")
     writer = os.open(tmp_path / "output", os.O_RDWR)
-    pump = logs.OrphanPump(tmp_path, 1)
+    pump = records.OrphanPump(tmp_path, 1)
     os.write(writer, b"x" * 32768)
     assert pump.pump() == pytest.approx(1 / 1024)
     pump.close()
@@ -84,7 +84,7 @@ def test_c11_a_flood_is_bounded_and_others_go_on(supervisor, orphaned):
         record = supervisor.state / "records" / flood.uid / "shim.json"
         os.kill(json.loads(record.read_text())["pid"], signal.SIGKILL)
     until = time.monotonic() + 3
-    while time.monotonic() < until or written_by(supervisor, flood) <= logs.SEGMENT_BYTES:
+    while time.monotonic() < until or written_by(supervisor, flood) <= records.SEGMENT_BYTES:
         found = supervisor.ready(supervisor.shell("sleep 600"))
         assert found.address == ""
         time.sleep(0.3)
@@ -92,11 +92,11 @@ def test_c11_a_flood_is_bounded_and_others_go_on(supervisor, orphaned):
     (supervisor.home(flood) / "enough").touch()
     wait_for(lambda: log_end(supervisor, flood).endswith(b"over\n"))
     written, seconds = written_by(supervisor, flood), time.monotonic() - begun
-    assert logs.SEGMENT_BYTES < written < 32 * 1024 * 1024 * (seconds + 1.5)
+    assert records.SEGMENT_BYTES < written < 32 * 1024 * 1024 * (seconds + 1.5)
     # Bounded in place, measured when nothing rotates any more.
     folder = supervisor.state / "records" / flood.uid
     total = sum(path.stat().st_size for path in folder.glob("log-*"))
-    assert 0 < total <= 2 * logs.SEGMENT_BYTES
+    assert 0 < total <= 2 * records.SEGMENT_BYTES
     supervisor.remove(flood.uid)
 
 
@@ -105,7 +105,7 @@ def written_by(supervisor, spec):
     folder = supervisor.state / "records" / spec.uid
     while True:
         with contextlib.suppress(FileNotFoundError):  # rotated away: there is a newer one
-            found = logs.segments(folder, spec.launch)
+            found = records.log_segments(folder, spec.launch)
             return found[-1][0] + found[-1][1].stat().st_size if found else 0
 
 

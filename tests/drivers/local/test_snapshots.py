@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local import copytree, procfs
-from runtime.drivers.local.json_lines import Refused
+from runtime.drivers.local import copytree, processes
 from runtime.drivers.local.launcher import Machine
+from runtime.drivers.local.requests import Refused
 from runtime.drivers.local.snapshots import Snapshots
 from runtime.protocol import Backing, DriverError, InvalidSpec, Mount, NotYet, Unreachable
 from tests.drivers.local.harness import IS_ROOT, wait_for
@@ -206,7 +206,7 @@ def names(supervisor):
 def copiers(supervisor):
     """Return the processes that copy for it; one may end while it is looked at."""
     found = []
-    for pid in procfs.descendants(supervisor.process.pid):
+    for pid in processes.descendants(supervisor.process.pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if b"copytree" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
@@ -214,7 +214,7 @@ def copiers(supervisor):
 
 
 def state_of(pid):
-    found = procfs.stat(pid)
+    found = processes.stat(pid)
     return found[0] if found else "gone"
 
 

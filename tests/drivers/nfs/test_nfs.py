@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.kubernetes.builders import nfs, volume
+from runtime.drivers.kubernetes import nfs
+from runtime.drivers.kubernetes.builders import volume
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Backing
 from tests.drivers.local.harness import PYTHON

@@ -1,15 +1,252 @@
-"""What a workload has whatever its shape: the head of its objects, and its Secrets. Pure."""
+"""A workload's pod and Secrets, and the head of its objects, whatever its shape. Pure.
 
-from __future__ import annotations
+Nothing here can be privileged: every field is ours, and what a person typed only becomes an
+image, a command, arguments, environment (in a Secret) and numbers (hostile cases C3, C4).
+"""
 
 import base64
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.drivers import mounts
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders.pod import beside, environment
+from runtime.drivers.kubernetes.builders import pod_fields
+from runtime.drivers.kubernetes.builders.pod_fields import gpu_labels, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import WorkloadSpec
+from runtime.drivers.mounts import placed
+from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
+
+_GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"
+_EXPANDED = re.compile(r"\$\$+|\$(?=\()")
+START_S = 900  # how long the node waits for the first answer before it starts the pod anew
+# A link, and no mount below the home: the node would have to make folders in the home's storage,
+# which may refuse its root user; and who empties his home does not empty what others share.
+# What is there stays as it is, but for a link that leads nowhere here (the home came from
+# elsewhere). It never fails: a full home must start.
+_LINK = f'h={names.HOME}/volumes; [ -e "$h" ] || ln -sfn {names.VOLUMES} "$h" || true'
+_SIDECAR = {
+    "requests": {"cpu": "20m", "memory": "96Mi"},
+    "limits": {"cpu": "500m", "memory": "256Mi"},
+}
+
+
+def template(
+    spec: WorkloadSpec,
+    options: KubernetesOptions,
+    *,
+    labels: Mapping[str, str],
+    files: bool = False,
+) -> dict[str, Any]:
+    """Return the pod template of the workload's StatefulSet or Job.
+
+    ``files``: names of its secret files.
+    """
+    annotations = {names.LAUNCH: str(spec.launch)}
+    if spec.network.attachments:
+        annotations[_NETWORKS] = ",".join(spec.network.attachments)
+    name = names.workload(spec.name, spec.uid)
+    pod: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "containers": [
+            _main(spec, options, name, files=files),
+            *(_sidecar(s, name) for s in spec.sidecars),
+        ],
+        "enableServiceLinks": False,
+        "imagePullSecrets": [{"name": names.REGISTRIES}],
+        "securityContext": pod_fields.as_user(options.run_as_user, owns_volumes=True),
+        "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
+        **placing(spec, options),
+    }
+    if spec.once:
+        pod["restartPolicy"] = "Never"
+    if spec.is_group:
+        pod["subdomain"] = name
+    if options.user_namespaces:
+        pod["hostUsers"] = False
+    volumes: list[dict[str, Any]] = [
+        {
+            "name": f"v{number}",
+            "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
+        }
+        for number, mount in enumerate(spec.mounts)
+    ]
+    if spec.shm_mib:
+        memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
+        volumes.append({"emptyDir": memory, "name": "shm"})
+    if files:
+        source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
+        volumes.append({"name": "secrets", "secret": source})
+    if volumes:
+        pod["volumes"] = volumes
+    meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
+    return {"metadata": meta, "spec": pod}
+
+
+def port_of(spec: WorkloadSpec) -> int:
+    """Where the workload itself listens."""
+    return spec.port or names.PORT
+
+
+def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]:
+    """Everything the main container is told, later ones win. Kept in a Secret."""
+    ours = {"HOME": names.HOME} if any(m.role == "home" for m in spec.mounts) else {}
+    ours |= pod_fields.GIVEN if spec.resources.gpus else pod_fields.NONE
+    if any(m.role == "data" for m in spec.mounts):
+        ours["BERTH_VOLUMES"] = names.VOLUMES
+    port = str(port_of(spec))
+    asked = {
+        key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
+        for key, value in spec.env.items()
+        if not pod_fields.is_refused(key)
+    }
+    # a secret is what it is: a password may hold any text
+    return {**asked, **spec.network.env, **secret, **ours, **pod_fields.environment(spec)}
+
+
+def beside(sidecar: Sidecar) -> dict[str, str]:
+    """Everything a helper is told; GPUs are the main container's. Kept in a Secret."""
+    return {**sidecar.env, **sidecar.secret_env(), **pod_fields.NONE}
+
+
+def _main(
+    spec: WorkloadSpec, options: KubernetesOptions, name: str, *, files: bool
+) -> dict[str, Any]:
+    port = port_of(spec)
+    # Requests equal limits, so that nobody slows another and nobody is thrown out first. Only
+    # processors may be promised several times, where the operator says so.
+    asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
+    if spec.resources.gpus:
+        asked[spec.placement.resource] = str(spec.resources.gpus)
+    asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
+    requests, limits = dict(asked), dict(asked)
+    requests["cpu"] = cpu(max(10, spec.resources.cpu_milli // max(1, options.cpu_overcommit)))
+    if options.scratch_gib:
+        # A limit alone would become a request too, which simulated and small nodes lack.
+        requests["ephemeral-storage"] = "0"
+        limits["ephemeral-storage"] = f"{options.scratch_gib}Gi"
+    found: dict[str, Any] = {
+        "envFrom": [{"secretRef": {"name": name}}],
+        "image": spec.image,
+        # Asked at the registry each time: what another project pulled with its sign-in must not
+        # start here from the node's store without one.
+        "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
+        "name": names.MAIN,
+        "resources": {"limits": limits, "requests": requests},
+        "securityContext": pod_fields.LOCKED,
+        # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
+        "terminationMessagePolicy": "File",
+    }
+    if told := pod_fields.own_number(spec):
+        found["env"] = told
+    if spec.command:
+        found["command"] = [_said(word, spec) for word in spec.command]
+    if spec.args:
+        found["args"] = [_said(word, spec) for word in spec.args]
+    listens = [port_of(spec)] if spec.probe is not None or spec.port else []
+    wanted = dict.fromkeys([*listens, *spec.ports])
+    if ports := [{"containerPort": p, "name": f"p{p}", "protocol": "TCP"} for p in wanted]:
+        found["ports"] = ports
+    if spec.probe is not None:
+        found["startupProbe"] = _probe(spec.probe, port)
+    if mounts := _mounts(spec, files=files):
+        found["volumeMounts"] = mounts
+    if spec.links_volumes and {"home", "data"} <= {mount.role for mount in spec.mounts}:
+        # Beside the command and not before it: the runtime says itself when a program is not
+        # there.
+        link = {"exec": {"command": ["sh", "-c", _LINK]}}
+        found["lifecycle"] = {"postStart": link}
+    return found
+
+
+def is_for_all(image: str, options: KubernetesOptions) -> bool:
+    """Whether it is one of the cluster's own images, which every project may have."""
+    own = {_repository(one) for one in (options.default_image, options.data_image) if one}
+    return _repository(image) in own
+
+
+def _repository(image: str) -> str:
+    """Without digest and tag; a colon before the last slash is a port's."""
+    head, slash, last = image.partition("@")[0].rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "command": [_with_port(word, sidecar.port) for word in sidecar.command],
+        "envFrom": [{"secretRef": {"name": names.sidecar_secret(name, sidecar.name)}}],
+        "image": sidecar.image,
+        "imagePullPolicy": "IfNotPresent",
+        "name": sidecar.name,
+        "ports": [{"containerPort": sidecar.port, "name": f"p{sidecar.port}", "protocol": "TCP"}],
+        "resources": _SIDECAR,
+        "securityContext": pod_fields.LOCKED,
+    }
+    if sidecar.probe is not None:
+        found["startupProbe"] = _probe(sidecar.probe, sidecar.port)
+    return found
+
+
+def _probe(probe: Probe, port: int) -> dict[str, Any]:
+    """Only until it first answers: a busy kernel must not make its pod look broken.
+
+    Without a path a connection is enough.
+    """
+    asks: dict[str, Any] = (
+        {"httpGet": {"path": probe.path, "port": port, "scheme": "HTTP"}}
+        if probe.path
+        else {"tcpSocket": {"port": port}}
+    )
+    return {**asks, "failureThreshold": START_S, "periodSeconds": 1, "timeoutSeconds": 2}
+
+
+def cpu(milli: int) -> str:
+    """The API server's own spelling, so that what comes back equals what was sent."""
+    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+
+
+def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
+    """Each volume at its place. Nothing of a path is said by a person (C8)."""
+    mounts.check(spec.mounts)
+    found = [
+        {
+            "mountPath": where(mount),
+            "name": f"v{number}",
+            **({"readOnly": True} if mount.read_only else {}),
+        }
+        for number, mount in enumerate(spec.mounts)
+    ]
+    if spec.shm_mib:
+        found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
+    if files:
+        found.append({"mountPath": names.SECRETS, "name": "secrets", "readOnly": True})
+    return found
+
+
+def where(mount: Mount) -> str:
+    """Homes at one place, all others by name below one folder."""
+    if mount.role == "home":
+        return names.HOME
+    return f"{names.VOLUMES}/{mount.name}"
+
+
+def _said(word: str, spec: WorkloadSpec) -> str:
+    if spec.verbatim:
+        return _literal(word)
+    return placed(_with_port(word, port_of(spec)), names.SECRETS)
+
+
+def _with_port(word: str, port: int) -> str:
+    return _literal(word.replace("{port}", str(port)))
+
+
+def _literal(word: str) -> str:
+    """The kubelet would expand ``$(NAME)`` and make one of ``$$``, which is a shell's own number;
+    what a person wrote is meant as it stands.
+    """
+    return _EXPANDED.sub(lambda found: found[0] * 2, word)
 
 
 def head(spec: WorkloadSpec, options: KubernetesOptions) -> tuple[dict[str, Any], dict[str, str]]:

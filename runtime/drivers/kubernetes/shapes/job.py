@@ -6,21 +6,18 @@ own grace), and one that waits is put into a queue that does not exist. Both are
 note of how it ended.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.drivers.kubernetes import names, observe_group, observe_job
+from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes import observe as seeing
-from runtime.drivers.kubernetes.builders import group, workload
-from runtime.drivers.kubernetes.builders.pod import template
+from runtime.drivers.kubernetes.builders import pod_fields, workload
+from runtime.drivers.kubernetes.builders.workload import template
 from runtime.drivers.kubernetes.client import Object
-from runtime.drivers.kubernetes.ending import ENDING, not_gone
-from runtime.drivers.kubernetes.hurry import hurry
+from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod
@@ -53,7 +50,7 @@ def build(
     }
     if spec.is_group:
         meta["annotations"][names.ROLE] = spec.groups[0].role
-    meeting = group.meeting(workload.own(spec, options)) if spec.is_group else []
+    meeting = pod_fields.meeting(workload.own(spec, options)) if spec.is_group else []
     return [*meeting, made]
 
 
@@ -82,24 +79,26 @@ def _rules(policy: RetryPolicy) -> list[dict[str, Any]]:
 def pods(owner: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod | None]:
     meta = owner["metadata"]
     mine = [p for p in pods if (p["metadata"].get("labels") or {}).get(names.JOB) == meta["name"]]
-    if not observe_group.is_group(owner):
+    if not observe_job.is_group(owner):
         return [observe_job.newest(owner, mine)]
     of: dict[int, list[Pod]] = defaultdict(list)
     for pod in mine:
-        of[observe_group.index_of(pod)].append(pod)
-    return [observe_job.newest(owner, of[number]) for number in range(observe_group.size_of(owner))]
+        of[observe_job.index_of(pod)].append(pod)
+    return [observe_job.newest(owner, of[number]) for number in range(observe_job.size_of(owner))]
 
 
 def observe(sights: Sequence[Sight]) -> Observation:
-    if observe_group.is_group(sights[0].owner):
-        return observe_group.judge(sights)
+    if observe_job.is_group(sights[0].owner):
+        return observe_job.judge_group(sights)
     return observe_job.judge(sights[0])
 
 
 def beside(owner: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    if not observe_group.is_group(owner):
+    if not observe_job.is_group(owner):
         return []
-    return [(version, plural, str(owner["metadata"]["name"])) for version, plural in group.KINDS]
+    return [
+        (version, plural, str(owner["metadata"]["name"])) for version, plural in pod_fields.KINDS
+    ]
 
 
 # --- what is done ---------------------------------------------------------------------------------
@@ -132,8 +131,8 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
 
 def _end(hands: Hands, owner: Object, found: list[Object | None]) -> None:
     """Note how it ended, keep the end of its log, and let no pod come any more."""
-    if observe_group.is_group(owner):
-        end = observe_group.note(owner, found)
+    if observe_job.is_group(owner):
+        end = observe_job.note_group(owner, found)
     else:
         end = observe_job.note(owner, found[0])
     hands.logs.keep(owner, found)

@@ -4,8 +4,6 @@ Its pod has a stable name and comes back after a preemption. A stop wants no rep
 StatefulSet, with the note of how the run ended: the pod takes its own record with it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +12,9 @@ from typing import Any
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import workload
-from runtime.drivers.kubernetes.builders.pod import template
+from runtime.drivers.kubernetes.builders.workload import template
 from runtime.drivers.kubernetes.client import Object
-from runtime.drivers.kubernetes.ending import ENDING, not_gone
-from runtime.drivers.kubernetes.hurry import hurry
+from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod

@@ -1,0 +1,25 @@
+"""E13 with real threads: a form pressed many times at once makes one job, names are taken once."""
+
+import pytest
+
+from tests.support.races import Races, race_on
+
+RACE = "tests.jobs.race"
+ONE = {"answered": 12, "same": 1, "rows": 1, "names": 1, "shared": 1, "reserved": 1}
+APART = {"answered": 12, "same": 12, "rows": 12, "names": 12, "shared": 1, "reserved": 12}
+CASES = [((), ONE), (("apart",), APART)]
+
+
+@pytest.mark.parametrize(("words", "wanted"), CASES)
+def test_e13_twelve_presses_at_once_on_sqlite(
+    words: tuple[str, ...], wanted: dict[str, int], races: Races
+) -> None:
+    assert races.run(RACE, *words) == {**wanted, "vendor": "sqlite"}
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("words", "wanted"), CASES)
+def test_e13_twelve_presses_at_once_on_postgresql(
+    words: tuple[str, ...], wanted: dict[str, int], migrated_postgres: str
+) -> None:
+    assert race_on(migrated_postgres, RACE, *words) == {**wanted, "vendor": "postgresql"}

@@ -1,0 +1,235 @@
+"""What is particular to jobs in the services of every kind: replicas, images, a row that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from common.errors import Conflict, Invalid, LimitExceeded
+from jobs.kind import JOB
+from jobs.models import Job
+from jobs.states import state_of
+from quotas.models import Limit, Reservation
+from runtime.hints import hint
+from tests.notebooks.cluster_world import IMAGE, attach, pool
+from work import services
+
+pytestmark = pytest.mark.django_db
+COMMAND = {"command": ["python", "train.py"]}
+Ran = Callable[..., Any]
+
+
+@pytest.fixture
+def asked(project: Any, principal: Any, alice: Any, presets: Any) -> dict[str, Any]:
+    return {"principal": principal(alice), "project": project, "kind": JOB}
+
+
+@pytest.fixture
+def ran(asked: dict[str, Any], settle: Any, fake: Any) -> Ran:
+    """Make one, and let it end with a code; None: it goes on."""
+
+    def run(code: int | None = 0, **said: Any) -> Any:
+        row = settle(services.workload_create(**asked, said=COMMAND | said))
+        if code is None:
+            return row
+        fake.exit(str(row.uid), code=code)
+        hint(row)
+        return settle(row)
+
+    return run
+
+
+@pytest.fixture
+def cluster(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A cluster that runs images, and no machine."""
+    settings.BERTH_LOCAL_CLUSTER = False
+    return attach(monkeypatch)
+
+
+def held(row: Any) -> dict[str, int]:
+    rows = Reservation.objects.filter(workload_uid=row.uid)
+    return dict(rows.values_list("resource", "amount"))
+
+
+def test_limits_count_every_replica(asked: dict[str, Any], ran: Ran, project: Any) -> None:
+    row = ran(None, replicas=3, cpu_milli=500, memory_mib=256)
+    assert held(row) == {"cpu_milli": 1500, "memory_mib": 768}
+    Limit.objects.create(project=project, resource="cpu_milli", amount=2000)
+    said = COMMAND | {"replicas": 2, "cpu_milli": 500}
+    plan = services.workload_plan(**asked, said=said)
+    assert (plan.allowed, {e.resource: e.after for e in plan.quota}["cpu_milli"]) == (False, 2500)
+    with pytest.raises(LimitExceeded):
+        services.workload_create(**asked, said=said)
+
+
+def test_a_machine_starts_all_replicas_or_none(asked: dict[str, Any]) -> None:
+    from clusters.models import Cluster
+    from clusters.services import ensure_local_cluster, health_refresh
+
+    ensure_local_cluster()
+    health_refresh(key="local")
+    cpu_milli = Cluster.objects.get(key="local").capacity["cpu_milli"]
+    said = COMMAND | {"cpu_milli": cpu_milli // 2, "memory_mib": 256}
+    plans = [services.workload_plan(**asked, said=said | {"replicas": n}) for n in (1, 2, 64)]
+    assert [plan.decision.fits for plan in plans] == [True, True, False]
+    with pytest.raises(Conflict) as refused:
+        services.workload_create(**asked, said=said | {"replicas": 64}, must_fit=True)
+    assert refused.value.code == "does-not-fit"
+
+
+def test_gpus_of_all_replicas_are_looked_for_and_paid(cluster: Any, asked: dict[str, Any]) -> None:
+    said = {"image": IMAGE, "gpus": 4, "gpu_flavor": "h100-80"}
+    two, three = (services.workload_plan(**asked, said=said | {"replicas": n}) for n in (2, 3))
+    assert (two.decision.starts_now, three.decision.starts_now) == (True, False)
+    assert three.decision.fits  # each of them fits on a node
+    assert (two.cost_per_hour, three.cost_per_hour) == (16, 24)
+    assert {e.resource: e.after for e in three.quota}["gpus"] == 12
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [({}, "command"), ({**COMMAND, "image": IMAGE}, "image"), ({**COMMAND, "pool": "p"}, "pool")],
+)
+def test_one_machine_refuses_what_it_has_not(
+    said: dict[str, Any], field: str, asked: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        services.workload_create(**asked, said=said)
+    assert list(refused.value.fields) == [field]
+
+
+def test_a_cluster_needs_an_image_and_knows_its_pools(cluster: Any, asked: dict[str, Any]) -> None:
+    pool(cluster, "fast")
+    for said, field in ((COMMAND, "image"), ({"image": IMAGE, "pool": "slow"}, "pool")):
+        with pytest.raises(Invalid) as refused:
+            services.workload_create(**asked, said=said)
+        assert list(refused.value.fields) == [field]
+    row = services.workload_create(**asked, said={"image": IMAGE, "pool": "fast"})
+    assert (row.cluster_key, row.pool, row.environment) == ("gpu", "fast", "")
+
+
+def test_of_a_machine_and_a_cluster_what_is_said_decides(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach(monkeypatch)
+    places = [
+        services.workload_plan(**asked, said=said).row.cluster_key
+        for said in (COMMAND, {"image": IMAGE}, {**COMMAND, "shm_mib": 64, "image": IMAGE})
+    ]
+    assert places == ["local", "gpu", "gpu"]
+
+
+def test_an_image_that_cannot_work_is_refused_and_a_good_one_is_pinned(
+    cluster: Any, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from work.services import launch
+
+    def good(**question: Any) -> Any:
+        assert (question["kind"], question["right"]) == ("job", JOB.create)
+        if "bad" in question["reference"]:
+            raise Invalid("No.", fields={"image": ["No."]})
+        return SimpleNamespace(digest=f"sha256:{len(question['reference']):064x}")
+
+    monkeypatch.setattr(launch, "require_good", good)
+    row = services.workload_create(**asked, said={"image": IMAGE})
+    assert row.image_digest == f"sha256:{len(IMAGE):064x}"
+    with pytest.raises(Invalid):
+        services.workload_create(**asked, said={"image": "bad"})
+    Job.objects.filter(pk=row.pk).update(desired="stopped", phase="stopped")
+    row = services.workload_edit(
+        principal=asked["principal"], row=row, said={"image": f"{IMAGE}.1"}
+    )
+    assert row.image_digest == f"sha256:{len(IMAGE) + 2:064x}"
+
+
+def test_a_machine_gives_its_first_environment_and_no_other(asked: dict[str, Any]) -> None:
+    assert services.workload_create(**asked, said=COMMAND).environment == "jupyterlab"
+    with pytest.raises(Invalid) as refused:
+        services.workload_create(**asked, said={**COMMAND, "environment": "../etc"})
+    assert list(refused.value.fields) == ["environment"]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_ended_is_not_stopped_and_starts_again_as_new(
+    code: int, ran: Ran, asked: dict[str, Any], settle: Any
+) -> None:
+    row, me = ran(code), asked["principal"]
+    before = state_of(row)
+    assert not held(row)
+    with pytest.raises(Conflict) as refused:
+        services.workload_stop(principal=me, row=row)
+    assert refused.value.code == "not-running"
+    row.refresh_from_db()
+    assert (state_of(row), row.exit_code) == (before, code)
+    row = services.workload_start(principal=me, row=row)
+    assert (row.launch, row.exit_code, row.failed_replica, row.finished_at) == (2, None, None, None)
+    assert state_of(row) == "queued"
+    assert held(row)["cpu_milli"] == row.cpu_milli
+    assert state_of(settle(row)) == "running"
+
+
+def test_what_ended_stays_as_it_ended_when_its_project_or_owner_goes(
+    ran: Ran, alice: Any, settle: Any
+) -> None:
+    from accounts import hooks as accounts
+
+    row = ran(0)
+    accounts.user_disabled(alice, None)
+    assert state_of(settle(row)) == "succeeded"
+
+
+def test_what_runs_changes_its_name_and_its_time_only(ran: Ran, asked: dict[str, Any]) -> None:
+    row, me = ran(None), asked["principal"]
+    for said in ({"command": ["true"]}, {"replicas": 2}, {"env": {"A": "1"}}, {"volumes": []}):
+        plan = services.workload_plan(**asked, said=said, row=row)
+        with pytest.raises(Conflict) as refused:
+            services.workload_edit(principal=me, row=row, said=said)
+        assert (refused.value.code, plan.allowed) == ("running", False)
+        assert plan.refusal == refused.value.message
+    row = services.workload_edit(principal=me, row=row, said={"name": "b", "time_limit_minutes": 9})
+    assert (row.name, row.launch, row.time_limit_minutes) == ("b", 1, 9)
+
+
+def test_what_ended_changes_for_its_next_start(ran: Ran, asked: dict[str, Any]) -> None:
+    row = ran(1)
+    said = {"command": ["python", "better.py"], "volumes": []}
+    plan = services.workload_plan(**asked, said=said, row=row)
+    assert (plan.action, plan.starts, plan.decision, plan.allowed) == ("update", False, None, True)
+    row = services.workload_edit(principal=asked["principal"], row=row, said=said)
+    assert (state_of(row), row.launch, row.command[1]) == ("failed", 1, "better.py")
+    assert not row.mounts.exists()
+    assert not held(row)
+
+
+def test_a_volume_in_use_is_held_and_let_go(ran: Ran, asked: dict[str, Any], settle: Any) -> None:
+    from volumes import references
+
+    row = ran(None)
+    volume = row.mounts.get().volume
+    assert [holder.name for holder in references.holders_of(volume)] == [row.name]
+    services.workload_stop(principal=asked["principal"], row=row)
+    settle(row)
+    assert not references.in_use(volume)
+
+
+def test_d13_a_credential_that_goes_wakes_who_has_it(ran: Ran, project: Any, asked: Any) -> None:
+    from credentials import references
+    from credentials.services import Label, credential_add
+
+    key = credential_add(
+        principal=asked["principal"],
+        project=project,
+        kind="s3",
+        label=Label("bucket"),
+        fields={
+            "access_key": "AKIAIOSFODNN7EXAMPLE",
+            "secret_key": "s" * 40,
+            "region": "eu-west-1",
+        },
+    )
+    row = ran(None, credentials=["bucket"])
+    assert [(one.kind, one.uid) for one in references.of(key)] == [("job", row.uid)]

@@ -1,0 +1,77 @@
+"""What happens to work of any kind when something below it changes: people, projects.
+
+The apps below know nothing of work; they call what is registered here, inside the transaction of
+their act.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db.models import Count, Q
+from django.utils.translation import gettext as _
+
+from accounts import hooks as accounts
+from projects import hooks as projects
+from projects.hooks import ContentSummary
+from runtime.protocol import Phase
+from work import kinds, references
+from work.choices import StopReason
+from work.models import Workload
+from work.services.ending import workloads_request_delete, workloads_stop_for
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+    from accounts.principal import Principal
+    from projects.models import Project
+    from work.kinds import Kind
+
+_NAMED = 20
+
+
+def connect() -> None:
+    accounts.user_disabled.register(_user_disabled)
+    projects.member_left.register(_member_left)
+    projects.register_contents(
+        "work", _summarize, request_delete=_request_delete, request_stop=_request_stop
+    )
+    references.connect()
+
+
+def _user_disabled(user: User, who: Principal | None) -> None:
+    workloads_stop_for(reason=StopReason.OWNER_DISABLED, owner=user, actor=who)
+
+
+def _member_left(project: Project, user: User, who: Principal | None) -> None:
+    """Their work stops and is kept; nobody may open it, they neither."""
+    workloads_stop_for(reason=StopReason.OWNER_LEFT, project=project, owner=user, actor=who)
+
+
+def _request_delete(project: Project, who: Principal | None) -> None:
+    workloads_request_delete(actor=who, project=project)
+
+
+def _request_stop(project: Project, who: Principal | None) -> None:
+    workloads_stop_for(reason=StopReason.PROJECT_ARCHIVED, project=project, actor=who)
+
+
+def _summarize(project: Project) -> list[ContentSummary]:
+    rows = Workload.objects.filter(project=project, deleted_at__isnull=True)
+    alive = ~Q(phase__in=[Phase.STOPPED, Phase.FAILED])
+    counts = rows.values_list("kind").annotate(all=Count("pk"), running=Count("pk", filter=alive))
+    known = {kind.word: kind for kind in kinds.kinds()}
+    return [
+        _summary(known[word], rows.filter(kind=word), total, running)
+        for word, total, running in counts.order_by("kind")
+        if word in known
+    ]
+
+
+def _summary(kind: Kind, rows: QuerySet[Workload], total: int, running: int) -> ContentSummary:
+    text = kind.count_words(total)
+    if running:
+        text = _("%(things)s, %(running)d running") % {"things": text, "running": running}
+    names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED])
+    return ContentSummary(kind.word, text, total, running, names, kind.count_words(running))

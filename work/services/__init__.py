@@ -1,0 +1,24 @@
+"""Every write to work of any kind. Split by subject; this is the door."""
+
+from work.services.edit import workload_edit
+from work.services.ending import workload_delete, workload_stop, workloads_stop_for
+from work.services.launch import workload_create, workload_start
+from work.services.limits import limits_enforce
+from work.services.manifest import manifest_apply, manifest_of, manifest_plan
+from work.services.plan import Plan, QuotaEffect, workload_plan
+
+__all__ = [
+    "Plan",
+    "QuotaEffect",
+    "limits_enforce",
+    "manifest_apply",
+    "manifest_of",
+    "manifest_plan",
+    "workload_create",
+    "workload_delete",
+    "workload_edit",
+    "workload_plan",
+    "workload_start",
+    "workload_stop",
+    "workloads_stop_for",
+]

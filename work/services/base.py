@@ -1,0 +1,94 @@
+"""What every write to a workload shares: right, lock, timeline, wake-up, news."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from common.errors import Conflict, Forbidden, Invalid
+from projects.access import denial, require
+from runtime.bus import publish
+from runtime.hints import hint, wake
+from runtime.protocol import Desired
+from work import kinds, selectors
+from work.models import Step
+
+if TYPE_CHECKING:
+    from accounts.models import User
+    from accounts.principal import Principal
+    from projects.models import Project
+    from work.kinds import Kind
+    from work.models import Workload
+
+
+def own(principal: Principal, row: Workload) -> None:
+    """Raise unless ``principal`` owns it and may have such work."""
+    kind = kinds.kind_of(row.kind)
+    require(principal, row.project, kind.read)
+    if not selectors.is_owner(principal, row):
+        raise Forbidden(_("Only its owner may do this."))
+    require(principal, row.project, kind.create)
+
+
+def require_end(principal: Principal, row: Workload) -> None:
+    kind = kinds.kind_of(row.kind)
+    require(principal, row.project, kind.read)
+    if not selectors.may_end(principal, row):
+        raise Forbidden(denial(kind.manage))
+
+
+def require_startable(principal: Principal, project: Project, kind: Kind) -> None:
+    """Raise unless ``principal`` may start something in ``project`` now."""
+    require(principal, project, kind.create)
+    if project.archived_at is not None or project.desired == Desired.ABSENT:
+        raise Conflict(
+            _("The project is archived: nothing new starts in it."), code="project-archived"
+        )
+
+
+def locked(row: Workload) -> Any:
+    """Return the row of its kind as it is now, locked."""
+    rows = kinds.kind_of(row.kind).model.objects.select_for_update(of=("self",))
+    return rows.select_related("project", "owner").get(pk=row.pk)
+
+
+def lock(row: Workload) -> Any:
+    """Return the same; Conflict when it is being deleted."""
+    found = locked(row)
+    if found.desired == Desired.ABSENT or found.deleted_at is not None:
+        raise Conflict(_("It is being deleted."), code="deleting")
+    return found
+
+
+def require_free(project: Project, owner: User, kind: Kind, name: str) -> None:
+    """Raise Invalid where the name is taken."""
+    if name in selectors.names_taken(project, owner, kind):
+        message = name_taken(kind)
+        raise Invalid(message, code="name-taken", fields={"name": [message]})
+
+
+def name_taken(kind: Kind) -> str:
+    if kind.model.NAMES_PER_OWNER:
+        return _("You already use this name in this project.")
+    return _("This name is taken in this project.")
+
+
+def step(row: Workload, word: str, message: str = "") -> None:
+    Step.objects.create(workload=row, launch=row.launch, word=word, at=now(), message=message[:300])
+
+
+def topics(row: Workload) -> list[str]:
+    return [
+        f"{row.kind}:{row.uid}",
+        f"project:{row.project.uid}",
+        f"user:{row.owner.uid}",
+        "operators",
+    ]
+
+
+def changed(row: Workload, *, is_new: bool = False) -> None:
+    """Wake the engine and tell open pages, both after commit."""
+    wake(row) if is_new else hint(row)
+    publish(topics(row), {"kind": row.kind, "id": row.short_id})

@@ -1,0 +1,97 @@
+"""Changing what a workload is. What runs to its end changes when it has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from clusters.usable import launch_check
+from common.errors import Conflict
+from events import services as events
+from work import kinds
+from work.attached import ATTACHED
+from work.services.attachments import attach, check_still_usable
+from work.services.base import changed, lock, own, require_free, step
+from work.services.launch import begin_launch, digest_of, reserve, workload_start
+from work.services.resolve import edited
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from accounts.principal import Principal
+    from work.kinds import Kind
+    from work.models import Workload
+    from work.services.resolve import Resolved
+
+
+def workload_edit(
+    *, principal: Principal, row: Workload, said: Mapping[str, Any], start: bool = False
+) -> Any:
+    """Change what ``said`` says otherwise; a running one restarts when its process must.
+
+    ``start``: so does one that ended, but not one that has succeeded and is as it was.
+    """
+    own(principal, row)
+    kind = kinds.kind_of(row.kind)
+    before = kind.model.objects.select_related("project", "owner").get(pk=row.pk)
+    found = edited(principal=principal, row=before, kind=kind, said=said)
+    digest = digest_of(principal, kind, found.row) if "image" in found.fields else ""
+    with transaction.atomic():
+        after, is_changed = _edit(principal, lock(row), said, digest)
+        if start and starts(kind, after, is_changed=is_changed):
+            return workload_start(principal=principal, row=after)
+        return after
+
+
+def starts(kind: Kind, row: Any, *, is_changed: bool) -> bool:
+    """Whether an edit that shall start it does: what has succeeded is not done twice."""
+    return not row.is_on_its_way and (is_changed or not kind.has_succeeded(row))
+
+
+def _edit(principal: Principal, row: Any, said: Mapping[str, Any], digest: str) -> tuple[Any, bool]:
+    kind = kinds.kind_of(row.kind)
+    found = edited(principal=principal, row=row, kind=kind, said=said)
+    if not found.fields:
+        return row, False
+    require_editable(kind, row, found)
+    after, restarts = found.row, needs_restart(kind, row, found)
+    if "name" in found.fields:
+        require_free(row.project, row.owner, kind, after.name)
+    if set(ATTACHED) & set(found.fields):
+        attach(after, found.attached)
+    if "image" in found.fields:
+        after.image_digest = digest
+    if restarts:
+        launch_check(row.cluster_key, row.project.uid)
+        check_still_usable(principal, after)
+        begin_launch(kind, after)
+    elif not row.is_ended:
+        after.generation += 1  # the engine looks at what an ended one says when it starts
+    after.save()
+    if restarts:
+        reserve(principal, after, found.amounts)
+        step(after, "accepted", _("New settings: it restarts."))
+    events.record(
+        actor=principal,
+        verb=f"{kind.word}.edited",
+        target=after,
+        project_uid=row.project.uid,
+        data={"fields": list(found.fields), "restarts": restarts},
+    )
+    changed(after)
+    return after, True
+
+
+def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
+    """Raise Conflict where what runs to its end would run as something else."""
+    if kind.once and found.restarting and not row.is_ended:
+        raise Conflict(
+            _("It has not ended: what it runs can be changed for its next start only."),
+            code="running",
+        )
+
+
+def needs_restart(kind: Kind, row: Workload, found: Resolved) -> bool:
+    return not kind.once and row.is_on_its_way and bool(found.restarting)

@@ -1,0 +1,170 @@
+"""Stop and delete, by a person or by what happened to a person or a project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import translation
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from common.errors import Conflict, Invalid
+from events import services as events
+from notifications.services import notify
+from projects.others import reason_for, tell_owner
+from runtime.protocol import Desired, Phase
+from work import kinds
+from work.services.base import changed, lock, locked, require_end, step
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+    from accounts.principal import Principal
+    from projects.models import Project
+    from work.kinds import Kind
+    from work.models import Workload
+
+# What ran to its end, or failed, in the launch that is wanted: nothing of it is there to stop.
+OVER = Q(phase__in=[Phase.STOPPED, Phase.FAILED], observed_generation__gte=F("generation"))
+_STOPPED = ("desired", "generation", "stop_reason", "stop_requested_at", "ends_at", "updated_at")
+
+
+@transaction.atomic
+def workload_stop(*, principal: Principal, row: Workload, said: str = "") -> Any:
+    """Ask it to stop; its settings and address stay. A second time changes nothing.
+
+    ``said`` is why, where it is somebody else's (``projects.others``).
+    """
+    kind = kinds.kind_of(row.kind)
+    require_end(principal, row)
+    row = lock(row)
+    said = reason_for(principal, row.owner, said)
+    if kind.is_over(row):
+        raise Conflict(_("It is over: there is nothing to stop."), code="not-running")
+    request_stop(row, reason=kind.asked, actor=principal, said=said)
+    return row
+
+
+def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = "") -> bool:
+    """Write the intent to stop; False when it was written before, or it has run to its end."""
+    kind = kinds.kind_of(row.kind)
+    if row.desired != Desired.RUNNING or kind.is_over(row):
+        return False
+    row.desired = Desired.STOPPED
+    row.generation += 1
+    row.stop_reason = reason
+    row.stop_requested_at = now()
+    row.ends_at = None
+    row.save(update_fields=_STOPPED)
+    label = str(kind.stop_reasons(reason).label)
+    step(row, "stop-asked", f"{label}: {said}" if said else label)
+    events.record(
+        actor=actor,
+        verb=f"{kind.word}.stopped",
+        target=row,
+        project_uid=row.project.uid,
+        message=said,
+        data={"reason": reason},
+    )
+    if actor is None or actor.user.pk != row.owner_id:
+        _tell_stopped(kind, row, actor, said)
+    changed(row)
+    return True
+
+
+def _tell_stopped(kind: Kind, row: Any, by: Principal | None, said: str) -> None:
+    if row.phase in {Phase.STOPPED, Phase.FAILED}:
+        return
+    with translation.override(row.owner.reads_in):
+        reason = str(kind.stop_reasons(row.stop_reason).label)
+    if by is not None and said:
+        reason = f"{reason} ({by.user.label}: {said})"
+    notify(
+        users=[row.owner],
+        kind="work.stopped",
+        params={"name": row.name, "reason": reason},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+@transaction.atomic
+def workloads_stop_for(
+    *,
+    reason: str,
+    project: Project | None = None,
+    owner: User | None = None,
+    actor: Principal | None = None,
+) -> int:
+    """Stop all of a project, of a person, or of a person in a project, of every kind.
+
+    No right is checked: the caller is a service that already decided (archive, disabled account,
+    lost membership).
+    """
+    done = 0
+    for kind in kinds.kinds():
+        rows = _all_of(kind).filter(desired=Desired.RUNNING)
+        if kind.once:
+            rows = rows.exclude(OVER)
+        if project is not None:
+            rows = rows.filter(project=project)
+        if owner is not None:
+            rows = rows.filter(owner=owner)
+        done += sum(request_stop(row, reason=reason, actor=actor) for row in rows)
+    return done
+
+
+@transaction.atomic
+def workload_delete(
+    *, principal: Principal, row: Workload, typed_name: str | None = None, said: str = ""
+) -> Any:
+    """Ask for its removal. ``typed_name`` None: the door itself is explicit (API, CLI).
+
+    ``said`` is why, where it is somebody else's (``projects.others``).
+    """
+    require_end(principal, row)
+    found = locked(row)
+    if typed_name is not None and typed_name.strip() != found.name:
+        message = _("This is not its name. Nothing was deleted.")
+        raise Invalid(message, fields={"typed_name": [message]})
+    said = reason_for(principal, found.owner, said)
+    if request_delete(found, actor=principal, said=said):
+        tell_owner(principal, found.owner, "work.deleted", found, said)
+    return found
+
+
+def request_delete(row: Any, *, actor: Principal | None, said: str = "") -> bool:
+    """Write the intent to remove; False when it was written before."""
+    if row.desired == Desired.ABSENT:
+        return False
+    row.desired = Desired.ABSENT
+    row.generation += 1
+    row.ends_at = None
+    row.stop_requested_at = row.stop_requested_at or now()
+    row.save(update_fields=["desired", "generation", "ends_at", "stop_requested_at", "updated_at"])
+    row.shares.all().delete()
+    events.record(
+        actor=actor,
+        verb=f"{row.kind}.deleted",
+        target=row,
+        project_uid=row.project.uid,
+        message=said,
+    )
+    changed(row)
+    return True
+
+
+@transaction.atomic
+def workloads_request_delete(*, actor: Principal | None, project: Project) -> int:
+    """Ask for the removal of all of a project that is being deleted, of every kind."""
+    rows = (row for kind in kinds.kinds() for row in _all_of(kind).filter(project=project))
+    return sum(request_delete(row, actor=actor) for row in rows)
+
+
+def _all_of(kind: Kind) -> QuerySet[Any]:
+    rows = kind.model.objects.select_for_update(of=("self",)).select_related("project", "owner")
+    found: QuerySet[Any] = rows.filter(deleted_at__isnull=True)
+    return found

@@ -1,0 +1,205 @@
+"""Starting: one press makes a workload, another one starts it again."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import IntegrityError, transaction
+
+from clusters.usable import launch_check
+from common.clock import now
+from common.errors import Conflict
+from common.ids import next_name
+from events import services as events
+from images.services import require_good
+from projects.access import roles_kept
+from quotas import services as quotas
+from runtime.protocol import Desired
+from work import kinds, selectors
+from work.attached import attached_to
+from work.models import Workload
+from work.services.attachments import attach, check_still_usable, held, warning_of_full
+from work.services.base import changed, lock, name_taken, own, require_free, require_startable, step
+from work.services.resolve import Resolved, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from accounts.principal import Principal
+    from projects.models import Project
+    from work.kinds import Kind
+
+# A repeated press of one form within this time is one press.
+NONCE_KEPT = timedelta(minutes=10)
+# Of launches at once that name nothing, each finds the next free name after at most so many.
+_TURNS = 16
+
+
+@roles_kept()
+def workload_create(
+    *,
+    principal: Principal,
+    project: Project,
+    kind: Kind,
+    said: Mapping[str, Any],
+    nonce: str = "",
+    must_fit: bool = False,
+) -> Any:
+    """Make and start one. ``said`` as API and document say it; what is None was not said.
+
+    ``must_fit``: refuse what would wait without end, as pages do; who types a command or asks the
+    API may wait for a machine that is still to come.
+    """
+    require_startable(principal, project, kind)
+    nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
+    found = resolved(principal=principal, project=project, kind=kind, said=said)
+    if must_fit and not found.decision.fits:
+        raise Conflict(found.decision.sentence, code="does-not-fit")
+    new = _New(found, nonce, digest_of(principal, kind, found.row))
+    for turn in range(1, _TURNS + 1):
+        try:
+            with transaction.atomic():
+                return _create(principal, new)
+        except IntegrityError as error:
+            if nonce and (made := _made_by(principal, kind, nonce)):
+                return made  # the other half of a double click was faster
+            if found.row.name or turn == _TURNS:
+                raise Conflict(name_taken(kind), code="name-taken") from error
+    raise AssertionError  # the last turn returns or raises
+
+
+@dataclass(frozen=True)
+class _New:
+    """What is made, decided before the transaction."""
+
+    found: Resolved
+    nonce: str
+    digest: str
+
+
+def _create(principal: Principal, new: _New) -> Any:
+    found, kind, row = new.found, new.found.kind, copy(new.found.row)
+    if new.nonce and (made := _made_by(principal, kind, new.nonce)):
+        return made
+    row.name = name_of_new(found)
+    attached = held(
+        found.attached,
+        principal=principal,
+        project=row.project,
+        cluster_key=row.cluster_key,
+        homes=row.homes,
+    )
+    row.nonce, row.launch = new.nonce, 1
+    row.asked_at = row.phase_since = row.next_reconcile_at = now()
+    if new.digest:
+        row.image_digest = new.digest
+    row.save(force_insert=True)
+    attach(row, attached, is_new=True)
+    reserve(principal, row, found.amounts, is_new=True)
+    step(row, "accepted")
+    events.record(
+        actor=principal,
+        verb=f"{kind.word}.launched",
+        target=row,
+        project_uid=row.project.uid,
+        data=_public(kind, row) | {k: v for k, v in found.attached.public().items() if v},
+    )
+    changed(row, is_new=True)
+    return row
+
+
+def name_of_new(found: Resolved) -> str:
+    """Return the name that was said, or the next free one; Invalid where it is taken."""
+    row, kind = found.row, found.kind
+    if not row.name:
+        return next_name(kind.word, selectors.names_taken(row.project, row.owner, kind))
+    require_free(row.project, row.owner, kind, row.name)
+    return str(row.name)
+
+
+@transaction.atomic
+def workload_start(*, principal: Principal, row: Workload) -> Any:
+    """Start one that ended again: a new launch with the same settings."""
+    kind = kinds.kind_of(row.kind)
+    own(principal, row)
+    require_startable(principal, row.project, kind)
+    row = lock(row)
+    if row.is_on_its_way:
+        return row  # a second press changes nothing
+    launch_check(row.cluster_key, row.project.uid)
+    check_still_usable(principal, row)
+    begin_launch(kind, row)
+    row.desired = Desired.RUNNING
+    row.save()
+    reserve(principal, row, Resolved(kind, row, attached_to(row), row.uid).amounts)
+    step(row, "accepted", warning_of_full(row))
+    events.record(
+        actor=principal, verb=f"{kind.word}.started", target=row, project_uid=row.project.uid
+    )
+    changed(row)
+    return row
+
+
+def begin_launch(kind: Kind, row: Any) -> None:
+    """Set the columns of a new launch; the caller saves."""
+    row.launch += 1
+    row.generation += 1
+    row.asked_at = now()
+    row.started_at = row.ready_at = row.ends_at = row.stopped_at = None
+    row.warned_at = row.stop_requested_at = None
+    row.stop_reason, row.extended_minutes = "", 0
+    for name, value in kind.of_a_launch.items():
+        setattr(row, name, value)
+
+
+def reserve(
+    principal: Principal, row: Workload, amounts: Mapping[str, int], *, is_new: bool = False
+) -> None:
+    """Hold what it takes of the limits, in the transaction of the intent."""
+    quotas.reserve(
+        principal=principal,
+        project=row.project,
+        owner=row.owner,
+        uid=row.uid,
+        amounts=amounts,
+        launch=row.launch,
+        is_new=is_new,
+    )
+
+
+def digest_of(principal: Principal, kind: Kind, row: Any) -> str:
+    """Return which bytes the name of its image means now, or raise Invalid when it can't work.
+
+    It asks a registry: never inside a transaction. "": it has no image of its own, or its
+    registry did not say and a node has to find out.
+    """
+    if "image" not in kind.table or not row.image:
+        return ""
+    found = require_good(
+        principal=principal,
+        project=row.project,
+        cluster_key=row.cluster_key,
+        reference=row.image,
+        kind=kind.class_of(row),
+        right=kind.create,
+    )
+    return found.digest
+
+
+def _made_by(principal: Principal, kind: Kind, nonce: str) -> Any:
+    made = kind.model.objects.filter(owner=principal.user, nonce=nonce).first()
+    if made is None:
+        return None
+    if made.created_at < now() - NONCE_KEPT:
+        Workload.objects.filter(pk=made.pk).update(nonce="")
+        return None
+    return made
+
+
+def _public(kind: Kind, row: Any) -> dict[str, object]:
+    """What an event may tell: sizes and image, never the environment nor a command line."""
+    told = kind.own.but("name").read(row, private=False)
+    return {name: value for name, value in told.items() if value not in ("", [], None)}

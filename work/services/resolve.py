@@ -1,0 +1,240 @@
+"""From what was said to a whole row on its cluster, with every rule applied once.
+
+What a launch would be *is* a row that nobody saved yet. Of several clusters it goes to the
+likeliest one that lets it in: what only another one has (a pool, a network, an image of its own),
+or an unproved network, rules out a cluster and refuses nobody.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from clusters.models import Flavor
+from clusters.usable import refused
+from common.errors import BerthError, Conflict, wrong
+from placement.clusters import clusters_of, known_cluster
+from placement.decision import Request, names_in
+from placement.fleet import Fleet
+from quotas.policies import amounts_of
+from work.attached import Attached, attached_to
+from work.environments import environments_of
+from work.fields import Edit
+from work.services.attachments import attached_wanted, changed_attachments, cluster_of_volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from accounts.principal import Principal
+    from clusters.models import Cluster
+    from placement.decision import Decision
+    from projects.models import Project
+    from work.kinds import Kind
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A row as it would be, with the decision that all ask who judge it.
+
+    ``fields``: what an edit changes, the name and what is attached among it.
+    """
+
+    kind: Kind
+    row: Any
+    attached: Attached
+    uid: UUID | None = None  # of the workload, where there is one
+    fields: tuple[str, ...] = field(default=())
+    made: Decision | None = None
+
+    @cached_property
+    def decision(self) -> Decision:
+        if self.made is not None:
+            return self.made
+        cluster = known_cluster(self.row.cluster_key)
+        fleet = Fleet([cluster], self.row.project.uid)
+        return fleet.decide(cluster, request_of(self.kind, self.row), uid=self.uid)
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """What it takes of the limits, wherever its cluster then puts it."""
+        row, kind = self.row, self.kind
+        names = names_in(row.gpu_flavor)
+        if row.gpus and not names:
+            names = self.decision.required().flavors
+        return amounts_of(
+            row.resources.times(kind.replicas_of(row)), names, counts_as=kind.counts_as
+        )
+
+    @property
+    def restarting(self) -> tuple[str, ...]:
+        """What of it a running process would have to be told by a new start."""
+        table = self.kind.table
+        return tuple(name for name in self.fields if table[name].edit is Edit.RESTARTS)
+
+
+def request_of(kind: Kind, row: Any) -> Request:
+    """Return what decides where it may go."""
+    return Request.of_size(
+        kind.class_of(row),
+        row.resources,
+        pool=row.pool,
+        network=row.network,
+        replicas=kind.replicas_of(row),
+    )
+
+
+def resolved(
+    *,
+    principal: Principal,
+    project: Project,
+    kind: Kind,
+    said: Mapping[str, Any],
+    fleet: Fleet | None = None,
+) -> Resolved:
+    """Return a new row: the defaults of its columns with what was said on top.
+
+    ``fleet``: a look at the clusters of the project, where the caller has one.
+    """
+    said = cleaned(kind, said)
+    if there := cluster_of_volumes(principal, project, said):
+        said["cluster"] = there
+    row = kind.model(project=project, owner=principal.user, kind=kind.word)
+    _write(kind, row, said)
+    decision = _placed(fleet, kind, row, said)
+    row.cluster_key = decision.cluster.key
+    _fill(kind, row, decision.cluster)
+    attached = attached_wanted(
+        principal=principal,
+        project=project,
+        cluster_key=row.cluster_key,
+        said=said,
+        takes=kind.attachments,
+    )
+    return Resolved(kind, row, attached, made=decision)
+
+
+def edited(*, principal: Principal, row: Any, kind: Kind, said: Mapping[str, Any]) -> Resolved:
+    """Return a copy of ``row`` after an edit; it stays on its cluster, and what was private in it
+    is replaced as a whole. Whether anything may start there is for whoever starts it again.
+    """
+    said = cleaned(kind, said)
+    for one in kind.own:
+        asked = said.get(one.name)
+        if one.edit is Edit.NEVER and asked not in {None, "", one.read(row)}:
+            raise one.wrong(_("It is chosen when it is made. Make another one instead."))
+    after = copy(row)
+    _write(kind, after, {k: v for k, v in said.items() if kind.table[k].edit is not Edit.NEVER})
+    had = attached_to(row)
+    gets = attached_wanted(
+        principal=principal,
+        project=row.project,
+        cluster_key=row.cluster_key,
+        said=said,
+        before=had,
+        takes=kind.attachments,
+    )
+    fields = [one.name for one in kind.own if one.read(row) != one.read(after)]
+    fields += [name for name in changed_attachments(had, gets) if name in kind.attachments]
+    found = Resolved(kind, after, gets, row.uid, tuple(fields))
+    if found.restarting:
+        cluster = known_cluster(row.cluster_key)
+        check_place(cluster, kind, after, said)
+        if cluster.runs_images:
+            found.decision.required()
+    return found
+
+
+def cleaned(kind: Kind, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said, each by its own rules; a name of nothing was not said."""
+    kept = {name: value for name, value in said.items() if (name, value) != ("name", "")}
+    return kind.table.clean(kept)
+
+
+def _write(kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
+    asked = said.get("environment")
+    if asked and asked != row.environment:
+        offered = environments_of(row.project)
+        if asked not in offered:
+            message = _("There is no such environment here. Choose one of: %(names)s.")
+            raise wrong("environment", message % {"names": ", ".join(offered)})
+    for one in kind.own:
+        if one.name in said:
+            one.write(row, said[one.name])
+    if not row.gpus:
+        row.gpu_flavor = ""
+    if said.get("gpu_flavor") and set(names_in(row.gpu_flavor)) - _flavors():
+        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
+    if row.shm_mib > row.memory_mib:
+        raise wrong("shm_mib", _("Shared memory is part of the memory: not more than that."))
+    if kind.settle is not None:
+        kind.settle(row, said)
+
+
+def _flavors() -> set[str]:
+    return set(Flavor.objects.values_list("name", flat=True))
+
+
+def _fill(kind: Kind, row: Any, cluster: Cluster) -> None:
+    """Where nobody chose one, a machine gives its first environment."""
+    if "environment" in kind.table and not cluster.runs_images and not row.environment:
+        row.environment = next(iter(environments_of(row.project)), "")
+
+
+# --- on which cluster -------------------------------------------------------------------------
+
+
+def check_place(cluster: Cluster, kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
+    """Raise Invalid where a cluster has not what the row asks for."""
+    for one in kind.table if not cluster.runs_images else ():
+        if one.images_only and said.get(one.name):
+            raise one.wrong(_("Only on a cluster; this machine does not have it."))
+    if kind.check_place is not None:
+        kind.check_place(cluster, row)
+
+
+def _placed(fleet: Fleet | None, kind: Kind, row: Any, said: Mapping[str, Any]) -> Decision:
+    """Return what is decided for a new row, or raise what the likeliest cluster says against it."""
+    refusal: BerthError | None = None
+    for decision in _choices(fleet, kind, row, said):
+        try:
+            check_place(decision.cluster, kind, row, said)
+            error = _refusal_of(decision)
+        except BerthError as wrong_there:
+            error = wrong_there
+        if error is None:
+            return decision
+        refusal = refusal or error
+    raise refusal or Conflict(_("There is no cluster to run it on."), code="no-cluster")
+
+
+def _choices(fleet: Fleet | None, kind: Kind, row: Any, said: Mapping[str, Any]) -> list[Decision]:
+    """Decide it for the cluster that was said, or for all, the likeliest first."""
+    usable = fleet.clusters if fleet else clusters_of(row.project)
+    fitting = [c for c in usable if c.runs_images or not _needs_images(kind, said)] or usable
+    if asked := said.get("cluster"):
+        fitting = [c for c in usable if c.key == asked]
+        if not fitting:
+            message = _("There is no such cluster here, or it takes nothing new.")
+            raise wrong("cluster", message)
+    fleet, request = fleet or Fleet(fitting, row.project.uid), request_of(kind, row)
+    if len(fitting) > 1:
+        return fleet.ranked(fitting, request)
+    return [fleet.decide(cluster, request) for cluster in fitting]
+
+
+def _needs_images(kind: Kind, said: Mapping[str, Any]) -> bool:
+    return any(one.images_only and said.get(one.name) for one in kind.table)
+
+
+def _refusal_of(decision: Decision) -> BerthError | None:
+    """Return why a cluster would not let it in now, whatever is free there."""
+    if not decision.cluster.runs_images:
+        return None
+    if unproved := decision.fleet.unproved(decision.cluster):
+        return refused(unproved)
+    return decision.refusal.error if decision.refusal else None
