@@ -173,11 +173,7 @@ def _gateway() -> Router:
     return gateway_router(lookup, access_of)
 
 
-ROUTERS: dict[str, Callable[[], Router]] = {
-    "chp": _chp,
-    "fake": _fake_router,
-    "gateway": _gateway,
-}
+ROUTERS: dict[str, Callable[[], Router]] = {"chp": _chp, "fake": _fake_router, "gateway": _gateway}
 
 
 def driver_for(cluster_key: str) -> Driver:

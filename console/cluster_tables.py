@@ -15,8 +15,8 @@ from django_tables2.data import TableQuerysetData
 from django_tables2.utils import OrderByTuple
 
 from clusters.device_use import Holder, Told, node_uses, with_holders
-from common.money import price
 from common.templatetags import berth as tags
+from common.templatetags.berth import price
 from console.tables import END
 from console.views.base import Table
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from accounts.api.views import AccountView
 from accounts.principal import Principal
-from common.drf.serializers import StrictSerializer
+from common.drf.serializers import StrictSerializer, given
 from credentials import references, selectors, services
 from credentials.choices import CredentialKind, UsableBy
 from credentials.kinds import KINDS, TOLD, Field, Kind, Part, Shape, kind_of
@@ -284,28 +284,16 @@ class OwnTest(_OwnView):
 def shown(row: Credential) -> dict[str, Any]:
     """Return what may be told of it."""
     names = kind_of(row.kind).shown()
-    told = {n: row.public[n] for n in (*names, *TOLD) if n in row.public}
+    told = ("kind", "name", "description", "target", "username", "usable_by", "version")
+    times = ("expires_at", "rotated_at", "last_used_at", "tested_at", "created_at")
     return {
         "id": row.uid,
-        "kind": row.kind,
-        "name": row.name,
-        "description": row.description,
+        **{name: getattr(row, name) for name in (*told, *times, "last_used_for", "test_ok")},
         "personal": row.is_personal,
-        "target": row.target,
         "host": str(row.public.get("host", "")),
-        "username": row.username,
-        "settings": told,
-        "usable_by": row.usable_by,
+        "settings": {n: row.public[n] for n in (*names, *TOLD) if n in row.public},
         "stored_by": row.owner.username if row.owner else None,
-        "version": row.version,
-        "expires_at": row.expires_at,
-        "rotated_at": row.rotated_at,
-        "last_used_at": row.last_used_at,
-        "last_used_for": row.last_used_for,
-        "tested_at": row.tested_at,
-        "test_ok": row.test_ok,
         "test_message": row.test_sentence,
-        "created_at": row.created_at,
     }
 
 
@@ -313,17 +301,11 @@ def _detail(row: Credential) -> dict[str, Any]:
     return dict(CredentialDetailOut({**shown(row), "used_by": references.of(row)}).data)
 
 
-def _given(shape: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    filled = shape(data=request.data)
-    filled.is_valid(raise_exception=True)
-    return dict(filled.validated_data)
-
-
 def _added(request: Request, who: Principal, project: Project | None) -> Response:
     sent = request.data if isinstance(request.data, Mapping) else {}  # the shape says no to a list
     named = sent.get("kind", CredentialKind.REGISTRY.value)
     kind = kind_of(str(named)).kind.value
-    said = _given(ADD_IN[kind], request)
+    said = given(ADD_IN[kind], request)
     said.pop("kind", None)
     label = {name: said.pop(name) for name in _LABEL if name in said}
     label.setdefault("usable_by", UsableBy.MEMBERS.value)
@@ -334,13 +316,13 @@ def _added(request: Request, who: Principal, project: Project | None) -> Respons
 
 
 def _edited(request: Request, who: Principal, row: Credential) -> Response:
-    said = _given(EDIT_IN[row.kind], request)
+    said = given(EDIT_IN[row.kind], request)
     row = services.credential_edit(principal=who, credential=row, changes=said)
     return Response(_detail(row))
 
 
 def _rotated(request: Request, who: Principal, row: Credential) -> Response:
-    said = _given(ROTATE_IN[row.kind], request)
+    said = given(ROTATE_IN[row.kind], request)
     at = said.pop("expires_at", None)
     row = services.credential_rotate(principal=who, credential=row, fields=said, expires_at=at)
     return Response(_detail(row))

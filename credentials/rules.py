@@ -15,9 +15,9 @@ from credentials.models import Credential
 from credentials.selectors import EXPIRES_SOON, expiry_of
 from credentials.services import credentials_delete_all
 from notifications.services import notify
-from projects import contents
+from projects import hooks
 from projects.access import ROLE_PERMISSIONS, Permission
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from projects.models import Membership
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _NAMED = 20
 
 
 def connect() -> None:
-    contents.register(Credential.KIND, _summarize, request_delete=_request_delete)
+    hooks.register_contents(Credential.KIND, _summarize, request_delete=_request_delete)
 
 
 def _summarize(project: Project) -> list[ContentSummary]:

@@ -45,7 +45,11 @@ def ring() -> Ring:
 
 @lru_cache(maxsize=8)
 def ring_of(keys: tuple[str, ...]) -> Ring:
-    made = [_derived(key) for key in keys]
+    derived = [
+        HKDF(SHA256(), 32, salt=None, info=b"berth credentials v1").derive(key.encode())
+        for key in keys
+    ]
+    made = [base64.urlsafe_b64encode(key) for key in derived]
     names = tuple(hashlib.sha256(b"berth key name" + key).hexdigest()[:16] for key in made)
     return Ring(MultiFernet([Fernet(key) for key in made]), names)
 
@@ -72,11 +76,6 @@ def unseal(of: UUID | str, sealed: str) -> dict[str, str]:
     if held.get("of") != str(of):
         raise Unavailable(_("This secret belongs to something else."), code="wrong-key")
     return {str(k): str(v) for k, v in held["secret"].items()}
-
-
-def _derived(key: str) -> bytes:
-    made = HKDF(SHA256(), 32, salt=None, info=b"berth credentials v1").derive(key.encode())
-    return base64.urlsafe_b64encode(made)
 
 
 # Sealed texts of credentials name their row, these only their purpose: whoever could move one to

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from common.errors import Conflict, Invalid, Unavailable
-from common.looks import look
+from common.streams import look
 from gate import scripts
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller, admitted

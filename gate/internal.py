@@ -24,8 +24,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from common.errors import BerthError, Invalid, Unavailable
-from common.looks import closing, look
 from common.metrics import REGISTRY
+from common.streams import closing, look
 from gate.web import alive
 from runtime import gateway
 from runtime.protocol import DriverError

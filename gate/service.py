@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from clusters import registry
 from clusters.models import Cluster
 from common.errors import BerthError, NotFound, Unavailable
-from common.looks import look
+from common.streams import look
 from gate import files, logs, terminal, volumes
 from gate.guard import Guard
 from gate.volumes import Carrier

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from common.errors import BerthError, Invalid
-from common.looks import look
+from common.streams import look
 from events import services as events
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller, admitted, principal_of

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from common import disk
 from common.errors import BerthError, Invalid, NotFound, Unavailable
-from common.looks import look
+from common.streams import look
 from files.words import sentence
 from gate.access import Demand, VolumeTarget, note_deleted, note_written, volume_target
 from gate.callers import admitted

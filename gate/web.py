@@ -25,9 +25,8 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from common.errors import BerthError, Forbidden, NotFound, Unavailable
-from common.looks import look
-from common.problems import CONTENT_TYPE, problem_body
+from common.errors import CONTENT_TYPE, BerthError, Forbidden, NotFound, Unavailable, problem_body
+from common.streams import look
 from gate import callers, guard
 from gate.callers import Caller, SignedOut
 from runtime.protocol import DriverError

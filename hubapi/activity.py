@@ -17,8 +17,8 @@ import httpx
 from asgiref.sync import async_to_sync
 from django.db.models import Case, F, Q, Value, When
 
+from common import trust
 from common.clock import now
-from common.outbound import trust
 from hubapi import services
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from hubapi.registry import base_path

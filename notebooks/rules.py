@@ -18,9 +18,9 @@ from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.services.lifecycle import workspaces_request_delete, workspaces_stop_for
 from notebooks.services.sharing import shares_cut_for, shares_revoke_for
-from projects import contents
+from projects import hooks
 from projects import hooks as projects
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _NAMED = 20
 def connect() -> None:
     accounts.user_disabled.register(_user_disabled)
     projects.member_left.register(_member_left)
-    contents.register(
+    hooks.register_contents(
         Workspace.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
     references.connect()

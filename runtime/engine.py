@@ -22,7 +22,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, m
 from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
-from common.updating import update_returning
+from common.database import update_returning
 from runtime import bus, leases, observe, reconcilers
 from runtime.killpoints import killpoint
 from runtime.protocol import (

@@ -16,9 +16,9 @@ from django.conf import settings
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from common import trust
 from common.errors import BerthError, NotFound, Unavailable
 from common.hooks import Hook
-from common.outbound import trust
 from runtime.protocol import Health, Observation, Unreachable, WorkloadSpec
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]

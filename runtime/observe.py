@@ -14,8 +14,8 @@ import structlog
 from django.db import DatabaseError, close_old_connections, connection, transaction
 
 from common.clock import now
+from common.database import update_returning
 from common.ids import is_uid
-from common.updating import update_returning
 from runtime import reachability, reconcilers
 from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire

@@ -66,7 +66,10 @@ def _measured(driver: SupportsMeasuring, row: Volume) -> Look:
         wait = due_in(row, at)
         if wait > 0:
             return Look(row.used_bytes, requeue_s=min(wait, LOOK_EVERY_S))
-        if _others(row, at) >= AT_ONCE:
+        # how many of the cluster are being measured: two workers may go one beyond the limit
+        rows = Volume.objects.filter(cluster_key=row.cluster_key, deleted_at__isnull=True)
+        others = rows.filter(measuring_since__gt=at - FORGOTTEN).exclude(pk=row.pk)
+        if others.count() >= AT_ONCE:
             return Look(row.used_bytes, requeue_s=FULL_S)
         began = at
     where = placement_beside(row.cluster_key, row, row.KIND, row.project)
@@ -113,12 +116,6 @@ def _wanted_at(row: Volume) -> datetime:
         return asked
     used = row.last_used_at is not None and row.last_used_at >= last
     return last + (IN_USE if used or references.holders_of(row) else QUIET)
-
-
-def _others(row: Volume, at: datetime) -> int:
-    """How many of the cluster are being measured; two workers may go one beyond the limit."""
-    rows = Volume.objects.filter(cluster_key=row.cluster_key, deleted_at__isnull=True)
-    return rows.filter(measuring_since__gt=at - FORGOTTEN).exclude(pk=row.pk).count()
 
 
 KEPT = timedelta(days=400)

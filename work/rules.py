@@ -12,9 +12,8 @@ from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
-from projects import contents
 from projects import hooks as projects
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from runtime.protocol import Phase
 from work import kinds, references
 from work.choices import StopReason
@@ -35,7 +34,7 @@ _NAMED = 20
 def connect() -> None:
     accounts.user_disabled.register(_user_disabled)
     projects.member_left.register(_member_left)
-    contents.register(
+    projects.register_contents(
         "work", _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
     references.connect()

@@ -23,7 +23,7 @@ from clusters.checks import (
     simple,
     storage,
 )
-from clusters.checks.base import Check, Finding, Subject, undecided, unknown
+from clusters.checks.base import Check, ClientAsker, Finding, Subject, undecided, unknown
 from clusters.checks.network import UNPROVED
 from clusters.checks.probe_runner import Bench, BenchError
 from clusters.models import CheckResult, Cluster
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from clusters.checks.base import Asker
-    from clusters.checks.base import ClientAsker as _Closing
 
 
 CHECKS: tuple[Check, ...] = (
@@ -204,7 +203,11 @@ def run(
             if entry.name == simple.SOLE and found.state == "red":
                 break  # where another one is, nothing is made, not even to try
     finally:
-        _clear(bench)
+        try:
+            bench.close()
+            bench.sweep()
+        except DriverError as error:
+            log.warning("check.left", error=str(error))
         answered = not any(found.failed or found.values.get(UNPROVED) for found in findings)
         _ran(cluster, begun, whole=answered and len(findings) == len(wanted))
     return findings
@@ -241,16 +244,7 @@ def _failed(name: str, why: str) -> Finding:
     return undecided(name, _n("Could not be checked: %(why)s"), why=why[:200])
 
 
-def _clear(bench: Bench) -> None:
-    try:
-        bench.close()
-        bench.sweep()
-    except DriverError as error:
-        log.warning("check.left", error=str(error))
-
-
-def _asker(cluster: Cluster) -> _Closing | None:
-    from clusters.checks.base import ClientAsker
+def _asker(cluster: Cluster) -> ClientAsker | None:
     from runtime.drivers.kubernetes.access import check_from_settings
     from runtime.drivers.kubernetes.client import KubeClient
 

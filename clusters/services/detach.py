@@ -18,7 +18,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
-from clusters.demand import live_on
+from clusters.demand import PLACE, live_on
 from clusters.models import Cluster, Farewell
 from clusters.options import options_of
 from clusters.services.attach import attached
@@ -187,7 +187,6 @@ def silent() -> set[str]:
 
 
 log = structlog.get_logger(__name__)
-PLACE = "place"
 AT_MOST = timedelta(hours=1)
 AGAIN = timedelta(seconds=30)
 LEASE_S = 300.0

@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster
-from common.money import price
 from common.templatetags import berth as tags
+from common.templatetags.berth import price
 from console import fields
 from console.fields import (
     GroupedForm,

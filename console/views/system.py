@@ -19,10 +19,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
-from common import csvsafe
 from common.clock import now
 from common.errors import NotFound
-from common.ui.columns import BAR, HEIGHT, LINE, STEP, left, mark, scale
+from common.ui import responses
+from common.ui.components import BAR, HEIGHT, LINE, STEP, column_left, column_scale, limit_mark
 from console import forms, selectors, tables
 from console.health import check_all
 from console.views.base import ConsoleView, FormPage, ListView
@@ -72,7 +72,7 @@ class AuditExport(ConsoleView):
         form = forms.AuditFilter(request.GET or None)
         rows = selectors.events(form.cleaned_data if form.is_valid() else {})
         if request.GET.get("format") != "jsonl":
-            return csvsafe.download("audit.csv", HEAD, csv_rows(rows))
+            return responses.csv_download("audit.csv", HEAD, csv_rows(rows))
         lines = (f"{line}\n" for line in json_lines(rows))
         answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
         answer["Content-Disposition"] = 'attachment; filename="audit.jsonl"'
@@ -153,7 +153,7 @@ class Capacity(ConsoleView):
         span = range_of(request.GET)
         kinds = capacity.report(span)
         if request.GET.get("format") == "csv":
-            return csvsafe.download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
+            return responses.csv_download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
         labels = dict(Flavor.objects.values_list("name", "label"))
         today = timezone.localdate(now())
         return self.render(
@@ -164,9 +164,6 @@ class Capacity(ConsoleView):
                 "spans": [(n, today - timedelta(days=n)) for n in SPANS],
             }
         )
-
-
-__all__ = ["HEIGHT", "Chart", "Column", "chart"]
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,7 @@ def chart(kind: Kind) -> Chart:
     """Draw ``kind`` with its highest day, or what there was, at the upper edge."""
     days = [day.figures for day in kind.days]
     top = max([max(f.supply, f.requested) for f in days], default=0) or 1.0
-    unit = scale(top)
+    unit = column_scale(top)
     columns = []
     for number, day in enumerate(kind.days):
         held = round(day.figures.attached * unit)
@@ -204,12 +201,12 @@ def chart(kind: Kind) -> Chart:
             Column(
                 day=day.day,
                 figures=day.figures,
-                x=left(number),
+                x=column_left(number),
                 held=HEIGHT - held,
                 held_height=held,
                 waiting=HEIGHT - held - waiting,
                 waiting_height=waiting,
-                supply=mark(day.figures.supply, unit),
+                supply=limit_mark(day.figures.supply, unit),
             )
         )
     return Chart(columns, max(1, len(columns)) * STEP, top)

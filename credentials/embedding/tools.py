@@ -29,12 +29,11 @@ def git_env(items: Sequence[Item]) -> dict[str, str]:
 
 
 def git_files(items: Sequence[Item]) -> dict[str, str]:
-    return {_git_file(item): _answer(item) for item in items}
-
-
-def _answer(item: Item) -> str:
-    user, token = one_line(item.public["username"]), one_line(item.secret["token"])
-    return f"username={user}\npassword={token}\n"
+    return {
+        _git_file(item): f"username={one_line(item.public['username'])}\n"
+        f"password={one_line(item.secret['token'])}\n"
+        for item in items
+    }
 
 
 def _helper(item: Item) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from common import envnames
+from common import manifests
 from common.errors import wrong
-from common.oci.reference import BadReference, host_of
+from common.oci import BadReference, host_of
 from credentials.choices import CredentialKind, GivenAs
 from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape, line
 
@@ -24,10 +24,6 @@ def registry_host(text: str, *, field: str = "host") -> str:
     except BadReference:
         sentence = _t("The host of a registry, as in registry.example.com or ghcr.io.")
         raise wrong(field, sentence) from None
-
-
-def _settings(given: Given) -> dict[str, Any]:
-    return {"host": registry_host(line(given, "host"))}
 
 
 def _secret(given: Given) -> Read:
@@ -58,7 +54,7 @@ REGISTRY = Kind(
             help=_("Best a token that may only pull. Nobody can read it here again."),
         ),
     ),
-    settings=_settings,
+    settings=lambda given: {"host": registry_host(line(given, "host"))},
     secret=_secret,
     target=lambda public: str(public["host"]),
 )
@@ -96,13 +92,13 @@ def _name(name: Any, given_as: str) -> str:
         variable = variable_of(str(name))
         if not isinstance(name, str) or not _FILE.match(name):
             raise wrong("values", _t("“%(name)s” is no name of a file.") % {"name": shown})
-        if not envnames.is_name(variable) or envnames.is_refused(variable):
+        if not manifests.is_env_name(variable) or manifests.is_env_refused(variable):
             raise wrong("values", _t("A file can't be called “%(name)s”.") % {"name": shown})
         return name
-    if not envnames.is_name(name):
+    if not manifests.is_env_name(name):
         sentence = _t("“%(name)s” is no name of a variable: letters, digits and _.")
         raise wrong("values", sentence % {"name": shown})
-    if envnames.is_refused(name):
+    if manifests.is_env_refused(name):
         sentence = _t("“%(name)s” cannot be set: Berth sets it itself.")
         raise wrong("values", sentence % {"name": shown})
     return str(name)

@@ -13,9 +13,10 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
-from common.outbound import OutboundError, Policy, policy_from_settings, split_host
+from common.outbound import OutboundError, policy_from_settings, split_host
 from credentials.choices import CredentialKind
 from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, flag, line, word
+from dataplane.addresses import Policy
 
 PLAIN = 80
 
@@ -230,10 +231,6 @@ def folder_of(given: Given) -> str:
     return f"/{text}" if text else ""
 
 
-def _hdfs_settings(given: Given) -> dict[str, Any]:
-    return {"endpoint": endpoint_of(given), "folder": folder_of(given)}
-
-
 def _hdfs_secret(given: Given) -> Read:
     user = line(given, "username", limit=64, required=False)
     token = word(given, "delegation_token", least=16, limit=HDFS_TOKEN_MAX, required=False)
@@ -285,7 +282,7 @@ HDFS = Kind(
             help=_("For people who may not list the root: the test looks into this one."),
         ),
     ),
-    settings=_hdfs_settings,
+    settings=lambda given: {"endpoint": endpoint_of(given), "folder": folder_of(given)},
     secret=_hdfs_secret,
     target=lambda public: str(public["endpoint"]),
 )

@@ -12,10 +12,10 @@ from uuid import UUID
 from django.utils import translation
 from django.utils.translation import gettext as _
 
-from common.concurrency import turn
 from common.errors import BerthError, NotFound
-from common.oci.registry import Login
+from common.oci import Login
 from common.outbound import OutboundError
+from common.streams import turn
 from credentials.choices import CredentialKind, Use
 from credentials.decrypt import opened_all
 from credentials.models import Credential, sentence_of

@@ -13,19 +13,19 @@ from typing import Any
 import httpcore
 from django.utils.translation import gettext as _
 
-from common.oci.problems import SENTENCES, ImageProblem, Problem
-from common.oci.registry import Login, Registry
+from common.oci import SENTENCES, ImageProblem, Login, Problem, Registry
 from common.outbound import (
     Answer,
     Bounds,
     Client,
+    Deadline,
+    GuardedBackend,
     OutboundError,
-    Policy,
     Trouble,
     policy_from_settings,
     split_host,
+    system_resolve,
 )
-from common.outbound.network import Deadline, GuardedBackend, system_resolve
 from credentials.kinds.git import PORT, known_host
 from credentials.kinds.stores import policy_of_stores
 from credentials.models import Sentence
@@ -104,14 +104,10 @@ def ssh_tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
         opened.close()
 
 
-def _policy() -> Policy:
-    policy = policy_from_settings()
-    return replace(policy, ports=policy.ports | {PORT})
-
-
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
     """Open a socket to an address that may be reached, or raise OutboundError."""
-    policy = _policy()
+    policy = policy_from_settings()
+    policy = replace(policy, ports=policy.ports | {PORT})
     if not policy.permits_port(host, port):
         text = _("Port %(port)d is not one that Berth connects to.")
         raise OutboundError(Trouble.REFUSED, text, {"port": port})

@@ -124,22 +124,16 @@ def _asked(
 def said_by(answer: Received, code: str = "") -> Said:
     """Read an answer that lists nothing; ``code`` is the store's own word for why."""
     if code in _CODES:
-        return Said.CLOCK if _CODES[code] is Said.DENIED and _too_late(answer) else _CODES[code]
+        # some stores call a skewed clock a plain refusal
+        late = _CODES[code] is Said.DENIED and verdict.clocks_differ(answer)
+        return Said.CLOCK if late else _CODES[code]
     if answer.status in _REDIRECTS and "x-amz-bucket-region" in answer.headers:
         return Said.REGION
     if code and not code.isdigit() and answer.status in _STATUSES:
         return _STATUSES[answer.status]
-    return Said.BUSY if _is_away(answer.status) else Said.NO_STORE
-
-
-def _is_away(status: int) -> bool:
-    """Whether the store, or a proxy before it, tells of a trouble of its own."""
-    return status == 429 or (status >= 500 and status != _NOT_BUILT)  # noqa: PLR2004 - HTTP
-
-
-def _too_late(answer: Received) -> bool:
-    """Some stores call a skewed clock a plain refusal."""
-    return verdict.clocks_differ(answer)
+    # the store, or a proxy before it, tells of a trouble of its own
+    away = answer.status == _TOO_MANY or (answer.status >= _ERRORS and answer.status != _NOT_BUILT)
+    return Said.BUSY if away else Said.NO_STORE
 
 
 def _s3_verdict(said: Said, answer: Received, bucket: str, *, told: bool) -> Verdict:

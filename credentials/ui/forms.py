@@ -170,7 +170,8 @@ class EditForm(_KindForm, _Labelled, _Expiring):
     parts = (Part.SETTING,)
 
     def __init__(self, row: Credential, kind: Kind, *args: Any, **kwargs: Any) -> None:
-        shown = {f.name: _as_text(row.public.get(f.name)) for f in kind.fields if not f.hidden}
+        shown = {f.name: row.public.get(f.name) for f in kind.fields if not f.hidden}
+        shown = {n: "\n".join(v) if isinstance(v, list) else v for n, v in shown.items()}
         kept: dict[str, Any] = {
             "name": row.name,
             "usable_by": row.usable_by,
@@ -188,10 +189,6 @@ class EditForm(_KindForm, _Labelled, _Expiring):
 
 
 _LAST = ("usable_by", "expires_on", "description")
-
-
-def _as_text(value: Any) -> Any:
-    return "\n".join(value) if isinstance(value, list) else value
 
 
 def _file_name() -> forms.CharField:

@@ -14,7 +14,7 @@ from asyncssh.stream import SSHTCPStreamSession
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate.access import Demand, running_target
 from gate.callers import Caller, admitted
 from gate.terminal import record_opened, shell_command

@@ -9,9 +9,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from common.changes import Change
 from common.errors import Conflict, Invalid
 from common.ids import next_name
+from common.manifests import Change
 from common.templatetags.berth import filesize
 from loaders import policies, selectors
 from loaders.choices import Direction, Mode

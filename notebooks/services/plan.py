@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.usable import launch_check
-from common.changes import Change
 from common.errors import BerthError
 from common.ids import next_name
-from common.money import price
+from common.manifests import Change
+from common.templatetags.berth import price
 from notebooks import selectors
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable

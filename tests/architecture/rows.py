@@ -87,9 +87,9 @@ def _projects(n: int, project: Any, user: Any, people: list[Any], mark: str) -> 
 
 
 def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
-    from projects.models import KubeGrant, ProjectPlace
+    from projects.models import KubeGrant, ProjectNamespace
 
-    place, _made = ProjectPlace.objects.get_or_create(
+    place, _made = ProjectNamespace.objects.get_or_create(
         project=project, cluster_key="rows", namespace="berth-rows"
     )
     at = now()

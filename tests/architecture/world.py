@@ -16,7 +16,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
-    from projects.models import Invitation, KubeGrant, ProjectPlace
+    from projects.models import Invitation, KubeGrant, ProjectNamespace
     from volumes.models import Volume
 
     volume, _made = Volume.objects.get_or_create(
@@ -44,7 +44,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
     )
     own = Credential.objects.create(owner=owner, kind="git", name=f"own{mark}", sealed="x")
-    place, _made = ProjectPlace.objects.get_or_create(
+    place, _made = ProjectNamespace.objects.get_or_create(
         project=project, cluster_key="guard", namespace=f"berth-{project.slug}"
     )
     grant = KubeGrant.objects.create(

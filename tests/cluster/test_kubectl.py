@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube
-from projects.kubeconfig import Target, with_token
+from projects.services.kube import Target, with_token
 from runtime.capabilities import KubeToken, KubeUser, TenantSpec
 from runtime.protocol import NotYet
 from tests.cluster.asking import answered, is_refused

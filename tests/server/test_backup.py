@@ -227,7 +227,7 @@ def test_a_file_that_is_no_whole_backup_changes_nothing(
 
 def test_an_upgrade_keeps_a_copy_of_the_database_as_it_was(tmp_path: Path, alices: Server) -> None:
     code = (
-        "from portal.server.database_files import copy_before_upgrade\n"
+        "from portal.server.copies import copy_before_upgrade\n"
         "from portal.server.paths import Paths\n"
         "import time\n"
         "for _ in range(5): copy_before_upgrade(Paths.from_environment()); time.sleep(1.01)"

@@ -123,13 +123,13 @@ def test_removal_at_once_is_for_managers_and_frees_what_it_held(
 def test_a_project_that_goes_takes_its_volumes_at_once(
     as_user, make, bob, alice, project, principal, settle, machine
 ):
-    from projects import contents
+    from projects import hooks
     from projects.services import project_request_delete
 
     kept, gone = make(bob), make(bob, "gone")
     create.home_ensure(principal=principal(bob), project=project, owner=bob)
     removal.volume_delete(principal=principal(bob), volume=gone)
-    texts = [s.text for s in contents.summaries(project)]
+    texts = [s.text for s in hooks.summaries(project)]
     assert "1 home with its files" in texts
     assert "2 volumes with their files" in texts
     project_request_delete(principal=principal(alice), project=project, confirm="vision")

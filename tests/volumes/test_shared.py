@@ -1,7 +1,7 @@
 """The volume that a project has without asking."""
 
 from clusters.models import Cluster
-from projects.models import Project, ProjectPlace
+from projects.models import Project, ProjectNamespace
 from volumes.models import Volume
 from volumes.services import create
 
@@ -44,7 +44,9 @@ def test_on_a_cluster_it_comes_with_the_first_place(project):
     from volumes.rules import place_made
 
     Cluster.objects.create(key="kube", name="Kube", driver="kubernetes")
-    place = ProjectPlace.objects.create(project=project, cluster_key="kube", namespace="berth-x")
+    place = ProjectNamespace.objects.create(
+        project=project, cluster_key="kube", namespace="berth-x"
+    )
     told = Transition(
         place, Phase.PENDING, Phase.RUNNING, "", Outcome(Phase.RUNNING), gone=False, seen=place
     )

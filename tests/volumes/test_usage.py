@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 
-from common.ui.columns import HEIGHT, STEP
+from common.ui.components import HEIGHT, STEP
 from tests.support.queries import fewest
 from volumes import measuring
 from volumes.models import Volume, VolumeDay
@@ -80,11 +80,11 @@ def test_old_days_and_those_of_volumes_that_are_gone_are_forgotten(make: Any, bo
 
 
 def test_housekeeping_forgets_them(make: Any, bob: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from portal import housekeeping
+    from portal.server import duties
 
     row = make(bob)
     VolumeDay.objects.update(day=date(2020, 1, 1))
-    housekeeping.tick()
+    duties.tidy()
     assert kept(row) == []
 
 

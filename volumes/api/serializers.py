@@ -282,25 +282,19 @@ def volume_one(row: Volume, who: Principal, granted: Collection[Permission]) -> 
 def volume_out(
     row: Volume, who: Principal, granted: Collection[Permission], mounted: int
 ) -> dict[str, Any]:
+    told = ("kind", "name", "description", "write_policy", "cache_of", "size_limit_mib")
+    used = ("used_bytes", "used_at_least", "used_at", "last_used_at")
+    state = ("generation", "observed_generation", "desired", "phase", "reason", "message")
     return {
         "id": row.uid,
-        "kind": row.kind,
-        "name": row.name,
+        **{name: getattr(row, name) for name in (*told, *used, *state)},
         "project": row.project.slug,
         "owner": row.owner.username if row.owner else None,
         "created_by": row.created_by.username if row.created_by else None,
         "cluster": row.cluster_key,
         "volume_class": row.volume_class.key if row.volume_class else None,
-        "description": row.description,
-        "write_policy": row.write_policy,
-        "cache_of": row.cache_of,
         "may_write": selectors.writes(who, row, granted),
-        "size_limit_mib": row.size_limit_mib,
-        "used_bytes": row.used_bytes,
-        "used_at_least": row.used_at_least,
-        "used_at": row.used_at,
         "mounted": mounted,
-        "last_used_at": row.last_used_at,
         "last_used_by": row.last_used_by.username if row.last_used_by else None,
         "growing": row.is_growing,
         "growth_refused": selectors.growth_refusal(row),
@@ -310,12 +304,6 @@ def volume_out(
         "restoring": row.is_restoring,
         "moving": row.is_moving,
         "delete_after": row.delete_after,
-        "generation": row.generation,
-        "observed_generation": row.observed_generation,
-        "desired": row.desired,
-        "phase": row.phase,
-        "reason": row.reason,
-        "message": row.message,
         "created_at": row.created_at,
     }
 
@@ -332,16 +320,11 @@ def plan_out(plan: Plan) -> dict[str, Any]:
 
 
 def snapshot_out(row: VolumeSnapshot) -> dict[str, Any]:
+    told = ("name", "description", "size_bytes", "desired", "phase", "message", "created_at")
     return {
         "id": row.uid,
-        "name": row.name,
-        "description": row.description,
         "created_by": row.created_by.username if row.created_by else None,
-        "size_bytes": row.size_bytes,
-        "desired": row.desired,
-        "phase": row.phase,
-        "message": row.message,
-        "created_at": row.created_at,
+        **{name: getattr(row, name) for name in told},
     }
 
 
@@ -361,29 +344,21 @@ def transfer_out(row: VolumeTransfer) -> dict[str, Any]:
     }
 
 
+_CLASS = ("key", "name", "description", "medium", "speed")
+_SIZES = ("min_size_mib", "max_size_mib", "can_snapshot")
+
+
 def class_out(row: VolumeClass) -> dict[str, Any]:
     places = list(row.places.all())
+    own = ("backing_kind", "default_size_mib", "enabled", "derived", "position", "generation")
     return {
-        "key": row.key,
-        "name": row.name,
-        "description": row.description,
-        "medium": row.medium,
-        "speed": row.speed,
+        **{name: getattr(row, name) for name in (*_CLASS, *_SIZES, *own)},
         "price": f"{row.price:f}",
         "currency": settings.BERTH_CURRENCY,
-        "backing_kind": row.backing_kind,
         "options": dict(row.options),
-        "can_snapshot": row.can_snapshot,
-        "min_size_mib": row.min_size_mib,
-        "max_size_mib": row.max_size_mib,
-        "default_size_mib": row.default_size_mib,
-        "enabled": row.enabled,
-        "derived": row.derived,
-        "position": row.position,
         "clusters": sorted(place.cluster.key for place in places),
         "default_on": sorted(place.cluster.key for place in places if place.is_default),
         "near": topology.said_of(places),
-        "generation": row.generation,
     }
 
 
@@ -391,17 +366,10 @@ def offer_out(
     row: VolumeClass, cluster: str, near: Sequence[str], *, is_default: bool
 ) -> dict[str, Any]:
     return {
-        "key": row.key,
-        "name": row.name,
-        "description": row.description,
+        **{name: getattr(row, name) for name in (*_CLASS, *_SIZES)},
         "cluster": cluster,
         "is_default": is_default,
-        "medium": row.medium,
-        "speed": row.speed,
         "price": f"{row.price:f}",
         "currency": settings.BERTH_CURRENCY,
-        "min_size_mib": row.min_size_mib,
-        "max_size_mib": row.max_size_mib,
-        "can_snapshot": row.can_snapshot,
         "near": list(near),
     }

@@ -16,11 +16,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.usable import usable_clusters
-from common.drf.etag import check_if_match, with_etag
+from common.drf.serializers import given
+from common.drf.views import check_if_match, with_etag
 from common.errors import Forbidden, NotFound
 from projects.access import Permission
-from projects.api.base import PlatformAPIView, ProjectAPIView
-from projects.api.reasons import REASON, ReasonIn, reason_in
+from projects.api.base import REASON, PlatformAPIView, ProjectAPIView, ReasonIn, reason_in
 from volumes import selectors
 from volumes.api import serializers
 from volumes.api import serializers as s
@@ -38,11 +38,6 @@ class VolumeAPIView(ProjectAPIView):
 
     def volume(self) -> Volume:
         return selectors.volume_get(self.principal, self.kwargs["volume"], self.project)
-
-    def given(self, kind: type[Any]) -> dict[str, Any]:
-        serializer = kind(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)
 
     def answer(self, row: Volume, code: int = status.HTTP_200_OK) -> Response:
         """Tell what became of a row that was changed: it is read again, with all that is shown."""
@@ -85,7 +80,7 @@ class VolumeList(VolumeAPIView):
         responses={202: s.VolumeDetailOut, 200: s.VolumePlanOut},
     )
     def post(self, request: Request, project: str) -> Response:  # noqa: ARG002
-        wanted = create.NewVolume(**self.given(s.VolumeIn))
+        wanted = create.NewVolume(**given(s.VolumeIn, request))
         asked: dict[str, Any] = {
             "principal": self.principal,
             "project": self.project,
@@ -136,7 +131,7 @@ class VolumeDetail(VolumeAPIView):
         responses={202: s.VolumeDetailOut, 200: s.VolumePlanOut},
     )
     def patch(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
-        said = self.given(s.VolumeEdit)
+        said = given(s.VolumeEdit, request)
         no_limit = "size_limit_mib" in said and said["size_limit_mib"] is None
         changes = edit.Changes(**said, no_limit=no_limit)
         if is_plan(request):
@@ -171,7 +166,7 @@ class VolumeRestore(VolumeAPIView):
 
     @extend_schema(request=s.RestoreIn, responses={202: s.VolumeDetailOut})
     def post(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
-        name = self.given(s.RestoreIn).get("name")
+        name = given(s.RestoreIn, request).get("name")
         row = removal.volume_bring_back(principal=self.principal, volume=self.volume(), name=name)
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
@@ -216,7 +211,7 @@ class SnapshotList(VolumeAPIView):
 
     @extend_schema(request=s.SnapshotIn, responses={202: s.SnapshotOut})
     def post(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
-        said = self.given(s.SnapshotIn)
+        said = given(s.SnapshotIn, request)
         row = removal.snapshot_create(principal=self.principal, volume=self.volume(), **said)
         return Response(serializers.snapshot_out(row), status=status.HTTP_202_ACCEPTED)
 
@@ -270,7 +265,7 @@ class VolumeTransferView(VolumeAPIView):
 
     @extend_schema(request=s.TransferIn, responses={202: s.TransferOut})
     def post(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
-        said = self.given(s.TransferIn)
+        said = given(s.TransferIn, request)
         row = transfers.transfer_ask(principal=self.principal, volume=self.volume(), **said)
         return Response(serializers.transfer_out(row), status=status.HTTP_202_ACCEPTED)
 
@@ -304,7 +299,7 @@ class TransferAccept(VolumeAPIView):
 
     @extend_schema(request=s.AcceptIn, responses={202: s.VolumeDetailOut})
     def post(self, request: Request, project: str, transfer: UUID) -> Response:  # noqa: ARG002
-        name = self.given(s.AcceptIn).get("name")
+        name = given(s.AcceptIn, request).get("name")
         found = selectors.transfer_get(self.principal, self.project, transfer)
         row = transfers.transfer_accept(principal=self.principal, transfer=found, name=name)
         return self.answer(row, status.HTTP_202_ACCEPTED)
@@ -348,11 +343,6 @@ class VolumeClassAPIView(PlatformAPIView):
     required_platform: ClassVar[Any] = {"GET": "auditor", "POST": "operator"}
     serializer_class = s.VolumeClassOut
 
-    def given(self, kind: type[Any]) -> dict[str, Any]:
-        serializer = kind(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)
-
     def answer(self, row: VolumeClass, code: int = status.HTTP_200_OK) -> Response:
         row = selectors.class_get(row.key)
         return with_etag(Response(serializers.class_out(row), status=code), row)
@@ -367,8 +357,8 @@ class VolumeClassList(VolumeClassAPIView):
         return self.get_paginated_response([serializers.class_out(row) for row in page or []])
 
     @extend_schema(request=s.VolumeClassIn, responses={201: s.VolumeClassOut})
-    def post(self, request: Request) -> Response:  # noqa: ARG002
-        values = self.given(s.VolumeClassIn)
+    def post(self, request: Request) -> Response:
+        values = given(s.VolumeClassIn, request)
         row = classes.class_save(principal=self.principal, values=values)
         return self.answer(row, status.HTTP_201_CREATED)
 
@@ -388,7 +378,7 @@ class VolumeClassDetail(VolumeClassAPIView):
 
     @extend_schema(request=s.VolumeClassEdit, responses=s.VolumeClassOut)
     def patch(self, request: Request, volume_class: str) -> Response:
-        values = self.given(s.VolumeClassEdit)
+        values = given(s.VolumeClassEdit, request)
         with transaction.atomic():
             row = selectors.class_get(volume_class)
             check_if_match(request, row)

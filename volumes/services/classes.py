@@ -62,10 +62,13 @@ def cluster_changed(cluster_key: str) -> None:
 
 
 def _derive(cluster: Cluster, kind: str, options: dict[str, str]) -> VolumeClass:
+    wanted = f"standard-{cluster.key}"[:60]
+    taken = set(VolumeClass.objects.filter(key__startswith=wanted).values_list("key", flat=True))
+    keys = (wanted, *(f"{wanted}-{n}" for n in range(2, 99)))
     try:
         with transaction.atomic():
             row = VolumeClass.objects.create(
-                key=_free_key(cluster.key),
+                key=next(k for k in keys if k not in taken),
                 name=_("Standard"),
                 backing_kind=kind,
                 options=options,
@@ -78,12 +81,6 @@ def _derive(cluster: Cluster, kind: str, options: dict[str, str]) -> VolumeClass
             raise
         return raced.volume_class
     return row
-
-
-def _free_key(cluster_key: str) -> str:
-    wanted = f"standard-{cluster_key}"[:60]
-    taken = set(VolumeClass.objects.filter(key__startswith=wanted).values_list("key", flat=True))
-    return next(k for k in (wanted, *(f"{wanted}-{n}" for n in range(2, 99))) if k not in taken)
 
 
 def _default_place(cluster_key: str) -> ClassPlace | None:

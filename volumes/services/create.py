@@ -19,7 +19,7 @@ from common.clock import now
 from common.errors import BerthError, Conflict, wrong
 from projects.access import Permission, require
 from projects.choices import Role
-from projects.models import Membership, Project, ProjectPlace
+from projects.models import Membership, Project, ProjectNamespace
 from projects.services import require_active
 from quotas.choices import words
 from runtime.models import ONE_MACHINE
@@ -72,7 +72,9 @@ def project_volume_ensure(
     existing = _live(project, cluster_key, {"kind": VolumeKind.PROJECT})
     if existing is not None:
         return existing
-    payer = principal.user if principal else _first_owner(project)
+    owners = Membership.objects.filter(project=project, role=Role.OWNER).order_by("pk")
+    first = None if principal else owners.select_related("user").first()
+    payer = principal.user if principal else first.user if first else None
     wanted = {"kind": VolumeKind.PROJECT, "name": SHARED}
     return _make(principal, project, cluster_key, wanted, payer=payer)
 
@@ -121,7 +123,7 @@ def shared_volumes_repair() -> int:
             archived_at__isnull=True,
         )
         if cluster.runs_images:
-            there = ProjectPlace.objects.filter(
+            there = ProjectNamespace.objects.filter(
                 project=OuterRef("pk"),
                 cluster_key=cluster.key,
                 phase=Phase.RUNNING,
@@ -177,16 +179,6 @@ def backing_columns(chosen: VolumeClass | None) -> dict[str, Any]:
     if chosen is None:
         return {"backing_kind": "", "backing_options": {}}
     return {"backing_kind": chosen.backing_kind, "backing_options": dict(chosen.options)}
-
-
-def _first_owner(project: Project) -> User | None:
-    found = (
-        Membership.objects.filter(project=project, role=Role.OWNER)
-        .select_related("user")
-        .order_by("pk")
-        .first()
-    )
-    return found.user if found else None
 
 
 def _live(project: Project, cluster_key: str, wanted: dict[str, Any]) -> Volume | None:

@@ -10,8 +10,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.usable import usable_clusters
-from common.money import price
-from common.templatetags.berth import mib
+from common.templatetags.berth import mib, price
 from volumes import selectors
 from volumes.choices import VolumeKind, WritePolicy
 from volumes.services.create import MAX_DESCRIPTION, NewVolume

@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 
 from accounts.principal import Principal
 from common.templatetags.berth import NOTHING, ago, badge, filesize, meter, mib
-from common.ui.tabs import Tab, Tabs
+from common.ui.components import Tab, Tabs
 from runtime.protocol import Phase
 from volumes.models import Volume
 

@@ -16,7 +16,7 @@ from django_tables2 import RequestConfig
 
 from common.clock import now
 from common.errors import Conflict, Invalid
-from common.ui.columns import BAR, HEIGHT, LINE, STEP, left, mark, scale
+from common.ui.components import BAR, HEIGHT, LINE, STEP, column_left, column_scale, limit_mark
 from common.ui.responses import go, show_error, to_yaml
 from events import selectors as events
 from projects.access import Permission
@@ -256,12 +256,14 @@ class Chart:
 def chart(days: Sequence[VolumeDay], until: date) -> Chart:
     """Draw days where they are in time: one on which nobody measured leaves a gap."""
     first = min([until - timedelta(days=LEAST_DAYS - 1), *(one.day for one in days)])
-    unit = scale(max([max(one.used_bytes, one.size_bytes or 0) for one in days], default=0))
+    unit = column_scale(max([max(one.used_bytes, one.size_bytes or 0) for one in days], default=0))
     columns = []
     for one in days:
         height = round(one.used_bytes * unit)
-        limit = None if one.size_bytes is None else mark(one.size_bytes, unit)
-        columns.append(Column(one, left((one.day - first).days), HEIGHT - height, height, limit))
+        limit = None if one.size_bytes is None else limit_mark(one.size_bytes, unit)
+        columns.append(
+            Column(one, column_left((one.day - first).days), HEIGHT - height, height, limit)
+        )
     return Chart(columns, first, max([until, *(one.day for one in days)]))
 
 

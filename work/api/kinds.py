@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 
-from common.drf.serializers import CurrencyField
-from common.drf.streams import LogOut
+from common.drf.serializers import CurrencyField, LogOut
 from runtime.protocol import Desired, Phase
 from work.api import serializers as s
 from work.fields import Edit

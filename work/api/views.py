@@ -20,14 +20,19 @@ from rest_framework.response import Response
 
 from clusters import streams
 from clusters.streams import PART
-from common.drf.etag import check_if_match, with_etag
-from common.drf.streams import PART_OF_A_LOG, EventStreamRenderer, offset_of, wants_stream, whole
+from common.drf.serializers import (
+    PART_OF_A_LOG,
+    EventStreamRenderer,
+    offset_of,
+    wants_stream,
+    whole,
+)
+from common.drf.views import check_if_match, with_etag
 from common.errors import Forbidden, Invalid, NotFound
 from common.streams import EventStream
 from hubapi import sessions
 from projects.access import Permission
-from projects.api.base import ProjectAPIView
-from projects.api.reasons import REASON, ReasonIn, reason_in
+from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
 from work import selectors, services
 from work.api import render
 from work.api.kinds import Api

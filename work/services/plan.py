@@ -10,9 +10,9 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
 from clusters.usable import launch_check
-from common.changes import Change
 from common.errors import BerthError
-from common.money import price
+from common.manifests import Change
+from common.templatetags.berth import price
 from placement.decision import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words

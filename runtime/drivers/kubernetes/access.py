@@ -19,7 +19,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from common.outbound.addresses import IPAddress, unwrapped
+from dataplane.addresses import IPAddress, unwrapped
 from runtime.protocol import Unreachable
 
 _TOKEN_S = 60.0

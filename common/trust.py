@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import certifi
 from django.conf import settings
+from django.core.mail.backends.smtp import EmailBackend
+from requests.adapters import HTTPAdapter
 
 
 def public() -> ssl.SSLContext:
@@ -37,3 +40,18 @@ def _trusting(own: str, _version: tuple[int, ...]) -> ssl.SSLContext:
     if own:
         context.load_verify_locations(own)
     return context
+
+
+class SmtpBackend(EmailBackend):
+    """Django's, and it believes the operator's own authority too."""
+
+    @cached_property
+    def ssl_context(self) -> ssl.SSLContext:
+        return authorities()
+
+
+class Believing(HTTPAdapter):
+    """Adds it to the public ones, which are all that the library knows."""
+
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        super().init_poolmanager(*args, **{**more, "ssl_context": authorities()})

@@ -1,4 +1,10 @@
-"""``/metrics``: what the product does, read from the database when Prometheus asks."""
+"""What watches Berth asks: ``/livez``, ``/readyz``, ``/metrics``.
+
+``/livez`` says only that the process answers. ``/readyz`` is 503 when pages cannot be served
+(database, migrations); what merely delays work (broker, proxy, machines) is named and counts
+only with ``?all=1``, so that a dead broker does not take the portal away from people.
+``/metrics``: what the product does, read from the database when Prometheus asks.
+"""
 
 import hmac
 import ipaddress
@@ -9,7 +15,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db.models import Count, Max, Min, Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.decorators import method_decorator
 from django.views import View
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -19,6 +25,7 @@ from prometheus_client.registry import Collector
 from clusters.models import Claim, Cluster, Device
 from common.clock import now
 from common.metrics import REGISTRY
+from console.health import check_all
 from events.models import Event, Seal
 from loaders.models import LoadRun
 from runtime.reconcilers import registered, rows_of
@@ -133,13 +140,29 @@ class Metrics(View):
     def get(self, request: HttpRequest) -> HttpResponse:
         if not allowed(request):
             return HttpResponse("Not from here.\n", status=403, content_type="text/plain")
-        text = generate_latest(REGISTRY)
-        domain = generate_latest(_Once())
-        return HttpResponse(text + domain, content_type=CONTENT_TYPE_LATEST)
+        # only for the time of a scrape: nothing is asked to describe itself at start
+        text = generate_latest(REGISTRY) + generate_latest(DomainCollector())
+        return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
 
 
-class _Once(Collector):
-    """Looks like a registry to ``generate_latest``, without describing itself at start."""
+@method_decorator(login_not_required, name="dispatch")
+class Livez(View):
+    http_method_names = ["get", "head"]
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        return DomainCollector().collect()
+    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
+        return HttpResponse("ok\n", content_type="text/plain")
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Readyz(View):
+    """Says which part is down, never why: the reason is on the operators' system page."""
+
+    http_method_names = ["get", "head"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        checks = check_all()
+        every = request.GET.get("all") == "1"
+        ready = all(c.ok for c in checks if c.vital or every)
+        state = "ok" if all(c.ok for c in checks) else "degraded" if ready else "down"
+        body = {"status": state, "checks": {c.name: "ok" if c.ok else "down" for c in checks}}
+        return JsonResponse(body, status=200 if ready else 503)
