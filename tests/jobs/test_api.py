@@ -232,6 +232,26 @@ def test_it_changes_by_name_at_once_and_in_all_else_when_it_has_ended(
     assert (changed.status_code, changed.json()["spec"]["retries"]) == (202, 3)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("presets")
+def test_no_registry_is_asked_while_rows_are_locked(
+    api, run, end, address, alice, monkeypatch
+) -> None:
+    from work.services import edit
+
+    asked: list[bool] = []
+
+    def digest_of(*_what: Any) -> str:
+        asked.append(connection.in_atomic_block)
+        return "sha256:" + "a" * 64
+
+    monkeypatch.setattr(edit, "digest_of", digest_of)
+    monkeypatch.setattr("work.services.resolve.check_place", lambda *_what: None)
+    row = end(run())
+    changed = api(alice, "PATCH", address(row), {"image": "registry.example.org/train:2"})
+    assert (changed.status_code, asked) == (202, [False]), changed.content
+
+
 def test_a_name_that_a_person_typed_must_be_its_name(api, run, address, alice) -> None:
     row = run()
     refused = api(alice, "DELETE", address(row, "?name=tain"))

@@ -212,10 +212,12 @@ class WorkDetail(_OneView):
                 row=self.row(),
             )
             return self.planned(plan)
-        with transaction.atomic():
-            row = self.row(for_update=True)
-            check_if_match(request, row)
-            row = services.workload_edit(principal=self.principal, row=row, said=said)
+        row = services.workload_edit(
+            principal=self.principal,
+            row=self.row(),
+            said=said,
+            check=partial(check_if_match, request),
+        )
         return self.accepted(row)
 
     def delete(self, request: Request, **_ids: str) -> Response:

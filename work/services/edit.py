@@ -18,7 +18,7 @@ from work.services.launch import begin_launch, digest_of, reserve, workload_star
 from work.services.resolve import edited
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from accounts.principal import Principal
     from work.kinds import Kind
@@ -27,11 +27,18 @@ if TYPE_CHECKING:
 
 
 def workload_edit(
-    *, principal: Principal, row: Workload, said: Mapping[str, Any], start: bool = False
+    *,
+    principal: Principal,
+    row: Workload,
+    said: Mapping[str, Any],
+    start: bool = False,
+    check: Callable[[Any], None] | None = None,
 ) -> Any:
     """Change what ``said`` says otherwise; a running one restarts when its process must.
 
     ``start``: so does one that ended, but not one that has succeeded and is as it was.
+    ``check`` sees the locked row before anything changes. Never inside a transaction: a registry
+    may be asked.
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
@@ -39,7 +46,10 @@ def workload_edit(
     found = edited(principal=principal, row=before, kind=kind, said=said)
     digest = digest_of(principal, kind, found.row) if "image" in found.fields else ""
     with transaction.atomic():
-        after, is_changed = _edit(principal, lock(row), said, digest)
+        now_locked = lock(row)
+        if check is not None:
+            check(now_locked)
+        after, is_changed = _edit(principal, now_locked, said, digest)
         if start and starts(kind, after, is_changed=is_changed):
             return workload_start(principal=principal, row=after)
         return after
