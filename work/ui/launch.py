@@ -116,6 +116,8 @@ def plan_context(view: WorkView, form: WorkForm) -> dict[str, Any]:
             principal=view.principal, project=view.project, kind=view.kind, said=said
         )
     except BerthError as error:
+        if not form.is_bound and isinstance(error, Invalid):
+            return {"plan": None, "problems": [], "missing": error.message}  # nothing was said yet
         return {"plan": None, "problems": [error.message]}
     named = attached_named(view.principal, view.project, plan.attached)
     told = view.kind.own.read(plan.row, private=True) | named
