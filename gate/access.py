@@ -28,6 +28,7 @@ from projects.access import Permission
 from runtime.protocol import Desired, Phase
 from runtime.streams import Pod
 from volumes import services as volumes
+from work import selectors as work
 
 NOTED_EVERY = timedelta(seconds=60)
 
@@ -106,7 +107,7 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
         )
     objects = where.objects_of(row, cluster)
     pod = Pod(objects["namespace"], objects["pod"])
-    is_owner = selectors.is_owner(who, row)
+    is_owner = work.is_owner(who, row)
     phase = Phase.DELETING if row.desired == Desired.ABSENT else row.shown_phase
     return Target(
         uid=str(row.uid),

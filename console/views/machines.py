@@ -16,9 +16,9 @@ from events.services import record
 from loaders.models import Load
 from loaders.services import load_cancel
 from notebooks.models import Workspace
-from notebooks.services import workspace_stop
 from projects.others import tell_owner
 from queues import local
+from work.services import workload_stop
 
 
 class Machines(ConsoleView):
@@ -70,7 +70,7 @@ class QueueAct(ConsoleView):
                 return self._asked(row, form, status=422)
             said = form.cleaned_data["reason"]
         if self.act == "cancel" and isinstance(row, Workspace):
-            workspace_stop(principal=self.principal, workspace=row, said=said)
+            workload_stop(principal=self.principal, row=row, said=said)
         elif self.act == "cancel":
             load_cancel(principal=self.principal, load=row, said=said)
         else:

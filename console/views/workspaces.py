@@ -12,7 +12,7 @@ from common.errors import NotFound
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from notebooks.models import Workspace
-from notebooks.services import lifecycle
+from work.services import workload_stop
 
 
 class WorkspaceList(ListView):
@@ -35,6 +35,6 @@ class Stop(ConsoleView):
         if row is None:
             raise NotFound(_("There is no such workspace."))
         said = request.POST.get("reason", "")
-        lifecycle.workspace_stop(principal=self.principal, workspace=row, said=said)
+        workload_stop(principal=self.principal, row=row, said=said)
         messages.success(request, _("“%(name)s” is being stopped.") % {"name": row.name})
         return HttpResponseRedirect(reverse("console:workspaces"))

@@ -25,14 +25,15 @@ from common.drf.streams import (
 )
 from common.streams import EventStream
 from hubapi import sessions
-from notebooks import selectors, services
+from notebooks import selectors
 from notebooks.api import render
 from notebooks.api import serializers as s
 from notebooks.api.base import WorkspaceAPIView
 from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Phase
-from work.selectors import steps_of
+from work.selectors import is_owner, steps_of
+from work.services import manifest_of
 
 OVER = frozenset({Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 
@@ -115,8 +116,8 @@ class WorkspaceManifest(WorkspaceAPIView):
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         row = self.workspace()
-        mine = selectors.is_owner(self.principal, row)
-        return Response(services.manifest_of(row, with_env=mine))
+        mine = is_owner(self.principal, row)
+        return Response(manifest_of(row, private=mine))
 
 
 def _follower(view: WorkspaceAPIView, row: Workspace) -> streams.Follower:
