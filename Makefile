@@ -70,7 +70,8 @@ cluster-status: dev ## whether it runs, and what is wrong when it does not
 cluster-build: dev ## build its programs only (ARGS="helm traefik" for those it does not need itself)
 	@$(DEV)/python -m devcluster build $(ARGS)
 
-schema: dev ## write docs/openapi.yaml from the code
+schema: dev ## write docs/openapi.yaml and the options of the command line from the code
+	$(DEV)/python tools/cli_fields.py
 	$(DEV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn \
 		--settings portal.settings.test
 

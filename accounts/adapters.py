@@ -34,7 +34,7 @@ from accounts.services.people import invited_user_accept, user_readmit
 from accounts.services.sessions import record_denied, session_forget, sessions_end_others
 from common.errors import Unavailable
 from common.middleware import client_ip
-from common.outbound.sessions import Believing
+from common.trust import Believing
 from events import services as events
 from notifications.services import notify
 

@@ -29,12 +29,9 @@ def unseal(sealed: str, *, purpose: bytes = AT_REST, max_age_s: int | None = Non
 
 def _box(purpose: bytes) -> MultiFernet:
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return MultiFernet([_key(secret, purpose) for secret in secrets])
-
-
-def _key(secret: str, purpose: bytes) -> Fernet:
-    derived = HKDF(SHA256(), 32, salt=None, info=purpose).derive(secret.encode())
-    return Fernet(base64.urlsafe_b64encode(derived))
+    # Each is derived anew: HKDF takes what it derives from once.
+    keys = [HKDF(SHA256(), 32, salt=None, info=purpose).derive(key.encode()) for key in secrets]
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in keys])
 
 
 # What lets a page of the portal through the gate: a ticket for one thing, good for a minute.

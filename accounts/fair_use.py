@@ -42,7 +42,9 @@ def enter(request: HttpRequest, key: str) -> float:
         caller = _callers.get(key)
         if caller is None:
             caller = _callers[key] = _Caller(tokens=float(settings.BERTH_API_RATE), at=at)
-            _make_room()
+            for old in list(_callers)[: max(0, len(_callers) - _MOST)]:
+                if _callers[old].running == 0:
+                    del _callers[old]
         _callers.move_to_end(key)
         caller.tokens = min(settings.BERTH_API_RATE, caller.tokens + (at - caller.at) * rate)
         caller.at = at
@@ -71,12 +73,6 @@ def forget() -> None:
     """For tests."""
     with _lock:
         _callers.clear()
-
-
-def _make_room() -> None:
-    for key in list(_callers)[: max(0, len(_callers) - _MOST)]:
-        if _callers[key].running == 0:
-            del _callers[key]
 
 
 class FairUseThrottle(BaseThrottle):

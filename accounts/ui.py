@@ -19,7 +19,6 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts import hooks, selectors
 from accounts.forms import DeviceApproveForm, DeviceForm, ProfileForm, SshKeyForm, TokenForm
-from accounts.models import User
 from accounts.principal import Principal
 from accounts.services.people import profile_update
 from accounts.services.sessions import (
@@ -77,7 +76,9 @@ class Profile(SettingsView):
     template_name: ClassVar[str] = "accounts/profile.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self.render({"form": ProfileForm(initial=_values(self.principal.user))})
+        names = ("display_name", "language", "timezone", "theme")
+        values = {name: getattr(self.principal.user, name) for name in names}
+        return self.render({"form": ProfileForm(initial=values)})
 
     def post(self, request: HttpRequest) -> HttpResponse:
         form = ProfileForm(request.POST)
@@ -85,10 +86,6 @@ class Profile(SettingsView):
             return self.render({"form": form}, status=400)
         profile_update(who=self.principal, **form.cleaned_data)
         return self.done(_("Your profile was saved."), "accounts:profile")
-
-
-def _values(user: User) -> dict[str, str]:
-    return {n: getattr(user, n) for n in ("display_name", "language", "timezone", "theme")}
 
 
 class Security(SettingsView):

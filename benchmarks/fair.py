@@ -39,7 +39,7 @@ from common.clock import now
 from loaders.models import Load
 from projects.models import Project
 from tests.support.workloads import insert
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 project, owner = Project.objects.get(slug="greedy"), User.objects.get(username="greedy")
 volume = project_volume_ensure(principal=None, project=project)
 at = now()

@@ -33,7 +33,7 @@ WITHIN_S, OPENS_WITHIN_S = 3600.0, 120.0
 PEOPLE = """
 from accounts.models import User; from accounts.principal import Principal
 from projects.models import Membership, Project
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 project = Project.objects.get(slug='demo')
 user = User(username='ann', email='ann@example.org'); user.set_unusable_password(); user.save()
 Membership.objects.create(project=project, user=user, role='member')

@@ -235,10 +235,7 @@ def with_holders(uses: Iterable[NodeUse]) -> list[NodeUse]:
     rows = list(uses)
     told = told_of(one for use in rows for one in use.placed)
     return [
-        replace(
-            use,
-            holders=tuple(Holder(p.kind, p.uid, p.gpus, told[p.uid]) for p in use.placed),
-        )
+        replace(use, holders=tuple(Holder(p.kind, p.uid, p.gpus, told[p.uid]) for p in use.placed))
         for use in rows
     ]
 

@@ -8,9 +8,9 @@ from django.db import models
 from django.utils.translation import gettext as _
 
 from common.ids import new_uid
+from runtime.capabilities import Traits
 from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
-from runtime.traits import Traits
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {

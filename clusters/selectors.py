@@ -9,16 +9,7 @@ from django.utils.translation import gettext as _
 
 from clusters.accelerators import sources_of
 from clusters.device_use import held_by
-from clusters.models import (
-    CheckResult,
-    Claim,
-    Cluster,
-    Device,
-    Flavor,
-    NetworkProfile,
-    Node,
-    Pool,
-)
+from clusters.models import CheckResult, Claim, Cluster, Device, Flavor, NetworkProfile, Node, Pool
 from common.errors import NotFound
 from runtime.use_sources import UseSource
 

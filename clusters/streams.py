@@ -15,8 +15,7 @@ from django.utils.translation import gettext as _
 
 from clusters.registry import driver_for
 from common.errors import BerthError, Conflict, Unavailable
-from common.looks import look
-from common.streams import Place, Places
+from common.streams import Place, Places, look
 from runtime import bus
 from runtime.capabilities import SupportsLogs
 from runtime.protocol import DriverError, Unreachable

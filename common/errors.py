@@ -1,7 +1,7 @@
 """Errors a caller can do something about. Each becomes one RFC 9457 problem document.
 
 Services raise these; HTML views, the API and the CLI translate them in one place each
-(``common.drf.exceptions`` and ``common.ui.errors``), so the same act has the same answer
+(``common.drf.views`` and ``common.middleware``), so the same act has the same answer
 through every door.
 """
 
@@ -95,3 +95,28 @@ class Unavailable(BerthError):
 
     status = 503
     code = "unavailable"
+
+
+CONTENT_TYPE = "application/problem+json"
+
+
+def problem_body(
+    status: int,
+    code: str,
+    detail: object,
+    *,
+    fields: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the document; ``code`` is what programs compare, ``detail`` is for people."""
+    body: dict[str, Any] = {
+        "type": f"urn:berth:error:{code}",
+        "title": code.replace("-", " ").capitalize(),
+        "status": status,
+        "code": code,
+        "detail": str(detail),
+    }
+    if fields:
+        body["fields"] = dict(fields)
+    body.update(extra or {})
+    return body

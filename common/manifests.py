@@ -8,6 +8,7 @@ spec: {…}
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,3 +90,36 @@ def _check_type(key: str, value: Any, wanted: type) -> None:
             list: _("a list"),
         }
         raise wrong(f"spec.{key}", _("It must be %(kind)s.") % {"kind": names[wanted]})
+
+
+ENV_NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+# Names that change what code is loaded, which devices are seen, or who the workload is.
+_PREFIXES = ("LD_", "DYLD_", "NVIDIA_", "CUDA_", "JUPYTERHUB_", "BERTH_", "GLIBC_")
+_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "VIRTUAL_ENV"),
+        *("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONINSPECT"),
+        *("JUPYTER_CONFIG_DIR", "JUPYTER_CONFIG_PATH", "JUPYTER_PATH", "JUPYTER_RUNTIME_DIR"),
+        *("JUPYTER_DATA_DIR", "MEM_LIMIT", "CPU_LIMIT", "BASH_ENV", "ENV", "IFS", "GCONV_PATH"),
+        *("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NODE_OPTIONS"),
+    }
+)
+
+
+def is_env_name(text: object) -> bool:
+    return isinstance(text, str) and bool(ENV_NAME.match(text))
+
+
+def is_env_refused(name: str) -> bool:
+    """Whether only Berth itself may set it."""
+    upper = name.upper()
+    return upper in _NAMES or upper.startswith(_PREFIXES)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field that would be set or changed. Values of an environment are never shown."""
+
+    field: str
+    before: Any
+    after: Any

@@ -1,9 +1,24 @@
-"""Giving memory back after a crowd has left: the C library keeps what was freed unless asked."""
+"""Memory of a process that loads a lot, or had a crowd: what the collector and the C library do."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if collects:
+            gc.enable()
+
 
 WORTH = 50  # streams fewer than at the last peak
 

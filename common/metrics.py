@@ -1,7 +1,7 @@
 """Prometheus metrics of this process: requests, and what other apps register.
 
 Numbers of the product (workspaces by phase, GPUs held …) come from the database at scrape time
-(``portal.metrics``), so every process answers the same.
+(``portal.monitoring``), so every process answers the same.
 """
 
 import time

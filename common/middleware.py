@@ -1,7 +1,9 @@
-"""Request id, listener rules and the content security policy."""
+"""Request id, listener rules, the content security policy, and errors as pages."""
 
 import re
 import uuid
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -14,9 +16,10 @@ from django.http import (
     HttpResponseRedirect,
     JsonResponse,
 )
+from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
 
-from common.problems import CONTENT_TYPE, problem_body
+from common.errors import CONTENT_TYPE, BerthError, problem_body
 
 _REQUEST_ID = re.compile(r"\A[A-Za-z0-9-]{8,40}\Z")
 
@@ -67,7 +70,10 @@ class ListenerMiddleware(MiddlewareMixin):
         internal = port == str(settings.BERTH_INTERNAL_PORT)
         request.is_internal = internal  # type: ignore[attr-defined]
         if internal:
-            return None if _for_workloads(request.path) else _only_hub()
+            if _for_workloads(request.path):
+                return None
+            text = "Only /hub/api is served here.\n"
+            return HttpResponseNotFound(text, content_type="text/plain")
         if _is_notebook_host(request.META.get("HTTP_HOST", "")):
             return _not_here(request)
         return None
@@ -77,10 +83,6 @@ def _for_workloads(path: str) -> bool:
     if path.startswith("/hub/api/oauth2/authorize"):  # for browsers, on the portal's own host
         return False
     return path in {"/hub/api", "/hub/424"} or path.startswith("/hub/api/")
-
-
-def _only_hub() -> HttpResponse:
-    return HttpResponseNotFound("Only /hub/api is served here.\n", content_type="text/plain")
 
 
 def _is_notebook_host(host: str) -> bool:
@@ -114,21 +116,19 @@ _CSP = (
 )
 
 
-def _gate_sources() -> str:
-    """The gate as pages reach it, where it is another origin than theirs."""
-    gate = str(getattr(settings, "BERTH_GATE_PAGES_URL", ""))
-    if not gate or gate == settings.BERTH_PUBLIC_URL:
-        return ""
-    return f" {gate} ws{gate.removeprefix('http')}"
-
-
 class ContentSecurityPolicyMiddleware(MiddlewareMixin):
     """One strict policy for every page: nothing inline, nothing foreign but the gate's streams."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         extra = getattr(request, "csp_form_action", "")
         form_action = f" {extra}" if extra else ""
-        policy = _CSP.format(form_action=form_action, gate=_gate_sources())
+        # the gate as pages reach it, where it is another origin than theirs
+        gate = str(getattr(settings, "BERTH_GATE_PAGES_URL", ""))
+        if gate and gate != settings.BERTH_PUBLIC_URL:
+            gate = f" {gate} ws{gate.removeprefix('http')}"
+        else:
+            gate = ""
+        policy = _CSP.format(form_action=form_action, gate=gate)
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault(
@@ -137,9 +137,59 @@ class ContentSecurityPolicyMiddleware(MiddlewareMixin):
         return response
 
 
-__all__ = [
-    "ContentSecurityPolicyMiddleware",
-    "ListenerMiddleware",
-    "RequestContextMiddleware",
-    "client_ip",
-]
+# Whether a request with a person's cookies was made by a page of the portal itself.
+#
+# The cookies come along from any page of the same site, and a workspace's pages are of the portal's
+# site. What changes something is refused by Django's check of the CSRF token and the Origin. What
+# only reads can't be read there, but a stream that stays open takes one of the few that its person
+# may have.
+
+
+def is_foreign(request: HttpRequest) -> bool:
+    """Whether another page's script or element asks; a link that a person follows is not foreign,
+    but a frame that a page fills with it is.
+
+    Told by the browser: by Sec-Fetch-Site where it says so (TLS, and localhost), else by the Origin
+    that comes with what a script of another page wants to read.
+    """
+    if site := request.headers.get("Sec-Fetch-Site"):
+        goes = request.headers.get("Sec-Fetch-Mode") == "navigate"
+        follows = goes and request.headers.get("Sec-Fetch-Dest", "document") == "document"
+        return site not in {"same-origin", "none"} and not follows
+    origin = request.headers.get("Origin")
+    return origin is not None and origin != f"{request.scheme}://{request.get_host()}"
+
+
+class BerthErrorMiddleware:
+    """A BerthError that leaves an HTML view becomes a page with its sentence and status."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if not isinstance(error, BerthError):
+            return None
+        request.berth_error = error  # type: ignore[attr-defined]  # projects.middleware records it
+        partial = "_" if getattr(request, "htmx", False) else ""
+        template = f"errors/{partial}problem.html"
+        page = render(request, template, error_frame(request, error), status=error.status)
+        for name, value in error.headers.items():
+            page[name] = value
+        return page
+
+
+def error_frame(request: HttpRequest, error: BerthError) -> dict[str, Any]:
+    """Return the context of an error's page.
+
+    Who is signed in keeps the rail and the project; the faults of the portal itself need
+    nothing of it, not even its database.
+    """
+    signed_in = getattr(request, "principal", None) is not None
+    is_fault = error.status >= 500  # noqa: PLR2004 - HTTP
+    return {
+        "error": error,
+        "layout": "base.html" if signed_in and not is_fault else "base_auth.html",
+    }

@@ -18,9 +18,8 @@ from clusters.options import (
     VOLUME_KINDS,
     ClusterOptions,
 )
-from console import lines
-from console.fields import EXACT, area, choice, exact, search_field
-from console.grouped import GroupedForm
+from console import fields
+from console.fields import EXACT, GroupedForm, area, choice, exact, search_field
 from console.views.base import FilterForm
 
 ATTENTION = "attention"
@@ -259,7 +258,7 @@ class OptionsForm(GroupedForm):
         found = {name: self.cleaned_data[name] for name in names if name in self.cleaned_data}
         for name in PEERS:
             if name in found:
-                found[name] = lines.lines_of(found[name])
+                found[name] = fields.lines_of(found[name])
         return found
 
     @staticmethod

@@ -11,7 +11,7 @@ from clusters.accelerators import known_of
 from clusters.models import Cluster, Flavor, Pool
 from clusters.services.base import KINDS_OF_WORK
 from clusters.wording import WORK
-from console import lines
+from console import fields
 from console.fields import (
     ANY,
     ProjectsField,
@@ -64,21 +64,21 @@ class FlavorForm(forms.Form):
 
     def values(self) -> dict[str, Any]:
         found = dict(self.cleaned_data)
-        found["node_labels"] = lines.sets(found["node_labels"], "node_labels")
-        found["use_source"] = lines.pairs(found["use_source"], "use_source")
+        found["node_labels"] = fields.sets(found["node_labels"], "node_labels")
+        found["use_source"] = fields.pairs(found["use_source"], "use_source")
         return found
 
     def show_known(self, row: Flavor) -> None:
         """What holds while the field is empty."""
-        known = lines.pairs_text(known_of(row.resource))
+        known = fields.pairs_text(known_of(row.resource))
         self.fields["use_source"].widget.attrs.update(placeholder=known, rows=8)
 
     @staticmethod
     def initial_of(row: Flavor) -> dict[str, Any]:
         names = ("name", "label", "resource", "match", "memory_mib", "price_per_hour", "position")
         found = {name: getattr(row, name) for name in names}
-        found["node_labels"] = lines.sets_text(row.node_labels)
-        return {**found, "use_source": lines.pairs_text(row.use_source)}
+        found["node_labels"] = fields.sets_text(row.node_labels)
+        return {**found, "use_source": fields.pairs_text(row.use_source)}
 
 
 class PartForm(forms.Form):
@@ -93,6 +93,8 @@ class PartForm(forms.Form):
 
 
 class PoolForm(PartForm):
+    part = "pool"  # as the service calls it
+
     name = forms.SlugField(label=_("Name"), max_length=40)
     description = description_field()
     node_labels = area(
@@ -127,8 +129,8 @@ class PoolForm(PartForm):
         found = dict(self.cleaned_data)
         found.pop("projects")
         found["project_uids"] = self.uids()
-        found["node_labels"] = lines.pairs(found["node_labels"], "node_labels")
-        found["tolerations"] = lines.tolerations(found["tolerations"])
+        found["node_labels"] = fields.pairs(found["node_labels"], "node_labels")
+        found["tolerations"] = fields.tolerations(found["tolerations"])
         found["flavors"] = [flavor.name for flavor in found["flavors"]]
         return found
 
@@ -137,8 +139,8 @@ class PoolForm(PartForm):
         return {
             "name": row.name,
             "description": row.description,
-            "node_labels": lines.pairs_text(row.node_labels),
-            "tolerations": lines.tolerations_text(row.tolerations),
+            "node_labels": fields.pairs_text(row.node_labels),
+            "tolerations": fields.tolerations_text(row.tolerations),
             "flavors": [flavor.name for flavor in row.flavors.all()],
             "kinds": row.kinds,
             "projects": row.project_uids,
@@ -147,6 +149,8 @@ class PoolForm(PartForm):
 
 
 class NetworkForm(PartForm):
+    part = "network"
+
     name = forms.SlugField(label=_("Name"), max_length=40)
     description = description_field()
     attachment = exact(
@@ -192,8 +196,8 @@ class NetworkForm(PartForm):
         found = dict(self.cleaned_data)
         found.pop("projects")
         found["project_uids"] = self.uids()
-        found["further"] = lines.cards(found["further"], "further")
-        found["env"] = lines.pairs(found["env"], "env")
+        found["further"] = fields.cards(found["further"], "further")
+        found["env"] = fields.pairs(found["env"], "env")
         found["pools"] = [pool.name for pool in found.get("pools", ())]
         return found
 
@@ -201,8 +205,8 @@ class NetworkForm(PartForm):
     def initial_of(row: Any) -> dict[str, Any]:
         names = ("name", "description", "attachment", "resource", "count", "per_gpu")
         found = {name: getattr(row, name) for name in names}
-        found["further"] = lines.cards_text(row.further)
-        found["env"] = lines.pairs_text(row.env)
+        found["further"] = fields.cards_text(row.further)
+        found["env"] = fields.pairs_text(row.env)
         return {
             **found,
             "pools": [pool.name for pool in row.pools.all()],

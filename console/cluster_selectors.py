@@ -17,7 +17,7 @@ from clusters.options import options_of
 from clusters.usable import launch_refusal
 from clusters.wording import counted
 from common.clock import now
-from console.node_rows import NodeRows
+from console.cluster_tables import NodeRows
 from projects.models import Project
 
 if TYPE_CHECKING:

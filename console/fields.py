@@ -1,8 +1,8 @@
-"""Shapes of fields that the console's forms share."""
+"""What the console's forms share: fields, texts of lines, long forms in groups."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.conf import settings
@@ -11,7 +11,85 @@ from django.utils.functional import lazy
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.errors import Invalid
 from projects.models import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def pairs(text: str, field: str) -> dict[str, str]:
+    """``name=value`` on each line."""
+    found: dict[str, str] = {}
+    for line in lines_of(text):
+        name, sign, value = line.partition("=")
+        if not sign:
+            message = _t("Write name=value on each line; this is not: %(line)s") % {"line": line}
+            raise Invalid(message, fields={field: [message]})
+        found[name.strip()] = value.strip()
+    return found
+
+
+def pairs_text(values: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name}={value}" for name, value in sorted((values or {}).items()))
+
+
+def sets(text: str, field: str) -> dict[str, list[str]]:
+    """``name=value,value`` on each line: any of the values will do."""
+    found = pairs(text, field)
+    return {name: [v.strip() for v in value.split(",")] for name, value in found.items()}
+
+
+def sets_text(values: Mapping[str, Iterable[str]]) -> str:
+    return "\n".join(f"{name}={','.join(v)}" for name, v in sorted((values or {}).items()))
+
+
+def cards(text: str, field: str) -> list[dict[str, str]]:
+    """``attachment resource`` on each line; without a resource it takes nothing of the node."""
+    found = []
+    for line in lines_of(text):
+        attachment, _space, resource = line.partition(" ")
+        if " " in resource.strip():
+            message = _t("Write attachment and resource on each line; this is not: %(line)s") % {
+                "line": line
+            }
+            raise Invalid(message, fields={field: [message]})
+        found.append({"attachment": attachment, "resource": resource.strip()})
+    return found
+
+
+def cards_text(values: Iterable[Mapping[str, str]]) -> str:
+    return "\n".join(f"{entry['attachment']} {entry['resource']}".strip() for entry in values or ())
+
+
+def tolerations(text: str) -> list[dict[str, str]]:
+    """``key=value:Effect`` or ``key:Effect`` on each line, as kubectl writes taints."""
+    found = []
+    for line in lines_of(text):
+        rest, _colon, effect = line.rpartition(":")
+        if effect not in EFFECTS:
+            rest, effect = line, ""
+        key, _sign, value = rest.partition("=")
+        entry = {"key": key, "value": value, "effect": effect}
+        found.append({name: part for name, part in entry.items() if part})
+    return found
+
+
+def tolerations_text(values: Iterable[Mapping[str, str]]) -> str:
+    lines = []
+    for entry in values or ():
+        value = f"={entry['value']}" if entry.get("value") else ""
+        effect = f":{entry['effect']}" if entry.get("effect") else ""
+        lines.append(f"{entry.get('key', '')}{value}{effect}")
+    return "\n".join(lines)
+
 
 ANY = ("", _("Any"))
 # What a machine reads is typed as it stands there: nothing corrects or remembers it.
@@ -107,3 +185,42 @@ def _in_currency() -> str:
 def _with_zone(label: Any) -> str:
     """A time that is typed is read in this zone; nobody should have to guess it."""
     return f"{label} ({timezone.get_current_timezone_name()})"
+
+
+class GroupedForm(forms.Form):
+    """``HEAD`` is always in sight (a tuple in it is one row); ``GROUPS``: title, sentence, fields.
+
+    A group is open where a field of it was filled in differently from a new form's, or is wrong.
+    """
+
+    template_name = "components/grouped.html"
+
+    HEAD: ClassVar[tuple[str | tuple[str, ...], ...]] = ()
+    GROUPS: ClassVar[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = ()
+    # Fields that say nothing by being set; "*": a form whose every field is set.
+    QUIET: ClassVar[tuple[str, ...]] = ()
+
+    def head(self) -> list[list[Any]]:
+        rows = [(row,) if isinstance(row, str) else row for row in self.HEAD]
+        found = [[self[name] for name in row if name in self.fields] for row in rows]
+        return [row for row in found if row]
+
+    def groups(self) -> list[tuple[Any, Any, list[Any], bool]]:
+        """Return title, sentence, fields, and whether one of them has to be looked at."""
+        found = []
+        for title, text, names in self.GROUPS:
+            shown = [self[name] for name in names if name in self.fields]
+            if shown:
+                found.append((title, text, shown, any(self._speaks(field) for field in shown)))
+        return found
+
+    def _speaks(self, field: Any) -> bool:
+        if field.errors:
+            return True
+        if "*" in self.QUIET or field.name in self.QUIET:
+            return False
+        value, initial = field.value(), field.field.initial
+        if isinstance(field.field, forms.IntegerField | forms.BooleanField):
+            meant = field.field.to_python  # 0.00 is 0, "on" is True
+            return meant(value) not in (None, meant(initial))
+        return value not in (None, "", []) and str(value) != str(initial)

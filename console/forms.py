@@ -9,6 +9,7 @@ from accounts.models import PlatformRole
 from clusters.models import Cluster
 from console.fields import (
     ANY,
+    GroupedForm,
     ProjectsField,
     area,
     choice,
@@ -18,11 +19,12 @@ from console.fields import (
     position_field,
     search_field,
 )
-from console.grouped import GroupedForm
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
 from notebooks.ui import texts
 from notifications.choices import Severity
+from projects.choices import Role
+from projects.models import Project
 from projects.others import REASON_MAX
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
 
@@ -95,6 +97,42 @@ class UserCreateForm(forms.Form):
     )
 
 
+class GroupFilter(FilterForm):
+    q = search_field()
+
+
+class GroupForm(forms.Form):
+    group = forms.CharField(
+        label=_("Group"),
+        max_length=120,
+        help_text=_("Exactly as the identity provider names it in its groups claim."),
+    )
+    project = forms.ModelChoiceField(
+        label=_("Project"),
+        queryset=Project.objects.none(),
+        required=False,
+        to_field_name="slug",
+        empty_label=_("None: a role on the platform"),
+    )
+    role = forms.ChoiceField(
+        label=_("Role in the project"), required=False, choices=[("", "—"), *Role.choices]
+    )
+    platform_role = forms.ChoiceField(
+        label=_("Role on the platform"),
+        required=False,
+        choices=[
+            ("", "—"),
+            (PlatformRole.OPERATOR.value, PlatformRole.OPERATOR.label),
+            (PlatformRole.AUDITOR.value, PlatformRole.AUDITOR.label),
+        ],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["project"]
+        field.queryset = Project.objects.filter(deleted_at__isnull=True).order_by("slug")  # type: ignore[attr-defined]
+
+
 class RoleForm(forms.Form):
     platform_role = forms.ChoiceField(
         label=_("Platform role"), choices=PlatformRole.choices, required=False
@@ -132,9 +170,7 @@ class PresetForm(GroupedForm):
         initial=WorkspaceKind.NOTEBOOK.value,
     )
     cluster_key = forms.ChoiceField(
-        label=_("Cluster"),
-        required=False,
-        help_text=_("Empty: where it starts first."),
+        label=_("Cluster"), required=False, help_text=_("Empty: where it starts first.")
     )
     image = exact(
         _("Image"), max_length=512, help_text=_("Empty: the cluster's own, for notebooks.")

@@ -23,7 +23,7 @@ from common.clock import now
 from common.templatetags.berth import mib
 from console.words import answer_words, duty_words
 from notifications.selectors import is_mail_set_up, mail_trouble
-from runtime import leases, worker_identity
+from runtime import leases
 from runtime.models import Installation
 
 BOUND_S = 2.0
@@ -125,9 +125,9 @@ def _machines() -> str:
 
 def _worker() -> str:
     """Whether somebody does the periodic work: one that hangs or is stopped says nothing."""
-    count = len(worker_identity.alive())
+    count = len(leases.alive())
     if not count:
-        raise Down(_t("No worker has made a turn for %(n)d s.") % {"n": worker_identity.ALIVE_S})
+        raise Down(_t("No worker has made a turn for %(n)d s.") % {"n": leases.ALIVE_S})
     if late := [row for row in leases.duties() if leases.is_late(row)]:
         names = ", ".join(duty_words(row.name) for row in late[:3])
         raise Down(_t("Late: %(duties)s") % {"duties": names})

@@ -29,16 +29,16 @@ from clusters.demand import HELD
 from clusters.device_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
 from clusters.wording import work_words
+from console import work
 from events.models import Event, Seal
 from events.selectors import audit
-from loaders.models import Load
-from loaders.words import message_of
 from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
 from projects.models import Project
 from quotas.models import Reservation
 from runtime.models import ObservedWorkload
 from runtime.protocol import Phase
+from work.models import Workload
 
 MEASURED = timedelta(minutes=3)  # older figures of use tell nothing of now
 
@@ -172,8 +172,8 @@ def machines() -> list[Machine]:
 
 
 def _in_use(keys: list[str]) -> dict[str, tuple[int, int]]:
-    """Return CPU and memory that workspaces on machines were last measured to use."""
-    rows = Workspace.objects.filter(cluster_key__in=keys, phase=Phase.RUNNING)
+    """Return CPU and memory that work on machines was last measured to use."""
+    rows = Workload.objects.filter(cluster_key__in=keys, phase=Phase.RUNNING)
     used = metrics.latest(rows.values("uid"), MEASURED)
     found: dict[str, tuple[int, int]] = {}
     for key, uid in rows.values_list("cluster_key", "uid") if used else ():
@@ -256,7 +256,7 @@ def _holder(device: Device, holders: dict[UUID, Holder]) -> Holder | None:
 def holders_of(claims: Iterable[Claim]) -> dict[UUID, Holder]:
     """Return who is behind claims, in one query."""
     since = {c.workload_uid: c.granted_at or c.asked_at for c in claims}
-    rows = Workspace.objects.filter(uid__in=since).select_related("owner", "project")
+    rows = Workload.objects.filter(uid__in=since).select_related("owner", "project")
     return {
         row.uid: Holder(row.name, row.owner.label, row.project.name, since[row.uid], row.phase)
         for row in rows
@@ -277,12 +277,8 @@ class Waiter:
 def queue(most: int = 200) -> list[Waiter]:
     """Return who waits on any machine, in order, with the reason as the owner reads it."""
     claims = list(clusters.queue()[:most])
-    uids = [claim.workload_uid for claim in claims]
-    rows: dict[UUID, Any] = {
-        row.uid: row
-        for model in (Workspace, Load)
-        for row in model.objects.filter(uid__in=uids).select_related("owner", "project")
-    }
+    rows = work.rows_of((claim.workload_kind, claim.workload_uid) for claim in claims)
+    ways = work.ways()
     found = []
     for position, claim in enumerate(claims, 1):
         row = rows.get(claim.workload_uid)
@@ -293,15 +289,11 @@ def queue(most: int = 200) -> list[Waiter]:
                 name=row.name if row else work_words(claim.workload_kind),
                 owner=row.owner.label if row else "",
                 project=row.project.name if row else "",
-                sentence=_reason(row) if row else "",
+                sentence=ways[row.KIND].reason(row) if row else "",
                 url=row.get_absolute_url() if row else "",
             )
         )
     return found
-
-
-def _reason(row: Workspace | Load) -> str:
-    return row.shown_message if isinstance(row, Workspace) else message_of(row)
 
 
 def flavors() -> list[clusters.FlavorUse]:
@@ -313,9 +305,7 @@ def users(chosen: dict[str, Any]) -> QuerySet[User]:
 
     state = {"active": True, "disabled": False}.get(chosen.get("state") or "")
     rows = users_all(
-        search=chosen.get("q") or "",
-        is_active=state,
-        platform_role=chosen.get("role") or None,
+        search=chosen.get("q") or "", is_active=state, platform_role=chosen.get("role") or None
     )
     return rows.annotate(project_count=Count("memberships", distinct=True))
 

@@ -317,10 +317,7 @@ class GroupRoleTable(Table):
     project = tables.Column(verbose_name=_("Project"), empty_values=())
     role = tables.Column(verbose_name=_("Role"), empty_values=(), orderable=False)
     act = tables.TemplateColumn(
-        template_name="console/_group_remove.html",
-        verbose_name="",
-        orderable=False,
-        attrs=END,
+        template_name="console/_group_remove.html", verbose_name="", orderable=False, attrs=END
     )
 
     class Meta:

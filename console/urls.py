@@ -2,49 +2,35 @@
 
 from django.urls import path
 
-from console.views import (
-    audit,
-    banners,
-    capacity,
-    clusters,
-    groups,
-    machines,
-    overview,
-    presets,
-    projects,
-    storage,
-    system,
-    users,
-    workspaces,
-)
-from console.views import (
-    cluster_parts as parts,
-)
+from console.views import cluster_parts as parts
+from console.views import clusters, machines, overview, people, storage, system, workspaces
 
 app_name = "console"
 _CLUSTER = "console/clusters/<slug:cluster>"
 urlpatterns = [
     path("console/", overview.Overview.as_view(), name="overview"),
-    path("console/users/", users.UserList.as_view(), name="users"),
-    path("console/users/new", users.UserCreate.as_view(), name="user-create"),
-    path("console/users/<uuid:user>/", users.UserDetail.as_view(), name="user"),
-    path("console/users/<uuid:user>/role", users.UserRole.as_view(), name="user-role"),
-    path("console/users/<uuid:user>/state", users.UserState.as_view(), name="user-state"),
-    path("console/users/<uuid:user>/password", users.UserPassword.as_view(), name="user-password"),
-    path("console/users/<uuid:user>/sessions", users.UserSessions.as_view(), name="user-sessions"),
-    path("console/users/<uuid:user>/limits", users.UserLimits.as_view(), name="user-limits"),
-    path("console/groups/", groups.GroupList.as_view(), name="groups"),
-    path("console/groups/new", groups.GroupCreate.as_view(), name="group-create"),
-    path("console/groups/<int:row>/delete", groups.GroupDelete.as_view(), name="group-delete"),
-    path("console/projects/", projects.ProjectList.as_view(), name="projects"),
-    path("console/projects/<uuid:uid>/limits", projects.Limits.as_view(), name="limits"),
-    path("console/presets/", presets.PresetList.as_view(), name="presets"),
-    path("console/presets/new", presets.PresetCreate.as_view(), name="preset-create"),
-    path("console/presets/<uuid:preset>/", presets.PresetEdit.as_view(), name="preset"),
+    path("console/users/", people.UserList.as_view(), name="users"),
+    path("console/users/new", people.UserCreate.as_view(), name="user-create"),
+    path("console/users/<uuid:user>/", people.UserDetail.as_view(), name="user"),
+    path("console/users/<uuid:user>/role", people.UserRole.as_view(), name="user-role"),
+    path("console/users/<uuid:user>/state", people.UserState.as_view(), name="user-state"),
+    path("console/users/<uuid:user>/password", people.UserPassword.as_view(), name="user-password"),
+    path("console/users/<uuid:user>/sessions", people.UserSessions.as_view(), name="user-sessions"),
+    path("console/users/<uuid:user>/limits", people.UserLimits.as_view(), name="user-limits"),
+    path("console/groups/", people.GroupList.as_view(), name="groups"),
+    path("console/groups/new", people.GroupCreate.as_view(), name="group-create"),
+    path("console/groups/<int:row>/delete", people.GroupDelete.as_view(), name="group-delete"),
+    path("console/projects/", people.ProjectList.as_view(), name="projects"),
+    path("console/projects/<uuid:uid>/limits", people.Limits.as_view(), name="limits"),
+    path("console/presets/", workspaces.PresetList.as_view(), name="presets"),
+    path("console/presets/new", workspaces.PresetCreate.as_view(), name="preset-create"),
+    path("console/presets/<uuid:preset>/", workspaces.PresetEdit.as_view(), name="preset"),
     path(
-        "console/presets/<uuid:preset>/delete", presets.PresetDelete.as_view(), name="preset-delete"
+        "console/presets/<uuid:preset>/delete",
+        workspaces.PresetDelete.as_view(),
+        name="preset-delete",
     ),
-    path("console/capacity/", capacity.Capacity.as_view(), name="capacity"),
+    path("console/capacity/", system.Capacity.as_view(), name="capacity"),
     path("console/clusters/", clusters.ClusterList.as_view(), name="clusters"),
     path("console/clusters/attach", clusters.ClusterAttach.as_view(), name="cluster-attach"),
     path(f"{_CLUSTER}/", clusters.ClusterDetail.as_view(), name="cluster"),
@@ -94,18 +80,18 @@ urlpatterns = [
         )
         for act in ("hold", "release", "cancel")
     ),
-    path("console/audit/", audit.AuditLog.as_view(), name="audit"),
-    path("console/audit/export", audit.AuditExport.as_view(), name="audit-export"),
-    path("console/announcements/", banners.AnnouncementList.as_view(), name="announcements"),
+    path("console/audit/", system.AuditLog.as_view(), name="audit"),
+    path("console/audit/export", system.AuditExport.as_view(), name="audit-export"),
+    path("console/announcements/", system.AnnouncementList.as_view(), name="announcements"),
     path(
-        "console/announcements/new", banners.AnnouncementEdit.as_view(), name="announcement-create"
+        "console/announcements/new", system.AnnouncementEdit.as_view(), name="announcement-create"
     ),
     path(
-        "console/announcements/<uuid:uid>/", banners.AnnouncementEdit.as_view(), name="announcement"
+        "console/announcements/<uuid:uid>/", system.AnnouncementEdit.as_view(), name="announcement"
     ),
     path(
         "console/announcements/<uuid:uid>/delete",
-        banners.AnnouncementDelete.as_view(),
+        system.AnnouncementDelete.as_view(),
         name="announcement-delete",
     ),
     path("console/system/", system.System.as_view(), name="system"),

@@ -35,16 +35,13 @@ DUTIES: dict[str, Promise] = {
     "people-at-provider": _("Asks the identity provider about people"),
     "sweep": _("Finds what is due"),
     "watch": _("Watches %(of)s"),
+    "work-limits": _("Ends the work of people who left or were disabled"),
     "worker": _("A worker"),
     "workspace-limits": _("Ends workspaces whose time is over"),
     "workspace-usage": _("Measures what work and GPUs do"),
 }
 
-VIA: dict[str, Promise | str] = {
-    "page": _("page"),
-    "api": "API",
-    "engine": "Berth",
-}
+VIA: dict[str, Promise | str] = {"page": _("page"), "api": "API", "engine": "Berth"}
 
 # What drivers say of a cluster that is not well: they write it down once, for every reader.
 ANSWERS: tuple[tuple[re.Pattern[str], Promise], ...] = tuple(

@@ -8,10 +8,10 @@ class CredentialsConfig(AppConfig):
     def ready(self) -> None:
         from accounts.ui import add_tab
         from credentials import probe, rules, selectors
-        from projects import registries
+        from projects import namespaces
         from runtime import gateway
 
-        registries.provide(selectors.registries_of)
+        namespaces.provide_registries(selectors.registries_of)
         gateway.register(probe.QUESTION, probe.answer, outside=True)
         rules.connect()
         add_tab("credentials:own", _("Credentials"), lambda: True)

@@ -14,8 +14,7 @@ from django.db.models.functions import Cast
 
 from common.errors import Unavailable
 from credentials.models import Credential
-from credentials.sealed import Sealed, SealedMapping, sealed
-from credentials.sealing import ring
+from credentials.sealing import Sealed, SealedMapping, ring, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import Forbidden, NotFound
-from common.oci.reference import DOCKER
+from common.oci import DOCKER
 from credentials.choices import EMBEDDED, CredentialKind, UsableBy, Use
 from credentials.models import Credential
 from credentials.sealing import unseal

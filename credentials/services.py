@@ -14,21 +14,24 @@ from accounts.principal import ACCOUNT_MANAGE
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from common.ids import new_uid
-from credentials import references, wakeups
+from credentials import references
 from credentials.choices import CredentialKind, UsableBy, Use
 from credentials.kinds import Part, kind_of
 from credentials.models import Credential
 from credentials.sealing import seal
 from events import services as events
 from projects.access import Permission, require
+from projects.models import ProjectNamespace
 from projects.services.life import line, lock
+from runtime.hints import hint_uids
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from accounts.principal import Principal
-    from credentials.messages import Sentence
+    from credentials.models import Sentence
     from projects.models import Project
+
 
 NAME_MAX = 63
 TEXT_MAX = 500
@@ -56,8 +59,10 @@ def credential_add(
     fields: Mapping[str, Any],
 ) -> Credential:
     """Keep a secret for a project, or (``project`` None) for oneself in all one's projects."""
-    _may_add(principal, project)
-    if project is not None:
+    if project is None:
+        _require_account(principal)
+    else:
+        require(principal, project, Permission.CREDENTIAL_MANAGE)
         project = lock(project)
     what = kind_of(kind)
     _known(fields, what.names(Part.TARGET, Part.SETTING, Part.SECRET))
@@ -139,7 +144,12 @@ def credential_edit(
     if "expires_at" in changes and changes["expires_at"] != row.expires_at:
         row.expires_at, row.warned = _future(changes["expires_at"]), ""
     if any(name in changes for name in settings):
-        _set(row, {**row.public, **{n: changes[n] for n in settings if n in changes}})
+        given = {**row.public, **{n: changes[n] for n in settings if n in changes}}
+        fresh = {**row.public, **what.settings(given)}
+        if fresh != row.public:  # the next start gets them, and a test says nothing yet
+            row.public, row.target = fresh, what.target(fresh)[:255]
+            row.version += 1
+            _untested(row)
     try:
         with transaction.atomic():
             row.save()
@@ -211,13 +221,6 @@ def require_manage(principal: Principal, row: Credential, *, remove: bool = Fals
         raise Forbidden(_("Only whoever stored it may use it, so only they may change it."))
 
 
-def _may_add(principal: Principal, project: Project | None) -> None:
-    if project is None:
-        _require_account(principal)
-    else:
-        require(principal, project, Permission.CREDENTIAL_MANAGE)
-
-
 def _require_account(principal: Principal) -> None:
     if not principal.allows_scope(ACCOUNT_MANAGE):
         raise Forbidden(_("This token lacks the scope “%s”.") % ACCOUNT_MANAGE)
@@ -248,17 +251,6 @@ def _of(principal: Principal, project: Project | None) -> Any:
     return Credential.objects.filter(project=project)
 
 
-def _set(row: Credential, given: Mapping[str, Any]) -> None:
-    """Change settings that work sees; the next start gets them, and a test says nothing yet."""
-    what = kind_of(row.kind)
-    fresh = {**row.public, **what.settings(given)}
-    if fresh != row.public:
-        row.public = fresh
-        row.target = what.target(fresh)[:255]
-        row.version += 1
-        _untested(row)
-
-
 def _untested(row: Credential) -> None:
     row.tested_at = row.test_ok = None
     row.test_said, row.test_message = {}, ""
@@ -279,7 +271,7 @@ def _tell(actor: Principal | None, row: Credential, verb: str, **more: Any) -> N
         data={"kind": row.kind, "target": row.target, "version": row.version, **more},
     )
     if row.project is not None and row.kind == CredentialKind.REGISTRY:
-        wakeups.wake(row.project)
+        wake(row.project)
 
 
 def _project_uid(row: Credential) -> UUID | None:
@@ -329,3 +321,9 @@ def _taken(row: Credential) -> Conflict:
         "The project has a sign-in for %(host)s already; a cluster knows one of each. Rotate it."
     ) % {"host": row.target}
     return Conflict(sentence, code="registry-taken", fields={"host": [sentence]})
+
+
+def wake(project: Project) -> None:
+    """Mark the project's places due: each compares the version of its sign-ins and writes."""
+    rows = ProjectNamespace.objects.filter(project=project, deleted_at__isnull=True)
+    hint_uids(ProjectNamespace.KIND, list(rows.values_list("uid", flat=True)))

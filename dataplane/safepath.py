@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import stat
 import sys
@@ -55,11 +56,7 @@ class UnsafePath(ValueError):  # noqa: N818 - reads as a sentence where it is ra
 
 
 class _How(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64),
-        ("mode", ctypes.c_uint64),
-        ("resolve", ctypes.c_uint64),
-    )
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 def parts_of(relative: str) -> tuple[str, ...]:
@@ -240,23 +237,19 @@ def _openat2(folder: int, relative: str, flags: int, mode: int) -> int:
 _O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
-_known: list[bool] = []
-
-
+@functools.cache
 def _has_openat2() -> bool:
-    if not _known:
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.close(_openat2(here, ".", os.O_PATH | os.O_CLOEXEC, 0))
-            _known.append(True)
-        except OSError as error:
-            # A filter of an older container engine says EPERM for a call that it does not know.
-            if error.errno not in {errno.ENOSYS, errno.EPERM, errno.EINVAL}:
-                raise
-            _known.append(False)
-        finally:
-            os.close(here)
-    return _known[0]
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(_openat2(here, ".", os.O_PATH | os.O_CLOEXEC, 0))
+    except OSError as error:
+        # A filter of an older container engine says EPERM for a call that it does not know.
+        if error.errno not in {errno.ENOSYS, errno.EPERM, errno.EINVAL}:
+            raise
+        return False
+    finally:
+        os.close(here)
+    return True
 
 
 def is_own(name: str) -> bool:

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.viewsets import PlatformAPIView
+from common.drf.views import PlatformAPIView
 from common.errors import Invalid
 from events import sealer, selectors
 from events.models import Event

@@ -24,22 +24,8 @@ LATE_FOR = timedelta(hours=6)
 BATCH = 2000
 GENESIS = "0" * 64
 _COLUMNS = (
-    "id",
-    "uid",
-    "at",
-    "actor_uid",
-    "actor_name",
-    "via",
-    "ip",
-    "request_id",
-    "verb",
-    "outcome",
-    "project_uid",
-    "target_kind",
-    "target_uid",
-    "target_name",
-    "message",
-    "data",
+    *("id", "uid", "at", "actor_uid", "actor_name", "via", "ip", "request_id", "verb", "outcome"),
+    *("project_uid", "target_kind", "target_uid", "target_name", "message", "data"),
 )
 
 

@@ -74,38 +74,19 @@ def audit(
 
 
 HEAD = (
-    "id",
-    "at",
-    "actor",
-    "via",
-    "ip",
-    "request_id",
-    "verb",
-    "outcome",
-    "project_uid",
-    "target_kind",
-    "target_uid",
-    "target_name",
-    "message",
+    *("id", "at", "actor", "via", "ip", "request_id", "verb", "outcome"),
+    *("project_uid", "target_kind", "target_uid", "target_name", "message"),
 )
 
 
 def row_of(event: Event) -> tuple[Any, ...]:
-    return (
-        event.pk,
-        event.at.isoformat(),
-        event.actor_name,
-        event.via,
-        event.ip,
-        event.request_id,
-        event.verb,
-        event.outcome,
-        event.project_uid or "",
-        event.target_kind,
-        event.target_uid,
-        event.target_name,
-        event.message,
-    )
+    said = {
+        "id": event.pk,
+        "at": event.at.isoformat(),
+        "actor": event.actor_name,
+        "project_uid": event.project_uid or "",
+    }
+    return tuple(said[name] if name in said else getattr(event, name) for name in HEAD)
 
 
 def csv_rows(rows: QuerySet[Event]) -> Iterator[tuple[Any, ...]]:

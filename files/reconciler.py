@@ -13,13 +13,13 @@ from django.utils.translation import gettext as _
 from clusters.options import options_of
 from clusters.where import image_cluster, namespace_of
 from files.models import FileSession
-from hubapi import keys
+from hubapi import services as hub
 from runtime.models import Reconcilable
 from runtime.pods import PORT
 from runtime.protocol import InvalidSpec, Observation, Phase, Probe, Resources, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def workload_spec(row: FileSession) -> WorkloadSpec:
 
 def token_of(row: FileSession) -> str:
     """Return what the gate says to this session's server; a rotated key does not change it."""
-    return keys.derive_matching(PURPOSE, row.uid, row.launch, row.token_digest)
+    return hub.derive_matching(PURPOSE, row.uid, row.launch, row.token_digest)
 
 
 def new_digest(uid: UUID) -> str:
-    return keys.digest(keys.derive(PURPOSE, uid, FileSession.launch))
+    return hub.digest(hub.derive(PURPOSE, uid, FileSession.launch))
 
 
 def name_of(row: FileSession) -> str:

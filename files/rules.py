@@ -12,15 +12,15 @@ from django.utils.translation import ngettext
 from accounts import hooks as accounts
 from files.models import FileSession
 from files.services import sessions_end_for
-from projects import contents
+from projects import hooks
 from projects import hooks as projects
 from projects.access import Permission, permissions_of
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from volumes import references
 from volumes.choices import VolumeKind
 from volumes.references import Holder
-from volumes.ui import tabs
-from volumes.ui.tabs import Tab
+from volumes.ui import present
+from volumes.ui.present import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 def connect() -> None:
     accounts.user_disabled.register(_user_disabled)
     projects.member_left.register(_member_left)
-    contents.register(
+    hooks.register_contents(
         FileSession.KIND, _summarize, request_delete=_end_with, request_stop=_end_with
     )
     references.register(_looking, yields=True)
-    tabs.register(_tabs)
+    present.register_tab(_tabs)
 
 
 def _looking(volume: Volume) -> list[Holder]:

@@ -24,7 +24,7 @@ from runtime.bus import publish
 from runtime.hints import hint
 from runtime.protocol import Desired
 from volumes import selectors as volume_selectors
-from volumes import services as volumes
+from volumes.services import base
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -66,7 +66,7 @@ def _opened(principal: Principal, project: Project, place: Place) -> FileSession
             session_touch(uid=found.uid)
             return found
         _end(found)
-    volumes.volumes_hold([place.volume])
+    base.volumes_hold([place.volume])
     # as it is now: before it was held, it may have gone to another project
     place = place_get(Principal(user=principal.user), place.volume.uid, project)
     _make_room(principal.user)
@@ -82,7 +82,7 @@ def _opened(principal: Principal, project: Project, place: Place) -> FileSession
         last_used_at=now(),
         phase_since=now(),
     )
-    volumes.volume_note_use(uids=[place.volume.uid], user=principal.user)
+    base.volume_note_use(uids=[place.volume.uid], user=principal.user)
     events.record(
         actor=principal,
         verb="volume.files-opened",
@@ -181,7 +181,4 @@ def _end(row: FileSession) -> None:
 
 def _changed(row: FileSession) -> None:
     hint(row)
-    publish(
-        [f"user:{row.person.uid}"],
-        {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)},
-    )
+    publish([f"user:{row.person.uid}"], {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)})

@@ -27,8 +27,7 @@ from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Desired, Phase
 from runtime.streams import Pod
-from volumes import services as volumes
-from work import selectors as work
+from volumes.services.base import volume_measure_soon
 
 NOTED_EVERY = timedelta(seconds=60)
 
@@ -46,7 +45,6 @@ class Demand(StrEnum):
 
     OPEN = "open"  # terminal, files, SSH: who may open the workspace
     LOGS = "logs"  # its owner
-    LOOK = "look"  # who may see that it is there
     READ = "read"  # files of a volume: who may use it
     CHANGE = "change"  # files of a volume: who may write to it
 
@@ -60,14 +58,10 @@ class Target:
 
     uid: str
     short_id: str
-    name: str
-    project_uid: str
-    owner_pk: int
     cluster_key: str
     phase: str
     launch: int
     pod: Pod
-    is_owner: bool
 
     @property
     def is_running(self) -> bool:
@@ -102,24 +96,18 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
         )
     if not cluster.enabled:
         raise Conflict(
-            _("The cluster %(name)s is switched off.") % {"name": cluster.label},
-            code="cluster-off",
+            _("The cluster %(name)s is switched off.") % {"name": cluster.label}, code="cluster-off"
         )
     objects = where.objects_of(row, cluster)
     pod = Pod(objects["namespace"], objects["pod"])
-    is_owner = work.is_owner(who, row)
     phase = Phase.DELETING if row.desired == Desired.ABSENT else row.shown_phase
     return Target(
         uid=str(row.uid),
         short_id=row.short_id,
-        name=row.name,
-        project_uid=str(row.project.uid),
-        owner_pk=row.owner_id,
         cluster_key=row.cluster_key,
         phase=phase.value,
         launch=row.launch,
         pod=pod,
-        is_owner=is_owner,
     )
 
 
@@ -145,8 +133,6 @@ class VolumeTarget:
     address: str
     token: str
     room: int | None
-    phase: str
-    launch: int
 
     def end_of(self, before: VolumeTarget, demand: Demand) -> str:
         """Return why a stream to ``before`` is over, now that this is what there is."""
@@ -182,14 +168,12 @@ def volume_target(caller: Caller, uid: str, demand: Demand) -> VolumeTarget:
         address=row.address,
         token=token_of(row),
         room=place.room,
-        phase=row.phase,
-        launch=row.launch,
     )
 
 
 def note_written(volume_uid: str) -> None:
     """Its size is to be measured anew; nobody waits for that."""
-    later(f"written {volume_uid}", lambda: volumes.volume_measure_soon(uids=[volume_uid]))
+    later(f"written {volume_uid}", lambda: volume_measure_soon(uids=[volume_uid]))
 
 
 def note_deleted(caller: Caller, volume_uid: str) -> None:

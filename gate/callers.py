@@ -1,6 +1,6 @@
 """Who is at the other end of a connection, whether that is still so, and who was refused.
 
-What reads the database is synchronous and called through ``common.looks.look``. What is merely
+What reads the database is synchronous and called through ``common.streams.look``. What is merely
 noted there waits by itself; whoever asks for something does not: on one machine there is one
 writer at a time, and the disk may be busy with what people upload.
 """
@@ -24,7 +24,7 @@ from accounts.principal import Principal
 from accounts.services.sessions import record_denied
 from accounts.services.tokens import token_authenticate
 from common.errors import BerthError, Forbidden, NotFound
-from common.looks import closing, look
+from common.streams import closing, look
 from hubapi import sessions
 
 _notes = ThreadPoolExecutor(1, thread_name_prefix="gate-notes")

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from common.errors import Conflict, Invalid, Unavailable
-from common.looks import look
+from common.streams import look
 from gate import scripts
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller, admitted
@@ -55,19 +55,14 @@ async def list_(request: Request, gate: Gate) -> Response:
     entries, cut = scripts.parse(data)
     body = {
         "path": scripts.shown(parts),
-        "parts": [{"name": scripts.readable(p), "path": _upto(parts, i)} for i, p in _each(parts)],
+        "parts": [
+            {"name": scripts.readable(part), "path": scripts.shown(parts[: at + 1])}
+            for at, part in enumerate(parts)
+        ],
         "entries": [entry.as_json(parts) for entry in entries],
         "truncated": cut,
     }
     return JSONResponse(body)
-
-
-def _each(parts: tuple[bytes, ...]) -> list[tuple[int, bytes]]:
-    return list(enumerate(parts))
-
-
-def _upto(parts: tuple[bytes, ...], index: int) -> str:
-    return scripts.shown(parts[: index + 1])
 
 
 async def download(request: Request, gate: Gate) -> Response:

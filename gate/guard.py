@@ -24,8 +24,8 @@ from django.utils.translation import gettext as _
 
 from common import memory
 from common.errors import BerthError
-from common.looks import look
 from common.metrics import REGISTRY
+from common.streams import look
 from gate.access import FILES, Demand, Target, VolumeTarget, target_of, volume_target
 from gate.callers import Caller, later
 from hubapi.activity import note_used

@@ -24,8 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from common.errors import BerthError, Invalid, Unavailable
-from common.looks import closing, look
 from common.metrics import REGISTRY
+from common.streams import closing, look
+from gate.web import alive
 from runtime import gateway
 from runtime.protocol import DriverError
 
@@ -54,7 +55,7 @@ def app(gate: Gate) -> ASGIApp:
 
     return Starlette(
         routes=[
-            Route("/livez", _alive),
+            Route("/livez", alive),
             Route("/readyz", ready),
             Route("/metrics", _metrics),
             Route("/internal/{name:path}", _ask, methods=["POST"]),
@@ -100,11 +101,6 @@ async def _payload(request: Request) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise Invalid("The question is not a JSON object.")
     return said
-
-
-async def _alive(request: Request) -> Response:
-    del request
-    return PlainTextResponse("ok\n")
 
 
 def _touch_database() -> None:

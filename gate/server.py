@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from common import serving
-from common.loading import loading
+from common.memory import loading
 from common.serving import BACKLOG, Listener
 
 HANDSHAKE_S = 20.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
@@ -17,11 +17,11 @@ from starlette.websockets import WebSocket
 from clusters import registry
 from clusters.models import Cluster
 from common.errors import BerthError, NotFound, Unavailable
-from common.looks import look
+from common.streams import look
 from gate import files, logs, terminal, volumes
 from gate.guard import Guard
 from gate.volumes import Carrier
-from gate.web import as_error, cors, refusal
+from gate.web import alive, as_error, cors, refusal
 from runtime.protocol import DriverError
 from runtime.streams import Streams
 
@@ -95,7 +95,7 @@ class Gate:
     def app(self) -> ASGIApp:
         one = "/gate/{part}/{workspace}"
         routes = [
-            Route("/livez", _alive),
+            Route("/livez", alive),
             WebSocketRoute("/gate/terminal/{workspace}", self._socket(terminal.terminal)),
             WebSocketRoute("/gate/exec/{workspace}", self._socket(terminal.execute)),
             self._route(one.format(part="logs", workspace="{workspace}"), logs.follow),
@@ -132,8 +132,3 @@ class Gate:
             await handler(ws, self)
 
         return serve
-
-
-async def _alive(request: Request) -> Response:
-    del request
-    return PlainTextResponse("ok\n")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -18,12 +18,11 @@ from django.utils.translation import gettext as _
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from common.errors import BerthError, Invalid
-from common.looks import look
+from common.streams import look
 from events import services as events
-from gate import guard
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller, admitted, principal_of
-from gate.web import as_error, caller_of, close_with, refuse, tell
+from gate.web import as_error, caller_of, close_with, in_time, refuse, settle, tell
 from notebooks.models import Workspace
 from runtime.protocol import DriverError
 from runtime.streams import STDIN, Exec
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from gate.guard import Stream
     from gate.service import Gate
 
-SLOW_S = 60.0  # a reader that takes nothing for so long is cut
 MAX_WORDS = 200
 MAX_COMMAND = 4 * 1024
 _END_OF_INPUT = bytes([255, STDIN])
@@ -123,26 +121,11 @@ async def _bridge(
         await settle(tasks)
 
 
-async def settle(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def _to_client(ws: WebSocket, running: Exec, stream: Stream, *, channels: bool) -> None:
     async for channel, data in running.output():
         stream.touch()
-        await in_time(ws.send_bytes(bytes([channel]) + data if channels else data))
-
-
-async def in_time(sending: Awaitable[None]) -> None:
-    """Send, or give up on a reader that takes nothing."""
-    try:
-        async with asyncio.timeout(SLOW_S):
-            await sending
-    except TimeoutError:
-        guard.STREAMS_CUT.labels("slow").inc()
-        raise WebSocketDisconnect(1008, "too slow") from None
+        sending = ws.send_bytes(bytes([channel]) + data if channels else data)
+        await in_time(sending, WebSocketDisconnect(1008, "too slow"))
 
 
 async def _from_client(ws: WebSocket, running: Exec, stream: Stream, *, channels: bool) -> None:

@@ -20,12 +20,12 @@ from starlette.responses import Response
 
 from common import disk
 from common.errors import BerthError, Invalid, NotFound, Unavailable
-from common.looks import look
+from common.streams import look
 from files.words import sentence
 from gate.access import Demand, VolumeTarget, note_deleted, note_written, volume_target
 from gate.callers import admitted
 from gate.web import BODIES, SAFE, SLOW_S, Broken, Piped, caller_of
-from volumes.where import lies_here
+from volumes.backing import lies_here
 
 if TYPE_CHECKING:
     from gate.access import VolumeTarget

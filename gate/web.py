@@ -9,7 +9,7 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,13 +21,12 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from common.errors import BerthError, Forbidden, NotFound, Unavailable
-from common.looks import look
-from common.problems import CONTENT_TYPE, problem_body
+from common.errors import CONTENT_TYPE, BerthError, Forbidden, NotFound, Unavailable, problem_body
+from common.streams import look
 from gate import callers, guard
 from gate.callers import Caller, SignedOut
 from runtime.protocol import DriverError
@@ -40,7 +39,11 @@ MAX_HEADER = 256
 MAX_TICKET = 1024
 SAFE = frozenset({"GET", "HEAD"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
-SLOW_S = 60.0
+SLOW_S = 60.0  # a reader that takes nothing for so long is cut
+
+
+async def alive(_request: Request) -> Response:
+    return PlainTextResponse("ok\n")
 
 
 def portal_origin() -> str:
@@ -158,6 +161,22 @@ async def close_with(ws: WebSocket, error: BerthError) -> None:
     await ws.close(4000 + error.status, error.code[:100])
 
 
+async def settle(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def in_time(sending: Awaitable[None], slow: Exception) -> None:
+    """Send, or give up on a reader that takes nothing."""
+    try:
+        async with asyncio.timeout(SLOW_S):
+            await sending
+    except TimeoutError:
+        guard.STREAMS_CUT.labels("slow").inc()
+        raise slow from None
+
+
 class Broken(Exception):  # noqa: N818 - named as what it is
     """The rest does not come: the answer must not look whole."""
 
@@ -195,31 +214,17 @@ class Piped(Response):
                     with contextlib.suppress(Broken, DriverError):
                         whole.result()
             finally:
-                for task in (whole, gone, cut):
-                    task.cancel()
-                await asyncio.gather(whole, gone, cut, return_exceptions=True)
+                await settle({whole, gone, cut})
 
     async def _send_all(self, send: Send) -> None:
-        started: Message = {
-            "type": "http.response.start",
-            "status": self.status_code,
-            "headers": self.raw_headers,
-        }
-        await send(started)
+        started = {"type": "http.response.start", "status": self.status_code}
+        await send({**started, "headers": self.raw_headers})
         async with contextlib.aclosing(self._body) as parts:  # type: ignore[type-var]
             async for part in parts:
                 self._stream.touch()
-                await _in_time(send, part, more=True)
-        await _in_time(send, b"", more=False)
-
-
-async def _in_time(send: Send, part: bytes, *, more: bool) -> None:
-    try:
-        async with asyncio.timeout(SLOW_S):
-            await send({"type": "http.response.body", "body": part, "more_body": more})
-    except TimeoutError:
-        guard.STREAMS_CUT.labels("slow").inc()
-        raise Broken from None
+                body = {"type": "http.response.body", "body": part, "more_body": True}
+                await in_time(send(body), Broken())
+        await in_time(send({"type": "http.response.body", "body": b""}), Broken())
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -17,11 +17,11 @@ import httpx
 from asgiref.sync import async_to_sync
 from django.db.models import Case, F, Q, Value, When
 
+from common import trust
 from common.clock import now
-from common.outbound import trust
-from hubapi import keys
-from hubapi.addresses import base_path
+from hubapi import services
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
+from hubapi.registry import base_path
 from runtime.models import Route
 
 POLL_S = 60.0
@@ -96,7 +96,7 @@ def _questions() -> list[Question]:
     for uid, launch, known in tokens.values_list("uid", "launch", "digest").iterator():
         if uid in routes and uid in short_ids:
             address = routes[uid].rstrip("/") + base_path(short_ids[uid])
-            token = keys.derive_matching("service", uid, launch, known)
+            token = services.derive_matching("service", uid, launch, known)
             found.append(Question(uid, address, token))
     return found
 
@@ -190,13 +190,8 @@ def _keep(readings: list[Reading]) -> None:
 
 
 _POLLED = (
-    "polled_at",
-    "last_activity",
-    "last_busy_at",
-    "kernels",
-    "busy_kernels",
-    "terminals",
-    "connections",
+    *("polled_at", "last_activity", "last_busy_at"),
+    *("kernels", "busy_kernels", "terminals", "connections"),
 )
 
 

@@ -16,11 +16,20 @@ from accounts.models import User
 from accounts.principal import Principal
 from common.clock import now
 from events.services import record
-from hubapi import keys, registry, sessions
-from hubapi.errors import OAuthError
+from hubapi import registry, services, sessions
 from hubapi.models import Client, Code, Consent, NotebookToken, TokenKind
 from hubapi.registry import AccessLevel, WorkloadInfo
 from hubapi.services import revoke_tokens
+
+
+class OAuthError(Exception):
+    """An RFC 6749 error; its description is shown by the notebook server."""
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(description)
+        self.error = error
+        self.description = description
+
 
 CODE_AGE = timedelta(seconds=60)
 _CLIENT_ID = re.compile(r"\A[A-Za-z0-9-]{1,48}\Z")
@@ -90,9 +99,9 @@ def code_issue(
     *, principal: Principal, gate: Gate, redirect_uri: str, challenge: str, session_key: str
 ) -> str:
     """Return a code that this client can redeem once, within a minute."""
-    code = keys.new_secret()
+    code = services.new_secret()
     Code.objects.create(
-        digest=keys.digest(code),
+        digest=services.digest(code),
         client=gate.client,
         user=principal.user,
         launch=gate.client.launch,
@@ -107,8 +116,8 @@ def code_issue(
 
 def client_authenticate(client_id: str, secret: str) -> Client:
     client = client_get(client_id)
-    known = client.secret_digest if client else keys.digest("")
-    matches = hmac.compare_digest(keys.digest(secret), known)
+    known = client.secret_digest if client else services.digest("")
+    matches = hmac.compare_digest(services.digest(secret), known)
     if client is None or not matches or client.revoked_at is not None:
         raise OAuthError("invalid_client", "This client is unknown, or its secret is not right.")
     return client
@@ -116,7 +125,7 @@ def client_authenticate(client_id: str, secret: str) -> Client:
 
 def code_redeem(*, client: Client, code: str, redirect_uri: str, verifier: str) -> str:
     """Return a visitor's token for a code. A code that comes again takes its token with it."""
-    row = Code.objects.select_related("user").filter(digest=keys.digest(code)).first()
+    row = Code.objects.select_related("user").filter(digest=services.digest(code)).first()
     if row is None or row.client_id != client.pk:
         raise _bad_code()
     used = Code.objects.filter(pk=row.pk, used_at=None, expires_at__gt=now())
@@ -127,7 +136,11 @@ def code_redeem(*, client: Client, code: str, redirect_uri: str, verifier: str) 
         raise _bad_code()
     if not _verified(row.code_challenge, verifier):
         raise OAuthError("invalid_grant", "The code verifier is not right.")
-    _still_allowed(row, client)
+    gate = gate_for(row.user, client.client_id)
+    if gate is None or needs_consent(row.user, gate):
+        raise _bad_code()
+    if not sessions.stands_for(row.session_key, row.user):
+        raise _bad_code()
     return _token_issue(row, client)
 
 
@@ -144,23 +157,15 @@ def _verified(challenge: str, verifier: str) -> bool:
     return hmac.compare_digest(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), challenge)
 
 
-def _still_allowed(row: Code, client: Client) -> None:
-    gate = gate_for(row.user, client.client_id)
-    if gate is None or needs_consent(row.user, gate):
-        raise _bad_code()
-    if not sessions.stands_for(row.session_key, row.user):
-        raise _bad_code()
-
-
 @transaction.atomic
 def _token_issue(row: Code, client: Client) -> str:
     # Against a stop or a revocation that began meanwhile: the row decides, once more.
     standing = Client.objects.filter(pk=client.pk, launch=row.launch, revoked_at=None)
     if standing.update(launch=F("launch")) != 1:
         raise _bad_code()
-    token = keys.new_secret()
+    token = services.new_secret()
     NotebookToken.objects.create(
-        digest=keys.digest(token),
+        digest=services.digest(token),
         kind=TokenKind.USER,
         user=row.user,
         uid=client.uid,

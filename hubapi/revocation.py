@@ -16,9 +16,8 @@ from django.conf import settings
 from clusters.registry import router
 from common.clock import now
 from hubapi import registry, sessions
-from hubapi.addresses import route_key
 from hubapi.models import Client, Code, NotebookToken, TokenKind
-from hubapi.registry import WorkloadInfo
+from hubapi.registry import route_key
 from hubapi.selectors import is_good
 from hubapi.services import CACHE_AGE_S, revoke_tokens
 from runtime.protocol import DriverError
@@ -79,12 +78,9 @@ def sweep_tokens(*, after: int = 0, limit: int = 200) -> int:
         .order_by("pk")[:limit]
     )
     infos = {uid: registry.by_uid(uid) for uid in {token.uid for token in tokens}}
-    revoke_tokens(token.pk for token in tokens if not _has_ground(token, infos[token.uid]))
+    groundless = [t.pk for t in tokens if (i := infos[t.uid]) is None or not is_good(t, i)]
+    revoke_tokens(groundless)
     return tokens[-1].pk if len(tokens) == limit else 0
-
-
-def _has_ground(token: NotebookToken, info: WorkloadInfo | None) -> bool:
-    return info is not None and is_good(token, info)
 
 
 def sweep_sessions() -> None:

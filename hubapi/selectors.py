@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from accounts.models import User
 from common.clock import now
-from hubapi import keys, oauth, registry, sessions
+from hubapi import oauth, registry, services, sessions
 from hubapi.activity import FRESH
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from hubapi.registry import AccessLevel, WorkloadInfo
@@ -39,7 +39,7 @@ def holder_of(secret: str) -> Holder | None:
         return None
     token = (
         NotebookToken.objects.select_related("user")
-        .filter(digest=keys.digest(secret), revoked_at=None)
+        .filter(digest=services.digest(secret), revoked_at=None)
         .first()
     )
     if token is None:
@@ -47,7 +47,9 @@ def holder_of(secret: str) -> Holder | None:
     info = registry.by_uid(token.uid)
     if info is None or not is_good(token, info):
         return None
-    _note_use(token)
+    at = now()  # noted once a minute: a read stays a read the rest of the time
+    if token.last_used_at is None or at - token.last_used_at >= _USE_NOTED_EVERY:
+        NotebookToken.objects.filter(pk=token.pk).update(last_used_at=at)
     return Holder(token, token.user, info)
 
 
@@ -66,14 +68,6 @@ def is_good(token: NotebookToken, info: WorkloadInfo) -> bool:
     if level == AccessLevel.VISITOR:
         return oauth.has_consented(token.user, info.workload_uid, info.owner_pk)
     return level == AccessLevel.OWNER
-
-
-def _note_use(token: NotebookToken) -> None:
-    """Note it once a minute: a read stays a read the rest of the time."""
-    at = now()
-    if token.last_used_at is not None and at - token.last_used_at < _USE_NOTED_EVERY:
-        return
-    NotebookToken.objects.filter(pk=token.pk).update(last_used_at=at)
 
 
 def scopes_of(holder: Holder) -> list[str]:

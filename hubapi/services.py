@@ -1,32 +1,32 @@
-"""Clients, what a launch is given, and revocation."""
+"""Clients, the secrets of launches, what a launch is given, and revocation."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
-from collections.abc import Iterable
+import secrets
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from uuid import UUID, uuid5
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 
-from accounts.models import User
 from common.clock import now
-from hubapi import keys
-from hubapi.addresses import (
-    base_path,
-    callback_url,
-    redirect_uris,
-    route_key,
-    workload_url,
-)
 from hubapi.models import Activity, Client, Code, Consent, NotebookToken, TokenKind
-from hubapi.registry import WorkloadInfo
-from projects.models import Project
+from hubapi.registry import WorkloadInfo, base_path, callback_url, redirect_uris, workload_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+    from projects.models import Project
 
 # How long an honest server goes on believing an answer about a token.
 CACHE_AGE_S = 10
@@ -64,11 +64,8 @@ def port_client_ensure(
     *, uid: UUID, short_id: str, port: int, owner: User, project: Project, launch: int
 ) -> LaunchCredentials:
     """Make the client of one web port: an address and cookies of its own, the same people."""
-    return _ensure(
-        _Wanted(
-            port_uid(uid, port), port_short_id(short_id, port), owner, project, launch, parent=uid
-        )
-    )
+    own, short_id = port_uid(uid, port), port_short_id(short_id, port)
+    return _ensure(_Wanted(own, short_id, owner, project, launch, parent=uid))
 
 
 def _ensure(wanted: _Wanted) -> LaunchCredentials:
@@ -82,10 +79,19 @@ def _ensure(wanted: _Wanted) -> LaunchCredentials:
     with transaction.atomic():
         known = Client.objects.select_for_update().filter(uid=uid).first()
         if known is not None and known.launch >= launch:
-            if known.launch == launch:
-                _follow_addresses(known)
+            addresses = redirect_uris(known.short_id)
+            if known.launch == launch and known.redirect_uris != addresses:
+                Client.objects.filter(pk=known.pk).update(redirect_uris=addresses)
             return wanted.credentials(known)
-        return _client_write(wanted)
+        made = wanted.fresh()
+        Client.objects.update_or_create(uid=uid, defaults=_columns(wanted, made))
+        # Tokens of earlier launches are replaced: visitors sign in again, silently.
+        tokens = NotebookToken.objects.filter(uid=uid)
+        _revoke(tokens, at=now(), cut=False)
+        tokens.filter(kind__in=[TokenKind.SERVER, TokenKind.SERVICE]).delete()
+        _tokens_make(uid=uid, owner=wanted.owner, launch=launch, made=made)
+        _activity_forget(wanted)
+        return made
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,12 @@ class _Wanted:
     parent: UUID | None = None  # of a port: the workload
 
     def fresh(self) -> LaunchCredentials:
-        secret = keys.derive("server", self.uid, self.launch)
+        secret = derive("server", self.uid, self.launch)
         return LaunchCredentials(f"ws-{self.short_id}", secret)
 
     def credentials(self, known: Client) -> LaunchCredentials:
         digest = known.secret_digest if known.launch == self.launch else ""
-        secret = keys.derive_matching("server", self.uid, self.launch, digest)
+        secret = derive_matching("server", self.uid, self.launch, digest)
         return LaunchCredentials(f"ws-{self.short_id}", secret)
 
 
@@ -126,20 +132,12 @@ def _client_make(wanted: _Wanted) -> LaunchCredentials | None:
     return made
 
 
-def _client_write(wanted: _Wanted) -> LaunchCredentials:
-    made = wanted.fresh()
-    Client.objects.update_or_create(uid=wanted.uid, defaults=_columns(wanted, made))
-    _tokens_replace(uid=wanted.uid, owner=wanted.owner, launch=wanted.launch, made=made)
-    _activity_forget(wanted)
-    return made
-
-
 def _columns(wanted: _Wanted, made: LaunchCredentials) -> dict[str, Any]:
     return {
         "parent_uid": wanted.parent,
         "short_id": wanted.short_id,
         "client_id": made.client_id,
-        "secret_digest": keys.digest(made.api_token),
+        "secret_digest": digest(made.api_token),
         "redirect_uris": redirect_uris(wanted.short_id),
         "owner": wanted.owner,
         "project": wanted.project,
@@ -161,23 +159,10 @@ def _activity_forget(wanted: _Wanted) -> None:
     )
 
 
-def _follow_addresses(client: Client) -> None:
-    wanted = redirect_uris(client.short_id)
-    if client.redirect_uris != wanted:
-        Client.objects.filter(pk=client.pk).update(redirect_uris=wanted)
-
-
-def _tokens_replace(*, uid: UUID, owner: User, launch: int, made: LaunchCredentials) -> None:
-    """Replace the tokens of earlier launches: visitors sign in again, silently."""
-    _revoke(NotebookToken.objects.filter(uid=uid), at=now(), cut=False)
-    NotebookToken.objects.filter(uid=uid, kind__in=[TokenKind.SERVER, TokenKind.SERVICE]).delete()
-    _tokens_make(uid=uid, owner=owner, launch=launch, made=made)
-
-
 def _tokens_make(*, uid: UUID, owner: User, launch: int, made: LaunchCredentials) -> None:
-    service = keys.derive("service", uid, launch)
+    service = derive("service", uid, launch)
     NotebookToken.objects.bulk_create(
-        NotebookToken(digest=keys.digest(value), kind=kind, user=owner, uid=uid, launch=launch)
+        NotebookToken(digest=digest(value), kind=kind, user=owner, uid=uid, launch=launch)
         for kind, value in ((TokenKind.SERVER, made.api_token), (TokenKind.SERVICE, service))
     )
 
@@ -189,7 +174,7 @@ def service_token(uid: UUID) -> str:
         .values_list("launch", "digest")
         .first()
     )
-    return keys.derive_matching("service", uid, *row) if row else ""
+    return derive_matching("service", uid, *row) if row else ""
 
 
 def access_scope(owner_username: str, short_id: str) -> str:
@@ -329,24 +314,46 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
-__all__ = [
-    "CACHE_AGE_S",
-    "LaunchCredentials",
-    "access_scope",
-    "client_ensure",
-    "forget_workload",
-    "launch_environment",
-    "port_client_ensure",
-    "port_short_id",
-    "port_uid",
-    "readiness_path",
-    "revoke_session",
-    "revoke_tokens",
-    "revoke_user",
-    "revoke_visitor",
-    "revoke_workload",
-    "route_key",
-    "server_arguments",
-    "service_token",
-    "workload_url",
-]
+_SALT = b"berth.hubapi.launch"
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret. Secrets here are long and random: no stretching needed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def derive(purpose: str, uid: UUID, launch: int) -> str:
+    """Return the secret of one launch under the current SECRET_KEY."""
+    return _derive(settings.SECRET_KEY, purpose, uid, launch)
+
+
+def derive_matching(purpose: str, uid: UUID, launch: int, known: str) -> str:
+    """Return the secret whose digest is ``known``: also one made before the key was rotated.
+
+    A running server keeps what it was started with, so a rotated key must not change it.
+    """
+    for candidate in _candidates(purpose, uid, launch):
+        if hmac.compare_digest(digest(candidate), known):
+            return candidate
+    return derive(purpose, uid, launch)
+
+
+def matches(purpose: str, uid: UUID, launch: int, given: str) -> bool:
+    """Whether ``given`` is the secret of that launch, under the current key or an older one."""
+    candidates = _candidates(purpose, uid, launch)
+    return any(hmac.compare_digest(one.encode(), given.encode()) for one in candidates)
+
+
+def _candidates(purpose: str, uid: UUID, launch: int) -> Iterator[str]:
+    for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        yield _derive(key, purpose, uid, launch)
+
+
+def _derive(key: str, purpose: str, uid: UUID, launch: int) -> str:
+    root = hmac.new(_SALT, key.encode(), hashlib.sha256).digest()
+    raw = hmac.new(root, f"{purpose}:{uid}:{launch}".encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -5,23 +5,23 @@ No trailing slashes: servers POST here, and a redirect would lose the body.
 
 from django.urls import include, path
 
-from hubapi.views import api, authorize, pages, stopped
+from hubapi import api, pages
 
 _hub = [
     path("", pages.home, name="root"),
     path("home", pages.home, name="home"),
     path("login", pages.login, name="login"),
     path("logout", pages.logout, name="logout"),
-    path("consent", authorize.consent, name="consent"),
+    path("consent", pages.consent, name="consent"),
     path("spawn", pages.home, name="spawn-any"),
     path("spawn/<str:owner>", pages.home_of, name="spawn-of"),
     path("spawn/<str:owner>/<str:server>", pages.spawn, name="spawn"),
     path("user-redirect", pages.user_redirect, name="user-redirect-root"),
     path("user-redirect/<path:path>", pages.user_redirect, name="user-redirect"),
-    path("424", stopped.stopped, name="stopped"),
+    path("424", pages.stopped, name="stopped"),
     path("api", api.root, name="api"),
     path("api/", api.root, name="api-slash"),
-    path("api/oauth2/authorize", authorize.authorize, name="authorize"),
+    path("api/oauth2/authorize", pages.authorize, name="authorize"),
     path("api/oauth2/token", api.token, name="token"),
     path("api/user", api.user, name="user"),
     path("api/users", api.users, name="users"),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from common.oci.problems import ImageProblem, Problem
+from common.oci import ImageProblem, Problem
 
 if TYPE_CHECKING:
-    from common.oci.reference import Reference
+    from common.oci import Reference
     from images.models import ImageFacts
 
 NOTEBOOK, CONTAINER = "notebook", "container"

@@ -16,9 +16,18 @@ from django.utils.translation import gettext as _
 
 from clusters.registry import driver_for
 from common.clock import now
-from common.oci.problems import ImageProblem, Problem
-from common.oci.reference import Reference
-from common.oci.registry import INDEXES, MANIFESTS, OLD, Document, Login, Registry, is_digest
+from common.oci import (
+    INDEXES,
+    MANIFESTS,
+    OLD,
+    Document,
+    ImageProblem,
+    Login,
+    Problem,
+    Reference,
+    Registry,
+    is_digest,
+)
 from common.outbound import OutboundError, Trouble, policy_from_settings
 from images.findings import NO_SINGLEUSER
 from images.models import ImageFacts

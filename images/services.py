@@ -15,29 +15,19 @@ from django.utils.translation import get_language
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.where import architectures_of, kept_to
-from common.concurrency import turn
 from common.errors import BerthError, Invalid
-from common.oci.problems import ImageProblem, Problem
-from common.oci.reference import BadReference, Reference, parse
-from common.oci.registry import Login
+from common.oci import BadReference, ImageProblem, Login, Problem, Reference, parse_reference
+from common.streams import turn
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
 from images import lookup
-from images.findings import (
-    NOTEBOOK,
-    Finding,
-    Verdict,
-    finding_of,
-    judged,
-    refused,
-    unlearned,
-)
+from images.findings import NOTEBOOK, Finding, Verdict, finding_of, judged, refused, unlearned
 from images.lookup import SECONDS, look
 from images.models import ImageFacts
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
 from projects.access import Permission, require
-from projects.models import ProjectPlace
+from projects.models import ProjectNamespace
 from runtime import gateway
 from runtime.protocol import Phase
 
@@ -86,7 +76,7 @@ def image_check(
     """
     require(principal, project, right)
     try:
-        name = parse(reference.strip())
+        name = parse_reference(reference.strip())
     except BadReference:
         return refused(reference.strip()[:200], ImageProblem(Problem.BAD_REFERENCE))
     cluster = Cluster.objects.filter(key=cluster_key).first()
@@ -109,7 +99,7 @@ def image_check(
         return finding_of(json.loads(kept))
     if fresh and kind == NOTEBOOK:
         # where the project's own work may run there; "" where it may not yet
-        place = ProjectPlace.objects.filter(
+        place = ProjectNamespace.objects.filter(
             project=project, cluster_key=cluster_key, phase=Phase.RUNNING, deleted_at__isnull=True
         ).first()
         asked["namespace"] = place.namespace if place else ""
@@ -163,7 +153,7 @@ def pinned(reference: str, digest: str) -> str:
     """Return the name that means exactly these bytes; as it is while no digest is known."""
     if not digest or "@" in reference:
         return reference
-    return parse(reference).pinned(digest)
+    return parse_reference(reference).pinned(digest)
 
 
 def architectures_for(cluster: Cluster, digest: str) -> tuple[str, ...]:
@@ -179,7 +169,7 @@ def architectures_for(cluster: Cluster, digest: str) -> tuple[str, ...]:
 
 def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """Handle the question where registries may be asked: in the gate."""
-    name = parse(str(asked["reference"]))
+    name = parse_reference(str(asked["reference"]))
     found = registry_login(UUID(str(asked["project"])), name.host, Use.CHECK)
     login = Login(*found) if found else None
     try:

@@ -11,10 +11,13 @@ class JobsConfig(AppConfig):
         from jobs.kind import JOB
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
+        from jobs.ui.pages import PAGES
         from runtime import reconcilers
         from work import kinds
+        from work.ui import pages
 
         kinds.register(JOB)
+        pages.register(PAGES)
         reconcilers.register(JobReconciler())
         reconcilers.on_transition(listeners.on_transition)
         references.connect()

@@ -50,7 +50,7 @@ JOB = Kind(
     model=Job,
     one=_("Job"),
     many=_("Jobs"),
-    icon="player-play",
+    icon="stack-2",
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, s.COMMAND, s.ARGS, REPLICAS, *s.SIZE, *s.PLACE),
         *(s.ENV, RETRIES, s.TIME_LIMIT, *s.ATTACHED),

@@ -18,7 +18,7 @@ from notifications.services import notify
 from runtime import reasons
 from runtime.protocol import Desired, Phase
 from runtime.workload_state import RESTARTED
-from volumes.services import volume_note_written
+from volumes.services.base import volume_note_written
 from work.models import Step
 
 if TYPE_CHECKING:

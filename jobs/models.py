@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from credentials.sealed import SealedMapping
+from credentials.sealing import SealedMapping
 from jobs.choices import StopReason
 from runtime.protocol import Seen
 from work.models import Workload

@@ -16,9 +16,8 @@ from jobs.states import ENDED
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Observation, Phase, Seen, WorkloadSpec
 from runtime.reasons import Reason
-from runtime.status import Status
 from runtime.workload import WorkloadReconciler
-from runtime.workload_state import RESTARTED, ReconcileContext
+from runtime.workload_state import RESTARTED, ReconcileContext, Status
 from work import needs
 
 if TYPE_CHECKING:

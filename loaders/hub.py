@@ -9,8 +9,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from common.errors import Forbidden, NotFound
-from hubapi import keys
-from hubapi.views.responses import body_json, hub_api
+from hubapi import services
+from hubapi.api import body_json, hub_api
 from loaders.reports import MAX_NUMBER, PURPOSE, parse, report_store
 
 MAX_BODY = 256 * 1024  # fifty errors with keys of a thousand bytes
@@ -30,7 +30,7 @@ def report(request: HttpRequest, load: UUID) -> HttpResponse:
         match is None
         or type(launch) is not int
         or not 0 < launch <= MAX_NUMBER
-        or not keys.matches(PURPOSE, load, launch, match[1])
+        or not services.matches(PURPOSE, load, launch, match[1])
     ):
         raise Forbidden("This token is not valid here.")
     return JsonResponse({"kept": report_store(load, parse(body))})

@@ -17,7 +17,7 @@ from loaders.results import Ended, ended
 from loaders.services import retries, uploads
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
-from volumes.services import volume_measure_soon
+from volumes.services.base import volume_measure_soon
 from work import needs
 
 if TYPE_CHECKING:

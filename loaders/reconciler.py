@@ -20,9 +20,8 @@ from runtime.models import Reconcilable
 from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
-from runtime.status import Status
 from runtime.workload import WorkloadReconciler
-from runtime.workload_state import ReconcileContext
+from runtime.workload_state import ReconcileContext, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

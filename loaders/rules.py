@@ -22,10 +22,10 @@ from loaders.choices import StopReason
 from loaders.models import ACTIVE, Load
 from loaders.selectors import RELATED
 from loaders.services.ending import loads_request_delete, loads_stop_for, request_stop
-from projects import contents
+from projects import hooks
 from projects import hooks as projects
 from projects.access import ROLE_PERMISSIONS, Permission
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from volumes import references as volume_holders
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def connect() -> None:
     accounts.user_disabled.register(_user_disabled)
     projects.member_left.register(_member_left)
     projects.role_changed.register(_role_changed)
-    contents.register(
+    hooks.register_contents(
         Load.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
     volume_holders.register(_holds_volume, counts=_hold_counts)

@@ -17,12 +17,12 @@ from clusters.options import ClusterOptions, options_of
 from clusters.selectors import node_ranges
 from clusters.where import image_cluster, namespace_of
 from credentials.decrypt import store_of
-from hubapi import keys
+from hubapi import services
 from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
 from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.selectors import room_left
 from volumes.topology import placement_beside
 
@@ -84,7 +84,7 @@ def name_of(row: Load) -> str:
 
 def report_token(uid: UUID, launch: int) -> str:
     """Return the token of one launch's reports: derived, so a repeated step gives the same."""
-    return keys.derive(PURPOSE, uid, launch)
+    return services.derive(PURPOSE, uid, launch)
 
 
 def _files(row: Load, options: ClusterOptions | None) -> Mapping[str, str]:

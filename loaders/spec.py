@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from credentials.models import Credential
     from volumes.models import Volume
-    from volumes.services import NewVolume
+    from volumes.services.create import NewVolume
 
 # What a document and an answer of the API tell, in this order.
 PUBLIC = (

@@ -17,7 +17,7 @@ from loaders.choices import Direction, Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
 from loaders.concurrency import sentence_of
 from loaders.states import SETTLED, state_of
-from placement.reasons import waiting
+from placement.decision import waiting
 from runtime import reasons
 from runtime.protocol import Resources
 from runtime.reasons import Reason

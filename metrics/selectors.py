@@ -96,11 +96,7 @@ def means(uids: Uids, since: datetime, name: str) -> dict[UUID, float]:
 
 
 def series(
-    uids: Uids,
-    since: datetime,
-    step: timedelta,
-    fields: Iterable[str] = FIELDS,
-    device: str = "",
+    uids: Uids, since: datetime, step: timedelta, fields: Iterable[str] = FIELDS, device: str = ""
 ) -> dict[UUID, list[Span]]:
     """Return the spans of each workload (or of one of its devices) in their order. One query.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup
-from hubapi.services import port_short_id, port_uid, workload_url
+from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup, workload_url
+from hubapi.services import port_short_id, port_uid
 from notebooks import selectors
 from notebooks.models import Workspace
 from projects.models import Membership

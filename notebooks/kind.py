@@ -17,7 +17,8 @@ from notebooks.choices import StopReason, WorkspaceKind
 from notebooks.models import Preset, Workspace
 from projects.access import Permission
 from runtime.protocol import Desired
-from volumes.services import home_ensure, home_find, volumes_hold
+from volumes.services.base import volumes_hold
+from volumes.services.create import home_ensure, home_find
 from work import fields as f
 from work import standard_fields as s
 from work.kinds import Kind

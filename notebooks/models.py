@@ -6,7 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
-from credentials.sealed import SealedMapping
+from credentials.sealing import SealedMapping
 from notebooks.choices import WorkspaceKind
 from notebooks.why import State, Why, pinned_tag, warning_of, why_of
 from projects.models import Project

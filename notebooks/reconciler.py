@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
 from hubapi import services as hub
+from hubapi.registry import route_key
 from notebooks.choices import StopReason
 from notebooks.kind import sidecar_port
 from notebooks.models import Workspace
@@ -70,7 +71,7 @@ class WorkspaceReconciler(WorkloadReconciler):
         ]
 
     def _route(self, row: Workspace, short_id: str, address: str) -> RouteEntry:
-        return RouteEntry(key=hub.route_key(short_id), target=f"http://{address}", uid=str(row.uid))
+        return RouteEntry(key=route_key(short_id), target=f"http://{address}", uid=str(row.uid))
 
     def stop_reason(self, row: Workspace) -> str:
         reason = row.stop_reason or Reason.USER

@@ -11,7 +11,7 @@ from notebooks.kind import sidecar_port
 from notebooks.where import image_of
 from runtime.pods import HOME, PORT
 from runtime.protocol import Probe, Sidecar, WorkloadSpec
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from notebooks.models import Workspace
 from notebooks.notices import tell_failed
 from runtime.protocol import Phase
 from runtime.workload_state import RESTARTED
-from volumes.services import volume_note_written
+from volumes.services.base import volume_note_written
 from work.models import Step, Workload
 
 if TYPE_CHECKING:

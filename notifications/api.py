@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
+from common.drf.views import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid
 from notifications import selectors, services
 from notifications.models import Notification

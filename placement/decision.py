@@ -1,23 +1,184 @@
-"""What is decided of one request on one cluster."""
+"""What decides where work may go: the request, why it may not or waits, and the decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext, ngettext, ngettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from clusters.accelerators import closed_by
+from common.errors import BerthError, Conflict, Forbidden, Invalid
 from runtime import protocol as p
+from runtime.protocol import Resources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from clusters.models import Cluster, Flavor, Node, Pool
     from placement.fleet import Fleet
-    from placement.reasons import Reason
-    from placement.request import Request
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the kinds of GPU that a text names, each once: ``a100, h100``; none: any kind."""
+    names = (name.strip() for name in text.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+@dataclass(frozen=True)
+class DeviceRequest:
+    """Devices that must be on one node: ``count`` of one of ``kinds``, the first liked most.
+
+    No kind named: a whole device of any kind. A part of a device is a kind of its own.
+    """
+
+    count: int = 0
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The kinds as a size names them."""
+        return ",".join(self.kinds)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one workload asks of a cluster. ``work_class``: what pools are reserved for."""
+
+    work_class: str
+    devices: DeviceRequest = field(default_factory=DeviceRequest)
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    pool: str = ""
+    network: str = ""
+    replicas: int = 1  # each of this size; none of them starts without the others
+
+    @classmethod
+    def of_size(
+        cls,
+        work_class: str,
+        size: Resources,
+        *,
+        pool: str = "",
+        network: str = "",
+        replicas: int = 1,
+    ) -> Request:
+        devices = DeviceRequest(size.gpus, names_in(size.gpu_flavor) if size.gpus else ())
+        cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
+        return cls(work_class, devices, cpu_milli, memory_mib, pool, network, replicas)
+
+    @property
+    def size(self) -> Resources:
+        """What one replica has."""
+        return Resources(self.cpu_milli, self.memory_mib, self.devices.count, self.devices.text)
+
+    @property
+    def total(self) -> Resources:
+        """What all replicas take together."""
+        return self.size.times(self.replicas)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """An entry of the table with what it is about; ``str`` says it to whoever reads."""
+
+    id: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return str(_TEXTS[self.id] % self.params)
+
+    @property
+    def error(self) -> BerthError:
+        """The same as the error of the field that is wrong."""
+        kind, name = _ERRORS.get(self.id, (Conflict, ""))
+        return kind(str(self), fields={name: [str(self)]} if name else {})
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What of a size is lacking, as in ``runtime.ports.Waiting``, in words."""
+
+    lacking: tuple[str, ...]
+    size: Resources
+
+    def __str__(self) -> str:
+        return ", ".join(self._one(word) for word in self.lacking)
+
+    def _one(self, word: str) -> str:
+        size = self.size
+        if word == "cpu":
+            return gettext("%(n)g CPU") % {"n": size.cpu_milli / 1000}
+        if word == "memory":
+            gib = round(size.memory_mib / 1024, 1)
+            return gettext("%(n)g\N{NO-BREAK SPACE}GiB of memory") % {"n": gib}
+        if not size.gpu_flavor:
+            return ngettext("%(n)d GPU", "%(n)d GPUs", size.gpus) % {"n": size.gpus}
+        return gettext("%(n)d × %(flavor)s") % {"n": size.gpus, "flavor": size.gpu_flavor}  # noqa: RUF001 - the sign
+
+
+def waiting(lacking: Iterable[str], position: int, size: Resources) -> Reason:
+    """Return what a workload waits for in a queue. ``lacking`` as in ``runtime.ports.Waiting``."""
+    params = {"things": Amounts(tuple(lacking), size), "position": position, "n": position - 1}
+    return Reason("waiting-behind" if position > 1 else "waiting", params)
+
+
+STARTS_NOW = Reason("starts-now")
+IN_USE = Reason("in-use")
+
+_TEXTS: dict[str, Any] = {
+    # it may not go there
+    "no-pool": _("There is no pool called %(name)s here."),
+    "pool-reserved": _("The pool %(name)s is reserved for other kinds of work: %(kinds)s."),
+    "no-network": _("There is no extra network called %(name)s here."),
+    "network-not-in-pool": _("The pool %(pool)s has no network called %(name)s."),
+    "network-in-no-pool": _("None of the pools that this work may use has the network %(name)s."),
+    "network-without-gpus": _("The network %(name)s comes with GPUs: ask for at least one."),
+    "no-kind": _("%(cluster)s has no GPU of the kind %(kind)s that this work may use."),
+    "kinds-differ": _("These kinds of device can't stand for each other: choose one."),
+    # it never starts there
+    "no-node-has": _("No node of %(cluster)s has %(things)s."),
+    "machine-has-less": _(
+        "%(place)s has less than it asks for: %(things)s. The most here: %(most)s."
+    ),
+    # it waits
+    "waiting": _("Waiting for %(things)s; position %(position)d in the queue."),
+    # there may be enough: who came first waits for more of it
+    "waiting-behind": ngettext_lazy(
+        "Waiting for %(things)s, as %(n)d ahead of it does; position %(position)d.",
+        "Waiting for %(things)s, as %(n)d ahead of it do; position %(position)d.",
+        "n",
+    ),
+    "silent": _("It would wait: %(cluster)s does not answer."),
+    "volumes-stuck": _(
+        "It would wait: no new volume can be used on %(cluster)s, as an operator sees."
+    ),
+    "oversized": _(
+        "It asks for more than this machine has (%(cpus)g CPU, %(memory)g GiB of memory): "
+        "it would wait until nearly nothing else runs, and others pass it."
+    ),
+    "behind": ngettext_lazy(
+        "It would wait: %(n)d workload is ahead of it.",
+        "It would wait: %(n)d workloads are ahead of it.",
+        "n",
+    ),
+    "in-use": _("It would wait as the next one: what it asks for is in use."),
+    "starts-now": _("It would start now."),
+}
+
+_ERRORS: dict[str, tuple[type[BerthError], str]] = {
+    "no-pool": (Invalid, "pool"),
+    "pool-reserved": (Forbidden, "pool"),
+    "no-network": (Invalid, "network"),
+    "network-not-in-pool": (Invalid, "network"),
+    "network-in-no-pool": (Invalid, "network"),
+    "network-without-gpus": (Invalid, "network"),
+    "no-kind": (Invalid, "gpu_flavor"),
+    "kinds-differ": (Invalid, "gpu_flavor"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +198,7 @@ class KindRoom:
 
     @property
     def words(self) -> str:
-        return _("%(kind)s: %(free)d of %(total)d free") % {
+        return gettext("%(kind)s: %(free)d of %(total)d free") % {
             "kind": self.label,
             "free": self.free,
             "total": self.total,

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from clusters.accelerators import is_part, terms
 from clusters.wording import work_words
-from placement.reasons import Reason
+from placement.decision import Reason
 from runtime import protocol as p
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from clusters.models import Flavor, NetworkProfile, Pool
-    from placement.decision import Decision
-    from placement.request import Request
+    from placement.decision import Decision, Request
 
 
 class RefusedError(Exception):

@@ -18,11 +18,20 @@ from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, 
 from clusters.options import options_of
 from clusters.usable import unproved_among
 from common.errors import BerthError, Unavailable
-from placement.decision import Decision, KindRoom, Standing, bears
+from placement.decision import (
+    IN_USE,
+    STARTS_NOW,
+    Amounts,
+    Decision,
+    DeviceRequest,
+    KindRoom,
+    Reason,
+    Request,
+    Standing,
+    bears,
+)
 from placement.eligibility import Offered, RefusedError, on_nodes
 from placement.line import Line
-from placement.reasons import IN_USE, STARTS_NOW, Amounts, Reason
-from placement.request import DeviceRequest, Request
 from runtime import reasons
 from runtime.protocol import InvalidSpec
 

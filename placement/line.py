@@ -14,8 +14,7 @@ from django.conf import settings
 
 from clusters.models import Claim, Cluster, Device, Hold
 from clusters.selectors import devices_there
-from placement.reasons import Amounts, Reason
-from placement.request import names_in
+from placement.decision import Amounts, Reason, names_in
 from runtime.protocol import Resources
 
 

@@ -1,15 +1,22 @@
-"""What the rail shows. An entry whose page does not exist is left out, never a dead link."""
+"""What the frame of every page needs, in a constant number of queries, and its rail.
+
+An entry whose page does not exist is left out, never a dead link. A fragment costs nothing.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils.functional import Promise
+from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Theme
+from accounts.principal import Principal
+from common import disk
+from notifications.selectors import announcements_now, unread_count
 
 THEME_ICONS = {Theme.AUTO: "contrast-2", Theme.LIGHT: "sun", Theme.DARK: "moon"}
 
@@ -27,6 +34,7 @@ class Entry:
 HOME = Entry(_("Home"), "home", ("home", "notebooks:home"))
 PROJECT = (
     Entry(_("Workspaces"), "device-laptop", ("notebooks:list",), project=True),
+    Entry(_("Jobs"), "stack-2", ("jobs:list",), project=True),
     Entry(_("Data"), "database", ("volumes:list",), project=True),
     Entry(_("Loads"), "database-import", ("loaders:list",), project=True),
     Entry(_("Credentials"), "key", ("credentials:list",), project=True),
@@ -114,3 +122,78 @@ def pages(slug: str, *, operator: bool) -> Iterator[tuple[str, str, str]]:
     for entry in entries:
         if url := url_of(entry, slug):
             yield str(entry.label), entry.icon, url
+
+
+MOST_PROJECTS = 30  # in the switcher; the list page has the rest
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """Lazy: a fragment that never draws the frame costs nothing."""
+    return {
+        "berth_version": settings.BERTH_VERSION,
+        "shell": SimpleLazyObject(lambda: _shell(request)),
+    }
+
+
+def _shell(request: HttpRequest) -> dict[str, Any]:
+    who: Principal | None = getattr(request, "principal", None)
+    full = []
+    if disk.is_short():
+        full = [{"severity": "danger", "title": "", "message": disk.DiskFull().message}]
+    frame: dict[str, Any] = {
+        "theme": request.COOKIES.get("berth_theme", "auto"),
+        "themes": [{"value": t.value, "label": t.label, "icon": THEME_ICONS[t]} for t in Theme],
+        "login_path": first_url(settings.LOGIN_URL),
+        "live_url": first_url("events-stream"),
+        "announcements": [*full, *announcements_now()],
+    }
+    if frame["theme"] not in Theme.values:
+        frame["theme"] = "auto"
+    if who is None:
+        return frame
+    projects = _projects(who)
+    project = _current(request, who, projects)
+    slug = project.slug if project else ""
+    may_create = settings.BERTH_PROJECT_CREATION == "anyone" or who.is_operator
+    frame |= {
+        "theme": who.user.theme or "auto",
+        "projects": projects[:MOST_PROJECTS],
+        "project": project,
+        "nav": project_nav(request, slug),
+        "console_nav": console_nav(request) if who.is_auditor else [],
+        "profile_nav": profile_nav(request),
+        "projects_url": first_url("projects:list"),
+        "project_create_url": first_url("projects:create", "projects:new") if may_create else "",
+        "logout_url": first_url("account_logout"),
+        "bell_url": first_url("notifications:bell"),
+        "notifications_url": first_url("notifications:list"),
+        "unread": unread_count(who.user),
+    }
+    return frame
+
+
+def _projects(who: Principal) -> list[Any]:
+    """The projects one belongs to, also for operators: the switcher is about one's own work."""
+    from projects.models import Project
+
+    return list(
+        Project.objects.filter(
+            memberships__user=who.user, deleted_at__isnull=True, archived_at__isnull=True
+        ).order_by("name")
+    )
+
+
+def _current(request: HttpRequest, who: Principal, projects: list[Any]) -> Any:
+    from projects.access import projects_visible_to
+    from projects.ui.base import SESSION_PROJECT
+
+    match = request.resolver_match
+    slug = (match.kwargs.get("project") if match else "") or request.session.get(SESSION_PROJECT)
+    for project in projects:
+        if project.slug == slug:
+            return project
+    if slug:
+        found = projects_visible_to(who).filter(slug=slug).first()
+        if found:
+            return found
+    return projects[0] if projects else None

@@ -14,7 +14,9 @@ from accounts.models import Theme, User
 from accounts.principal import Principal
 from portal import navigation
 from projects.access import Permission, permissions_of, projects_visible_to, scoped
-from projects.models import Membership
+from projects.models import Membership, Project
+from work.selectors import visible_to
+from work.ui.pages import Pages, registered
 
 EACH = 6
 
@@ -24,10 +26,11 @@ def search(who: Principal, words: str, slug: str) -> list[dict[str, Any]]:
     terms = words.lower().split()
     groups = [
         (_("Workspaces"), _workspaces(who, terms)),
+        *((str(pages.kind.many), _work(who, pages, terms)) for pages in registered()),
         (_("Data"), _volumes(who, terms)),
         (_("Loads"), _loads(who, terms)),
         (_("People"), _people(who, terms)),
-        (_("Start"), _presets(who, terms, slug)),
+        (_("Start"), _starts(who, terms, slug)),
         (_("Go to"), _pages(who, terms, slug)),
         (_("Switch project"), _projects(who, terms)),
         (_("Profile"), _acts(terms)),
@@ -109,6 +112,27 @@ def _workspaces(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
             label = _("Stop %(name)s") % {"name": row.name}
             items.append({"label": label, "icon": "player-stop", "method": "post", "url": stop})
     return items[: EACH + 2]
+
+
+def _work(who: Principal, pages: Pages, terms: list[str]) -> list[dict[str, Any]]:
+    """Go to work of a kind by name; own that goes on can be ended from here."""
+    if not terms:
+        return []
+    stop = str(pages.words.stop)
+    stopping = stop.lower().startswith(terms[0])
+    named = _contains("name", terms)
+    if stopping:
+        named |= _contains("name", terms[1:]) & Q(desired="running", owner=who.user)
+    found: list[dict[str, Any]] = []
+    for row in visible_to(who, pages.kind).filter(named)[:EACH]:
+        if not stopping:
+            url = pages.address("detail", row)
+            found.append(_place(row.name, pages.kind.icon, row.project.name, url))
+        elif pages.state_of(row) not in pages.over:
+            label = f"{stop} {row.name}"
+            url = pages.address("stop", row)
+            found.append({"label": label, "icon": "player-stop", "method": "post", "url": url})
+    return found
 
 
 def _volumes(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
@@ -194,16 +218,25 @@ def _acts(terms: list[str]) -> list[dict[str, Any]]:
     return [item for item in found if _matches(str(item["label"]), terms)]
 
 
-def _presets(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]]:
-    """Start a preset in the current project, in one press."""
+def _starts(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]]:
+    """What can be started in the current project: presets in one press, other work by its form."""
+    visible = projects_visible_to(who).filter(slug=slug, archived_at__isnull=True)
+    project = visible.first() if slug else None
+    if project is None:
+        return []
+    granted = permissions_of(who, project)
+    found = _presets(project, terms) if Permission.WORKSPACE_CREATE in granted else []
+    for pages in registered():
+        word = str(pages.words.new)
+        if pages.kind.create in granted and _matches(word, terms):
+            url = pages.list_address("new", slug)
+            found.append(_place(word, pages.kind.icon, project.name, url))
+    return found
+
+
+def _presets(project: Project, terms: list[str]) -> list[dict[str, Any]]:
     from notebooks.selectors import presets_for
 
-    url = _url("notebooks:launch", project=slug) if slug else ""
-    if not url:
-        return []
-    project = projects_visible_to(who).filter(slug=slug, archived_at__isnull=True).first()
-    if project is None or Permission.WORKSPACE_CREATE not in permissions_of(who, project):
-        return []
     start = _("Start")
     terms = terms[1:] if terms and start.lower().startswith(terms[0]) else terms
     return [
@@ -212,7 +245,7 @@ def _presets(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]
             "icon": "rocket",
             "hint": project.name,
             "method": "post",
-            "url": url,
+            "url": _url("notebooks:launch", project=project.slug),
             "fields": {"preset": preset.slug, "nonce": secrets.token_urlsafe(12)},
         }
         for preset in presets_for(project)

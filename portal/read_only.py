@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from common import disk
-from common.problems import CONTENT_TYPE, problem_body
+from common.errors import CONTENT_TYPE, problem_body
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
 # Signing in and out, and what workspaces and loads say of themselves: they go on.

@@ -9,6 +9,8 @@ from notebooks.models import Workspace
 from projects.access import Permission, projects_visible_to, scoped
 from runtime.sse import make_stream
 from volumes.models import Volume
+from work import kinds
+from work.models import Workload
 
 
 def authorise(user: Any, ip: str, topics: list[str]) -> list[str]:
@@ -24,20 +26,22 @@ def authorise(user: Any, ip: str, topics: list[str]) -> list[str]:
     if uids := _uids(asked.get("project", set())):
         found = projects_visible_to(who).filter(uid__in=uids).values_list("uid", flat=True)
         allowed |= {f"project:{uid}" for uid in found}
-    if uids := _uids(asked.get("workspace", set())):
-        rows = scoped(Workspace.objects.all(), who, Permission.WORKSPACE_READ)
-        shown = rows.filter(uid__in=uids).values_list("uid", flat=True)
-        allowed |= {f"workspace:{uid}" for uid in shown}
-    if uids := _uids(asked.get("load", set())):
-        loads = scoped(Load.objects.all(), who, Permission.LOAD_READ)
-        allowed |= {
-            f"load:{uid}" for uid in loads.filter(uid__in=uids).values_list("uid", flat=True)
-        }
+    for word, right in _work().items():
+        if uids := _uids(asked.get(word, set())):
+            rows = scoped(Workload.objects.filter(kind=word), who, right)
+            shown = rows.filter(uid__in=uids).values_list("uid", flat=True)
+            allowed |= {f"{word}:{uid}" for uid in shown}
     if uids := _uids(asked.get("volume", set())):
         volumes = scoped(Volume.objects.all(), who, Permission.VOLUME_READ)
         seen = volumes.filter(uid__in=uids).values_list("uid", flat=True)
         allowed |= {f"volume:{uid}" for uid in seen}
     return [topic for topic in topics if topic in allowed]
+
+
+def _work() -> dict[str, Permission]:
+    """Return the right to see each kind of work."""
+    own = {Workspace.KIND: Permission.WORKSPACE_READ, Load.KIND: Permission.LOAD_READ}
+    return own | {kind.word: kind.read for kind in kinds.kinds()}
 
 
 def _uids(keys: set[str]) -> list[UUID]:

@@ -1,6 +1,7 @@
-"""The frame's own requests: language and theme, current project, command palette, errors."""
+"""The frame's own requests: language, theme, project, palette, the API's description, errors."""
 
 import sys
+from functools import cache
 from typing import Any, ClassVar
 
 from allauth.account import app_settings as account_limits
@@ -11,25 +12,32 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.template import loader
+from django.utils import translation
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views import View
+from django.views.generic import TemplateView
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.request import Request
 
 from accounts.models import Theme
 from accounts.services.people import profile_update
 from common.database import said_of
 from common.errors import (
+    CONTENT_TYPE,
     BerthError,
     Forbidden,
     Invalid,
     NotFound,
     TooLarge,
     TooManyRequests,
+    problem_body,
 )
-from common.problems import CONTENT_TYPE, problem_body
-from common.ui.errors import frame
+from common.middleware import error_frame
 from portal import palette
 from projects.access import projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
@@ -112,7 +120,7 @@ def _problem(request: HttpRequest, error: BerthError) -> HttpResponse:
         answer: HttpResponse = JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
     else:
         name = "errors/_problem.html" if fragment else "errors/problem.html"
-        answer = render(request, name, frame(request, error), status=error.status)
+        answer = render(request, name, error_frame(request, error), status=error.status)
     for header, value in error.headers.items():
         answer[header] = value
     return answer
@@ -167,3 +175,48 @@ def broken(request: HttpRequest) -> HttpResponse:
         return JsonResponse(body, status=status, content_type=CONTENT_TYPE, headers=headers)
     html = loader.render_to_string("errors/500.html", {"request_id": request_id, "said": said})
     return HttpResponse(html, status=status, headers=headers)
+
+
+NOTATIONS = {renderer.format: renderer for renderer in SpectacularAPIView.renderer_classes}
+
+
+@method_decorator(login_not_required, name="dispatch")
+class SchemaView(SpectacularAPIView):
+    """The document is the same as docs/openapi.yaml; it holds nothing of anybody."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        renderer = request.accepted_renderer
+        title = settings.SPECTACULAR_SETTINGS["TITLE"]
+        return HttpResponse(
+            written(_language(request), renderer.format),
+            content_type=f"{renderer.media_type}; charset=utf-8",
+            headers={"Content-Disposition": f'inline; filename="{title}.{renderer.format}"'},
+        )
+
+
+def _language(request: Request) -> str:
+    asked = request.GET.get("lang", "")
+    return asked if asked in dict(settings.LANGUAGES) else translation.get_language()
+
+
+@cache
+def written(language: str, notation: str) -> bytes:
+    """Return the document as it is sent.
+
+    It takes half a second of a processor and anybody may ask: it is made once for a language and
+    a notation, and does not change while a process runs.
+    """
+    with translation.override(language):
+        document = SchemaGenerator().get_schema(public=True)
+        text = NOTATIONS[notation]().render(document)
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+class DocsView(TemplateView):
+    """Swagger UI from the sidecar package; our script starts it, as the strict policy wants."""
+
+    template_name = "portal/api_docs.html"

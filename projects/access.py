@@ -1,6 +1,6 @@
 """The one door to tenant objects.
 
-Two ways in: ``project_get`` for one project, ``scoped`` for querysets of rows with a
+Two ways in: ``project_enter`` for one project, ``scoped`` for querysets of rows with a
 ``project``. A stranger gets NotFound (the same as "does not exist"), a member without the
 right gets Forbidden with the reason. Effective right = role and token.
 """
@@ -210,11 +210,6 @@ def roles_kept() -> Iterator[None]:
         _kept_roles.reset(token)
 
 
-def project_get(who: Principal, slug: str, permission: Permission) -> Project:
-    """Return the project, or raise NotFound (stranger) or Forbidden (role too small)."""
-    return project_enter(who, slug, permission).project
-
-
 @dataclass(frozen=True)
 class Entry:
     """A project that somebody entered, with all that he may do there."""
@@ -228,7 +223,7 @@ class Entry:
 
 
 def project_enter(who: Principal, slug: str, permission: Permission) -> Entry:
-    """Like ``project_get``, and return the rights too.
+    """Return the project and the rights there, or raise NotFound (stranger) or Forbidden.
 
     One query whether the project is unknown, foreign or one's own, so that time tells nothing.
     """

@@ -11,25 +11,24 @@ class ProjectsConfig(AppConfig):
         from accounts.principal import register_scope
         from accounts.ui import add_tab
         from clusters import hooks as clusters
-        from common.drf.viewsets import register_idempotency
+        from common.drf.views import register_idempotency
         from events import verbs
         from notifications.kinds import register_mail_url
-        from projects import access, idempotency, namespaces, place_reconciler, selectors, services
+        from projects import access, middleware, namespaces, reconciler, selectors, services
         from projects.choices import roles_in_words
-        from projects.gate import InvitationGate
         from projects.reconciler import ProjectReconciler, forget_people
-        from projects.services.invitations import mail_link
+        from projects.services.invitations import InvitationGate, mail_link
         from projects.services.life import SCOPE_CREATE
         from runtime import ports, reconcilers
 
-        register_idempotency(idempotency)
+        register_idempotency(middleware)
         verbs.register_details(
             ("member.added", "member.role-changed", "member.removed", "member.left"), roles_in_words
         )
         reconcilers.register(ProjectReconciler())
-        reconcilers.register(place_reconciler.PlaceReconciler())
+        reconcilers.register(reconciler.PlaceReconciler())
         reconcilers.on_transition(forget_people)
-        reconcilers.on_transition(place_reconciler.note_repairs)
+        reconcilers.on_transition(reconciler.note_repairs)
         reconcilers.on_transition(namespaces.wake_waiting)
         reconcilers.on_transition(namespaces.pods_changed)
         ports.provide_tenants(namespaces.tenant_ready)

@@ -2,7 +2,7 @@
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from common.clock import now
@@ -29,7 +29,7 @@ class Project(Reconcilable):
         return self.name
 
 
-class ProjectPlace(Reconcilable):
+class ProjectNamespace(Reconcilable):
     """A project's namespace on one cluster, with everything that keeps it to itself."""
 
     KIND = "place"
@@ -39,13 +39,25 @@ class ProjectPlace(Reconcilable):
 
     class Meta(Reconcilable.Meta):
         abstract = False
+        # Named as the table was made: a process of the version before writes there too.
+        db_table = "projects_projectplace"
         constraints = [
-            *Reconcilable.Meta.constraints,
+            models.CheckConstraint(
+                condition=Q(observed_generation__lte=F("generation")),
+                name="projects_projectplace_observed_lte_generation",
+            ),
             models.UniqueConstraint(
                 fields=["project", "cluster_key"],
                 condition=Q(deleted_at__isnull=True),
                 name="projects_one_place",
             ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_reconcile_at"],
+                condition=Q(deleted_at__isnull=True),
+                name="projects_projectpla_due",
+            )
         ]
 
     def __str__(self) -> str:
@@ -62,7 +74,7 @@ class KubeGrant(models.Model):
     KIND = "kubeconfig"
 
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
-    place = models.ForeignKey(ProjectPlace, on_delete=models.CASCADE, related_name="grants")
+    place = models.ForeignKey(ProjectNamespace, on_delete=models.CASCADE, related_name="grants")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="kube_grants"
     )
@@ -150,7 +162,7 @@ class GroupRole(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A POST that was answered: the same key gets the same answer (projects.idempotency)."""
+    """A POST that was answered: the same key gets the same answer (projects.middleware)."""
 
     user_uid = models.UUIDField()
     key = models.CharField(max_length=128)

@@ -6,12 +6,17 @@ the first launch need not wait). The reconciler keeps the namespace as it should
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -21,18 +26,19 @@ from clusters.installed import kubectl_reaches
 from clusters.models import Cluster
 from common.clock import now
 from common.hooks import Hook
-from projects import contents, hooks
-from projects.contents import ContentSummary
-from projects.models import KubeGrant, Project, ProjectPlace
+from projects import hooks
+from projects.hooks import ContentSummary
+from projects.models import KubeGrant, Project, ProjectNamespace
 from runtime.hints import hint, hint_uids
 from runtime.models import ONE_MACHINE
-from runtime.protocol import Desired, Phase
+from runtime.protocol import Denied, Desired, Phase
 
 if TYPE_CHECKING:
     from accounts.models import User
     from accounts.principal import Principal
     from projects.choices import Role
     from runtime.reconcilers import Transition
+
 
 WAITING = "preparing"  # reason of work that waits for its place
 # A worker may use the driver with the old options for some seconds after a change.
@@ -57,13 +63,13 @@ def namespace_of(project: Project, cluster_key: str) -> str:
     return "" if cluster is None else where.namespace_of(project, cluster)
 
 
-def place_of(project: Project, cluster_key: str) -> ProjectPlace | None:
-    return ProjectPlace.objects.filter(
+def place_of(project: Project, cluster_key: str) -> ProjectNamespace | None:
+    return ProjectNamespace.objects.filter(
         project=project, cluster_key=cluster_key, deleted_at__isnull=True
     ).first()
 
 
-def place_ensure(*, project: Project, cluster_key: str) -> ProjectPlace | None:
+def place_ensure(*, project: Project, cluster_key: str) -> ProjectNamespace | None:
     """Return the place, wanted from now on; None where a cluster needs none."""
     found = place_of(project, cluster_key)
     if found is not None:
@@ -73,7 +79,7 @@ def place_ensure(*, project: Project, cluster_key: str) -> ProjectPlace | None:
         return None
     try:
         with transaction.atomic():
-            made = ProjectPlace.objects.create(
+            made = ProjectNamespace.objects.create(
                 project=project,
                 cluster_key=cluster_key,
                 namespace=where.namespace_of(project, cluster),
@@ -107,7 +113,7 @@ class Where:
 
 def places_listed(project: Project) -> list[Where]:
     """Return where the project has, or would get, a namespace. Three queries."""
-    made = ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+    made = ProjectNamespace.objects.filter(project=project, deleted_at__isnull=True)
     phases = dict(made.values_list("cluster_key", "phase"))
     allowed = clusters_of(project.uid)
     rows = Cluster.objects.with_tenants().filter(enabled=True).order_by("name")
@@ -140,7 +146,7 @@ def clusters_of(project_uid: Any) -> list[str]:
 
 def tenant_ready(cluster_key: str, project_uid: str) -> str | None:
     """Answer ``runtime.ports.tenant_ready``: None when work may be made there."""
-    rows = ProjectPlace.objects.filter(
+    rows = ProjectNamespace.objects.filter(
         project__uid=project_uid, cluster_key=cluster_key, deleted_at__isnull=True
     )
     found = rows.values_list("phase", "desired", "message").first()
@@ -157,7 +163,7 @@ def tenant_ready(cluster_key: str, project_uid: str) -> str | None:
 
 def wake_waiting(transition: Transition) -> None:
     """Listener: work that waited for this place goes on."""
-    if not isinstance(transition.row, ProjectPlace) or transition.after != Phase.RUNNING:
+    if not isinstance(transition.row, ProjectNamespace) or transition.after != Phase.RUNNING:
         return
     if transition.before == Phase.RUNNING:
         return
@@ -165,7 +171,10 @@ def wake_waiting(transition: Transition) -> None:
 
     place = transition.row
     for kind, reconciler in reconcilers.registered().items():
-        if kind in {ProjectPlace.KIND, Project.KIND} or not _has_project(reconciler.model):
+        if kind in {ProjectNamespace.KIND, Project.KIND}:
+            continue
+        fields = reconciler.model._meta.get_fields()  # noqa: SLF001 - any model
+        if all(field.name != "project" for field in fields):
             continue
         waiting = reconcilers.rows_of(kind).filter(
             project_id=place.project_id,
@@ -191,14 +200,14 @@ def pods_changed(transition: Transition) -> None:
         place__cluster_key=row.cluster_key,
         revoked_at__isnull=True,
     )
-    hint_uids(ProjectPlace.KIND, set(grants.values_list("place__uid", flat=True)))
+    hint_uids(ProjectNamespace.KIND, set(grants.values_list("place__uid", flat=True)))
 
 
 def cluster_changed(cluster_key: str) -> None:
     """Apply every namespace anew with the options as they are now; forget those of a cluster
     that was detached (``clusters.services.detach`` removes those that are empty).
     """
-    rows = ProjectPlace.objects.filter(cluster_key=cluster_key, deleted_at__isnull=True)
+    rows = ProjectNamespace.objects.filter(cluster_key=cluster_key, deleted_at__isnull=True)
     if not Cluster.objects.filter(key=cluster_key).exists():
         KubeGrant.objects.filter(place__in=rows, revoked_at__isnull=True).update(revoked_at=now())
         rows.update(deleted_at=now(), next_reconcile_at=None, phase=Phase.DELETED)
@@ -207,7 +216,7 @@ def cluster_changed(cluster_key: str) -> None:
 
 
 def connect() -> None:
-    contents.register(ProjectPlace.KIND, _summarize, request_delete=_request_delete)
+    hooks.register_contents(ProjectNamespace.KIND, _summarize, request_delete=_request_delete)
     hooks.role_changed.register(_role_changed)
 
 
@@ -215,24 +224,24 @@ def _role_changed(project: Project, user: User, role: Role, who: Principal | Non
     """Rights in the cluster follow the role."""
     del role, who
     grants = KubeGrant.objects.filter(user=user, place__project=project, revoked_at__isnull=True)
-    hint_uids(ProjectPlace.KIND, set(grants.values_list("place__uid", flat=True)))
+    hint_uids(ProjectNamespace.KIND, set(grants.values_list("place__uid", flat=True)))
 
 
 # --- contents of a project ------------------------------------------------------------------
 def _summarize(project: Project) -> list[ContentSummary]:
     keys = tuple(
-        ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+        ProjectNamespace.objects.filter(project=project, deleted_at__isnull=True)
         .order_by("cluster_key")
         .values_list("cluster_key", flat=True)
     )
     text = ngettext("%(n)d namespace (%(where)s)", "%(n)d namespaces (%(where)s)", len(keys))
     said = text % {"n": len(keys), "where": ", ".join(keys)}
-    return [ContentSummary(ProjectPlace.KIND, said, len(keys), 0, keys)]
+    return [ContentSummary(ProjectNamespace.KIND, said, len(keys), 0, keys)]
 
 
 def _request_delete(project: Project, who: Principal | None) -> None:
     del who
-    rows = ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+    rows = ProjectNamespace.objects.filter(project=project, deleted_at__isnull=True)
     wanted = [p for p in rows if p.desired != Desired.ABSENT]
     for row in wanted:
         row.desired = Desired.ABSENT
@@ -241,5 +250,46 @@ def _request_delete(project: Project, who: Principal | None) -> None:
         hint(row)
 
 
-def _has_project(model: Any) -> bool:
-    return any(f.name == "project" for f in model._meta.get_fields())  # noqa: SLF001 - any model
+# The registry sign-ins of a project, told by the app that keeps them, and the operator's own.
+#
+# ``credentials`` lies above and provides the answer in ``AppConfig.ready``; the reconciler of a
+# project's places asks here. Passwords are only opened when the callable is called.
+
+
+Logins = Mapping[str, tuple[str, str]]
+Feed = Callable[[UUID], tuple[Callable[[], Logins], str]]
+
+_feeds: list[Feed] = []
+
+
+def provide_registries(feed: Feed) -> None:
+    """Name the one who knows; the last one wins."""
+    _feeds[:] = [feed]
+
+
+def registries_of(project_uid: UUID) -> tuple[Callable[[], Logins], str]:
+    """Return (registry host → (user, password) when called, version of that answer)."""
+    logins, version = _feeds[0](project_uid) if _feeds else (dict, "")
+    if not settings.BERTH_IMAGE_SIGN_INS_FILE:
+        return logins, version
+    everybodys, mark = _of_the_operator(Path(settings.BERTH_IMAGE_SIGN_INS_FILE))
+    return lambda: {**everybodys, **logins()}, f"{version}-{mark}"
+
+
+def _of_the_operator(file: Path) -> tuple[Logins, str]:
+    """Read a ``config.json`` as Docker and a Secret for pulling images have it."""
+    try:
+        raw = file.read_bytes()
+        said = json.loads(raw)["auths"]
+        mark = hashlib.sha256(raw).hexdigest()[:16]
+        return {str(host): _login(entry) for host, entry in said.items()}, mark
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        message = f"The operator's sign-ins for images can't be read ({type(error).__name__})."
+        raise Denied(message) from None
+
+
+def _login(entry: Mapping[str, Any]) -> tuple[str, str]:
+    if "username" in entry:
+        return str(entry["username"]), str(entry["password"])
+    user, _colon, password = base64.b64decode(str(entry["auth"])).decode().partition(":")
+    return user, password

@@ -1,4 +1,4 @@
-// How many connections a listener holds, and which it lets go: common/crowd.py for this process.
+// How many connections a listener holds, and which it lets go: common/serving.py for this process.
 //
 // A connection owes while its client has to send something: a TLS handshake, the head of a request,
 // the rest of a body, the next request. Such connections are few for each address, and let go when

@@ -17,8 +17,8 @@ from clusters import registry
 from clusters.models import Claim, Cluster, Hold
 from clusters.services.health import health_refresh
 from common.clock import now
+from placement.decision import waiting
 from placement.line import Line, Verdict
-from placement.reasons import waiting
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Waiting
 from runtime.protocol import Resources, Unreachable

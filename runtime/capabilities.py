@@ -3,26 +3,117 @@
 Asked by ``isinstance``, never by name. The contracts are those of ``runtime.protocol``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from runtime.protocol import (
-    Backing,
-    Denied,
-    KubeToken,
-    Measured,
-    NodeChanges,
-    NotYet,
-    Observation,
-    Placement,
-    TenantSpec,
-    WorkloadSpec,
-)
+from runtime.protocol import Backing, Denied, NotYet, Observation, Placement, WorkloadSpec
 from runtime.use_sources import DeviceUse, Holder, UseSource
+
+
+@dataclass(frozen=True)
+class KubeUser:
+    """What one member may do with kubectl in one project's namespace."""
+
+    user: str  # user uid
+    viewer: bool  # may look at the project's workloads
+    pods: tuple[str, ...] = ()  # may exec into, read logs of and forward ports of these
+    grants: tuple[str, ...] = ()  # uids of what tokens are bound to; one that is gone ends them
+
+
+@dataclass(frozen=True)
+class TenantSpec:
+    """One project on one cluster: a namespace with everything that keeps it to itself.
+
+    ``registries`` gives registry host → (user, password) when the driver really writes;
+    ``kube_users`` are members who hold a kubeconfig, with the pods that are their own.
+    """
+
+    uid: str  # of the row that stands for it
+    project: str  # project uid
+    slug: str
+    namespace: str
+    generation: int
+    registries: Callable[[], Mapping[str, tuple[str, str]]] = dict
+    registries_version: str = ""  # changes whenever ``registries`` would answer otherwise
+    kube_users: tuple[KubeUser, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()  # ranges that are public and nobody's business: the nodes'
+    # Of all that it is made from; seen again in ``detail["mark"]``. Another one there is another
+    # maker's: a worker that was late, and wrote what was wanted before.
+    mark: str = ""
+    revoked: tuple[str, ...] = ()  # grants that the row knew and wants no more
+
+
+@dataclass(frozen=True)
+class KubeToken:
+    """A short-lived credential for kubectl. ``expires_at`` in Unix seconds."""
+
+    token: str
+    expires_at: float
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node as the cluster reports it. Units: milli-CPU, MiB, whole devices."""
+
+    name: str
+    ready: bool
+    schedulable: bool = True
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    accelerators: Mapping[str, int] = field(default_factory=dict)  # resource name → allocatable
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    version: str = ""
+    message: str = ""
+    addresses: tuple[str, ...] = ()  # where the node itself listens
+    # resource name → devices that pods hold which are not this portal's; None: not known
+    held: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class NodeChanges:
+    """``full``: ``seen`` is every node there is. Otherwise only what changed, and who left."""
+
+    seen: tuple[NodeFacts, ...] = ()
+    gone: tuple[str, ...] = ()
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a volume takes on its storage; ``whole`` False: at least so much."""
+
+    bytes: int
+    whole: bool = True
+    seconds: float = 0.0  # that it took to find out
+
+
+class Names(Protocol):
+    """What the driver calls the things of a cluster. The same words always give the same names."""
+
+    def namespace(self, prefix: str, slug: str, project_uid: str, /) -> str: ...
+
+    def workload(self, name: str, uid: str, /) -> str: ...
+
+    def pod(self, workload: str, /) -> str: ...
+
+    def claim(self, volume_uid: str, /) -> str: ...
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a driver's clusters are like. Asked instead of the driver's name.
+
+    ``runs_images``: pods of images, on nodes whose queue is the cluster's own. Without it: one
+    machine, which runs processes in environments and where the portal's own queue decides.
+    """
+
+    runs_images: bool = False
+    has_tenants: bool = False  # each project gets a namespace of its own (``SupportsTenants``)
+    names: Names | None = None  # of what ``runs_images`` makes
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from django.db.models import F, Min, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from common.clock import now
-from runtime import engine, leases, reconcilers, worker_identity
+from runtime import engine, leases, reconcilers
 
 log = structlog.get_logger(__name__)
 
@@ -106,12 +106,12 @@ def sweep_once() -> int:
 
 def free_dead_leases() -> int:
     """Free rows that are held by workers that are no more. Returns how many."""
-    living = worker_identity.alive()
+    living = leases.alive()
     freed = 0
     for table, _kind in reconcilers.tables():
         rows = table.filter(lease_until__gt=now())
         for pk, token in rows.values_list("pk", "lease_token"):
-            if token is None or worker_identity.owner_of(token) in living:
+            if token is None or leases.owner_of(token) in living:
                 continue
             freed += rows.filter(pk=pk, lease_token=token).update(
                 lease_until=None, next_reconcile_at=now()
@@ -218,21 +218,18 @@ class Pool:
         """Take one row after another on one connection, and give that back at the end."""
         try:
             while (item := self._next()) is not None:
-                self._reconcile(item)
+                try:
+                    engine.reconcile_one(*item)
+                except DatabaseError as error:
+                    log.warning("engine.database", error=repr(error))
+                    close_old_connections()
+                except Exception:
+                    log.exception("engine.unexpected", item=item)
+                    close_old_connections()
+                finally:
+                    self._done(item)
         finally:
             close_old_connections()
-
-    def _reconcile(self, item: Item) -> None:
-        try:
-            engine.reconcile_one(*item)
-        except DatabaseError as error:
-            log.warning("engine.database", error=repr(error))
-            close_old_connections()
-        except Exception:
-            log.exception("engine.unexpected", item=item)
-            close_old_connections()
-        finally:
-            self._done(item)
 
     def _done(self, item: Item) -> None:
         with self._lock:
@@ -304,8 +301,8 @@ class Sweeper:
     def once(self) -> float:
         """One look; return how long to sleep."""
         at = time.monotonic()
-        if at - self._beaten > worker_identity.BEAT_S:
-            worker_identity.beat()
+        if at - self._beaten > leases.BEAT_S:
+            leases.beat()
             self._beaten = at
         if not self._lead():
             return IDLE_S

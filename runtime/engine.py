@@ -22,8 +22,8 @@ from django.db import InterfaceError, OperationalError, close_old_connections, m
 from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
-from common.updating import update_returning
-from runtime import bus, observe, reconcilers, worker_identity
+from common.database import update_returning
+from runtime import bus, leases, observe, reconcilers
 from runtime.killpoints import killpoint
 from runtime.protocol import (
     Denied,
@@ -32,7 +32,6 @@ from runtime.protocol import (
     InvalidSpec,
     NoCapacity,
     NotYet,
-    Observation,
     Phase,
     Unreachable,
 )
@@ -70,7 +69,7 @@ def claim(
     """Take the row if it is due and free. Exactly one of many callers wins."""
     reconciler = reconcilers.reconciler_for(kind)
     at = now()
-    token, until = token or worker_identity.new_token(), at + timedelta(seconds=LEASE_S)
+    token, until = token or leases.new_token(), at + timedelta(seconds=LEASE_S)
     taken = reconcilers.rows_of(kind).filter(
         Q(lease_until__isnull=True) | Q(lease_until__lt=at),
         pk=pk,
@@ -98,7 +97,7 @@ def reconcile_one(kind: str, pk: int, *, horizon_s: float = 0.0) -> bool:
     """Claim, step and apply until the row is not due. True when this call did something."""
     did = False
     for _round in range(ROUNDS):
-        token = worker_identity.new_token()
+        token = leases.new_token()
         try:
             held = claim(kind, pk, horizon_s=horizon_s, token=token)
             if held is None:
@@ -146,7 +145,8 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
             quarantine(row)
         return Outcome(Phase.FAILED, Reason.QUARANTINED), 0
     try:
-        return held.reconciler.step(row, _observation(held)), 0
+        seen = observe.cached(held.row) if getattr(held.reconciler, "observes", False) else None
+        return held.reconciler.step(row, seen), 0
     except NotYet as error:
         return _same(held, row.reason, row.message, error.retry_in), row.failures
     except Unreachable as error:
@@ -155,7 +155,9 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     except InvalidSpec as error:
         return Outcome(Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)), 0
     except Denied as error:
-        return _refused(held, error.reason or Reason.DENIED, str(error)), 0
+        # What runs or ends goes on with that; only what has yet to begin waits
+        same = _same(held, error.reason or Reason.DENIED, str(error), jitter(DENIED_RETRY_S))
+        return (same if _has_begun(held) else replace(same, phase=Phase.PENDING)), 0
     except NoCapacity as error:
         again = jitter(NO_CAPACITY_RETRY_S)
         return Outcome(
@@ -166,23 +168,11 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
         return _same(held, Reason.INTERNAL_ERROR, "", backoff(row.failures)), row.failures + 1
 
 
-def _observation(held: Claim) -> Observation | None:
-    if not getattr(held.reconciler, "observes", False):
-        return None
-    return observe.cached(held.row)
-
-
 def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:
     """Keep the phase (a reconciler may know a truer one while intent is to stop)."""
     told = getattr(held.reconciler, "phase_on_error", None)
     phase = told(held.row) if told else Phase(held.row.phase)
     return Outcome(phase, reason, message, requeue_s=again)
-
-
-def _refused(held: Claim, reason: str, message: str) -> Outcome:
-    """What runs or ends goes on with that; only what has yet to begin waits."""
-    same = _same(held, reason, message, jitter(DENIED_RETRY_S))
-    return same if _has_begun(held) else replace(same, phase=Phase.PENDING)
 
 
 def _has_begun(held: Claim) -> bool:
@@ -197,7 +187,32 @@ def _has_begun(held: Claim) -> bool:
 
 def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
     """Write the result under the token it was made with. True when the row is due again now."""
-    values = _values(held, outcome, failures)
+    at = now()
+    due = None if outcome.requeue_s is None else at + timedelta(seconds=outcome.requeue_s)
+    unchanged = When(
+        generation=held.generation, next_reconcile_at=held.until, then=Value(due, _MOMENT)
+    )
+    values: dict[str, Any] = {
+        **outcome.updates,
+        "phase": outcome.phase,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "failures": failures,
+        "lease_token": None,
+        "lease_until": None,
+        "lease_attempts": 0,
+        "updated_at": at,
+        "next_reconcile_at": Case(unchanged, default=Value(at, _MOMENT), output_field=_MOMENT),
+    }
+    if failures == 0:
+        values["observed_generation"] = held.generation
+        values["last_observed_at"] = at
+    if outcome.external_ref is not None:
+        values["external_ref"] = dict(outcome.external_ref)
+    if outcome.phase != held.row.phase:
+        values["phase_since"] = at
+    if outcome.gone:
+        values.update(deleted_at=at, next_reconcile_at=None)
     if _is_quiet(held, outcome):
         return _apply_quietly(held, values)
     with transaction.atomic():
@@ -279,36 +294,6 @@ def _with_related(held: Claim, row: Any) -> Any:
         if same and field.is_cached(held.row):
             field.set_cached_value(row, field.get_cached_value(held.row))
     return row
-
-
-def _values(held: Claim, outcome: Outcome, failures: int) -> dict[str, Any]:
-    at = now()
-    due = None if outcome.requeue_s is None else at + timedelta(seconds=outcome.requeue_s)
-    unchanged = When(
-        generation=held.generation, next_reconcile_at=held.until, then=Value(due, _MOMENT)
-    )
-    values: dict[str, Any] = {
-        **outcome.updates,
-        "phase": outcome.phase,
-        "reason": outcome.reason,
-        "message": outcome.message,
-        "failures": failures,
-        "lease_token": None,
-        "lease_until": None,
-        "lease_attempts": 0,
-        "updated_at": at,
-        "next_reconcile_at": Case(unchanged, default=Value(at, _MOMENT), output_field=_MOMENT),
-    }
-    if failures == 0:
-        values["observed_generation"] = held.generation
-        values["last_observed_at"] = at
-    if outcome.external_ref is not None:
-        values["external_ref"] = dict(outcome.external_ref)
-    if outcome.phase != held.row.phase:
-        values["phase_since"] = at
-    if outcome.gone:
-        values.update(deleted_at=at, next_reconcile_at=None)
-    return values
 
 
 def _tell(held: Claim, row: Any, outcome: Outcome) -> None:

@@ -6,20 +6,20 @@ of them on one machine) the handler runs at once; elsewhere the question goes to
 internal listener. Errors of ``common.errors`` come back as what they were.
 """
 
-from __future__ import annotations
-
+import base64
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
 
 import httpx
 from django.conf import settings
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from common import trust
 from common.errors import BerthError, NotFound, Unavailable
 from common.hooks import Hook
-from common.outbound import trust
+from runtime.protocol import Health, Observation, Unreachable, WorkloadSpec
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 MAX_ANSWER = 16 * 1024 * 1024
@@ -50,14 +50,9 @@ def handler_of(name: str) -> Handler:
         raise NotFound("Nothing answers to that.") from None
 
 
-def is_here() -> bool:
-    """Whether this process may itself speak to clusters."""
-    return bool(getattr(settings, "BERTH_CLUSTER_PRIVATE_KEY", ""))
-
-
 def ask(name: str, payload: Mapping[str, Any], *, timeout_s: float = 5.0) -> Mapping[str, Any]:
     """Return the answer of the handler ``name``; Unavailable when the gate does not answer."""
-    if is_here():
+    if bool(getattr(settings, "BERTH_CLUSTER_PRIVATE_KEY", "")):
         return handler_of(name)(payload)
     url = f"{settings.BERTH_GATE_INTERNAL_URL}/internal/{name}"
     headers = {
@@ -112,3 +107,64 @@ def told(error: BerthError) -> dict[str, Any]:
         "fields": error.fields,
         "extra": error.extra,
     }
+
+
+_READ_S = 5.0
+
+
+class RemoteDriver:
+    """SupportsLogs and SupportsMetrics by way of the gate."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def read_log(
+        self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
+    ) -> tuple[bytes, int]:
+        said = self._ask("driver/read_log", uid=uid, offset=offset, limit=limit, replica=replica)
+        return base64.b64decode(said["data"]), int(said["offset"])
+
+    def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
+        return dict(self._ask("driver/usage", uids=list(uids)).get("usage", {}))
+
+    def volume_usage(self, volume_uid: str) -> int | None:
+        used = self._ask("driver/volume_usage", uid=volume_uid).get("bytes")
+        return None if used is None else int(used)
+
+    def probe(self) -> Health:
+        said = self._ask("driver/probe")
+        return Health(
+            reachable=bool(said.get("reachable")),
+            version=str(said.get("version", "")),
+            message=str(said.get("message", "")),
+        )
+
+    # --- what only workers do -------------------------------------------------------------------
+
+    def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
+        del spec
+        self._not_here()
+
+    def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
+        del uids
+        self._not_here()
+
+    def stop(self, uid: str, *, grace_s: float) -> None:
+        del uid, grace_s
+        self._not_here()
+
+    def remove(self, uid: str) -> None:
+        del uid
+        self._not_here()
+
+    def list_owned(self) -> Iterable[Observation]:
+        self._not_here()
+
+    def _not_here(self) -> NoReturn:
+        raise Unreachable(f"Only the workers act on the cluster {self.key}.")
+
+    def _ask(self, name: str, **payload: Any) -> Mapping[str, Any]:
+        try:
+            return ask(name, {"cluster": self.key, **payload}, timeout_s=_READ_S)
+        except BerthError as error:
+            raise Unreachable(error.message) from error

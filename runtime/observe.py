@@ -14,8 +14,8 @@ import structlog
 from django.db import DatabaseError, close_old_connections, connection, transaction
 
 from common.clock import now
+from common.database import update_returning
 from common.ids import is_uid
-from common.updating import update_returning
 from runtime import reachability, reconcilers
 from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
@@ -120,7 +120,19 @@ def store(
         if full:
             reachability.take_back(cluster_key, known, {o.uid for o in changed})
         acted_on = [o for o in changed if _is_acted_on(known.get(o.uid), o)]
-        due = _mark_due(cluster_key, acted_on, known)
+        by_kind: dict[str, list[str]] = {}
+        for o in acted_on:
+            row = known.get(o.uid)
+            by_kind.setdefault(o.kind or (row.kind if row else ""), []).append(o.uid)
+        due = []
+        for kind, uids in by_kind.items():
+            if kind not in reconcilers.registered():
+                continue
+            rows = reconcilers.rows_of(kind).filter(
+                uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
+            )
+            marked = update_returning(rows, {"next_reconcile_at": now()}, ("pk",))
+            due += [(kind, pk) for (pk,) in marked]
         _write(cluster_key, changed, known)
         if full:
             due += _mark_unseen(cluster_key, seen.keys())
@@ -187,25 +199,6 @@ def _write(
         unique_fields=["cluster_key", "uid"],
         update_fields=["kind", "seen", "launch", "version", "seen_at", "data"],
     )
-
-
-def _mark_due(
-    cluster_key: str, changed: list[Observation], known: dict[str, ObservedWorkload]
-) -> list[tuple[str, int]]:
-    by_kind: dict[str, list[str]] = {}
-    for o in changed:
-        row = known.get(o.uid)
-        by_kind.setdefault(o.kind or (row.kind if row else ""), []).append(o.uid)
-    due = []
-    for kind, uids in by_kind.items():
-        if kind not in reconcilers.registered():
-            continue
-        rows = reconcilers.rows_of(kind).filter(
-            uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
-        )
-        marked = update_returning(rows, {"next_reconcile_at": now()}, ("pk",))
-        due += [(kind, pk) for (pk,) in marked]
-    return due
 
 
 def _mark_unseen(cluster_key: str, seen: Iterable[str]) -> list[tuple[str, int]]:
@@ -290,7 +283,11 @@ class Watcher:
             log.warning("watch.unreachable", cluster=self.cluster_key, error=str(error))
             self._unanswered += 1
             if self._unanswered >= SILENT_AFTER:
-                self._tell_silence(str(error))
+                try:
+                    if self._held is not None and self._held.is_mine():
+                        reachability.tell_silence(self.cluster_key, str(error))
+                except DatabaseError as problem:  # it is told after the next try
+                    log.warning("watch.untold", cluster=self.cluster_key, error=repr(problem))
         except Exception:
             log.exception("watch.failed", cluster=self.cluster_key)
         else:
@@ -299,13 +296,6 @@ class Watcher:
             self._release()
             close_old_connections()
         return min(pause * 2, RETRY_MAX_S)
-
-    def _tell_silence(self, error: str) -> None:
-        try:
-            if self._held is not None and self._held.is_mine():
-                reachability.tell_silence(self.cluster_key, error)
-        except DatabaseError as problem:  # it is told after the next try
-            log.warning("watch.untold", cluster=self.cluster_key, error=repr(problem))
 
     def _release(self) -> None:
         held, self._held = self._held, None
@@ -331,7 +321,13 @@ class Watcher:
                 if batch is not None:
                     self._take(driver, batch, first=first, unseen_since=unseen_since)
                     if first:
-                        self._tell_begun(len(batch), begun, self.last_beat)
+                        log.info(
+                            "watch.begun",
+                            cluster=self.cluster_key,
+                            workloads=len(batch),
+                            listed_s=round(self.last_beat - begun, 1),
+                            stored_s=round(time.monotonic() - self.last_beat, 1),
+                        )
                         renewed = 0.0  # what is there was seen just now
                     first = False
                 if time.monotonic() - renewed > RENEW_S:
@@ -353,15 +349,6 @@ class Watcher:
         except Unreachable:  # switched off or gone: whoever started this ends it
             return True
 
-    def _tell_begun(self, workloads: int, begun: float, listed: float) -> None:
-        log.info(
-            "watch.begun",
-            cluster=self.cluster_key,
-            workloads=workloads,
-            listed_s=round(listed - begun, 1),
-            stored_s=round(time.monotonic() - listed, 1),
-        )
-
     def _take(
         self,
         driver: SupportsWatch,
@@ -374,12 +361,9 @@ class Watcher:
             due = store(self.cluster_key, batch, full=first, unseen_since=unseen_since)
             for kind, pk in due:
                 self._wake(kind, pk)
-        self._keep_nodes(driver)
+        if isinstance(driver, SupportsNodes) and (changes := driver.node_changes()) is not None:
+            cluster_provider().nodes_store(self.cluster_key, changes)
 
     def _watches_here(self, since: float) -> None:
         """For as long as its own lease lasts this process need not ask."""
         _watched[self.cluster_key] = (since + WATCH_LEASE_S, True)
-
-    def _keep_nodes(self, driver: SupportsWatch) -> None:
-        if isinstance(driver, SupportsNodes) and (changes := driver.node_changes()) is not None:
-            cluster_provider().nodes_store(self.cluster_key, changes)

@@ -1,26 +1,75 @@
-"""Things outside without a live row: seen twice, with a grace between, then removed.
+"""Which Berth this is, things outside without a live row, and rows that end without their thing.
 
-Only what carries the mark of this very installation: anything else may be another's, whose rows are
-elsewhere. And nothing while the rows may be older than the world (``runtime.installation``).
+Things are seen twice, with a grace between, then removed. Another Berth's work looks like an
+orphan, and so does everything that is newer than a backup. So only what carries the mark of this
+very installation goes, and nothing while the rows may be older than the world
+(``Installation.held_why``). Volumes are never touched: they are data.
 
 The other way round (a row without its thing) is the reconciler's: it reports ``vanished``.
-Volumes are never touched: they are data.
 """
 
+import copy
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from django.core.cache import cache
+from django.db import transaction
 
 from common.clock import now
 from common.ids import is_uid
 from events.services import record
-from runtime import installation, reconcilers
+from runtime import bus, reconcilers
 from runtime.capabilities import SupportsAdoption
-from runtime.models import ObservedWorkload, Route
+from runtime.models import Installation, ObservedWorkload, Route
 from runtime.ports import admission, cluster_provider
-from runtime.protocol import Driver, DriverError, NotYet, Observation
+from runtime.protocol import Desired, Driver, DriverError, NotYet, Observation, Phase
 from runtime.reasons import Reason
+from runtime.reconcilers import Outcome, Reconciler, Transition
+
+# It looks every minute. A database that says it did not for so long may be a copy of that time.
+QUIET = timedelta(minutes=15)
+SHOWN = 200  # of what has no row
+
+
+def own_id() -> str:
+    """Return the mark of this installation, "" before it was set up."""
+    uid = Installation.objects.values_list("uid", flat=True).first()
+    return "" if uid is None else str(uid)
+
+
+def hold(why: Installation.Hold) -> None:
+    """From now on nothing is removed for having no row; a reason that stands already stays."""
+    Installation.objects.filter(held_why="").update(held_why=why, held_since=now(), unknown=[])
+
+
+def awake() -> Installation | None:
+    """Return the row, with the hold that begins where it was long not at work; note that it is."""
+    own = Installation.objects.first()
+    if own is None:
+        return None
+    if own.alive_at is not None and now() - own.alive_at > QUIET:
+        hold(Installation.Hold.QUIET)
+    Installation.objects.update(alive_at=now())
+    own.refresh_from_db()
+    return own
+
+
+@transaction.atomic
+def release(actor: Any = None, *, by: str = "") -> Installation:
+    """An operator has looked: what carries our mark and has no row is removed from now on."""
+    own = Installation.objects.select_for_update().get()
+    record(
+        actor=actor,
+        verb="installation.orphans-released",
+        target=own,
+        message=f"By {by} on the machine itself." if by else "",
+        data={"held": own.held_why, "unknown": own.unknown},
+    )
+    own.held_why, own.held_since = "", None
+    own.save(update_fields=["held_why", "held_since"])
+    return own
+
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +83,7 @@ def collect_orphans() -> int:
     """Return how many orphans were removed on all clusters."""
     removed, whole = 0, True
     unknown: list[dict[str, str]] = []
-    own = installation.awake()
+    own = awake()
     if own is None:
         return 0  # nothing can be told from another's
     for key in cluster_provider().keys():  # noqa: SIM118 - a method of ours, not a dict
@@ -46,13 +95,28 @@ def collect_orphans() -> int:
             ours = {uid for uid in lost if owned[uid].installation == str(own.uid)}
             left = lost if own.held_why else lost - ours
             unknown += [_unknown(key, owned[uid], uid in ours) for uid in sorted(left)]
-            _end_parked(key, driver, owned)
+            for uid in _of_rows(set(owned), deleted_at__isnull=True, reason=Reason.QUARANTINED):
+                if _seen_twice(key, uid):
+                    _end(driver, owned[uid])
             removed += 0 if own.held_why else _collect(key, driver, owned, ours)
         except DriverError as error:
             whole = False
             log.info("orphans.cluster_skipped", cluster=key, error=str(error))
-    installation.note_unknown(own, unknown, whole=whole)
-    _forget_rows()
+    # Write down what was seen without a row. Nothing anywhere ends a hold for long silence.
+    if own.held_why == Installation.Hold.QUIET and whole and not unknown:
+        Installation.objects.update(held_why="", held_since=None, unknown=[])
+    elif own.unknown != unknown[:SHOWN]:
+        Installation.objects.update(unknown=unknown[:SHOWN])
+    # Our own notes about workloads that are no more: routes and observations
+    old = now() - timedelta(seconds=GRACE_S)
+    for rows in (
+        Route.objects.filter(created_at__lt=old),
+        ObservedWorkload.objects.filter(seen_at__lt=old),
+    ):
+        uids = {str(u) for u in rows.values_list("uid", flat=True)}
+        gone = uids - live_uids(uids)
+        if gone:
+            rows.filter(uid__in=gone).delete()
     return removed
 
 
@@ -94,14 +158,8 @@ def _of_rows(uids: set[str], **conditions: object) -> set[str]:
     return found & uids
 
 
-def _end_parked(key: str, driver: Driver, owned: dict[str, Observation]) -> None:
-    for uid in _parked(set(owned)):
-        if _seen_twice(key, uid):
-            _end(driver, owned[uid])
-
-
 def _collect(key: str, driver: Driver, owned: dict[str, Observation], lost: set[str]) -> int:
-    begun = _begun(key)
+    begun = dict(cache.get(f"orphans-begun:{key}") or {})
     begun.update({uid: _facts(owned[uid]) for uid in lost if _seen_twice(key, uid)})
     for uid in live_uids(set(begun)):
         del begun[uid]  # its row came back (a restore)
@@ -111,18 +169,8 @@ def _collect(key: str, driver: Driver, owned: dict[str, Observation], lost: set[
     return len(done)
 
 
-def _begun(key: str) -> dict[str, dict[str, str]]:
-    """What is being removed: a driver may need several calls, and list it no more meanwhile."""
-    return dict(cache.get(f"orphans-begun:{key}") or {})
-
-
 def _facts(found: Observation) -> dict[str, str]:
     return {"kind": found.kind, "seen": str(found.seen)}
-
-
-def _parked(uids: set[str]) -> set[str]:
-    """Rows that were set aside: what still runs for them is ended, files are kept."""
-    return _of_rows(uids, deleted_at__isnull=True, reason=Reason.QUARANTINED)
 
 
 def _end(driver: Driver, found: Observation) -> None:
@@ -149,7 +197,12 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
         return False  # under way; the next pass finishes it
     cache.delete(f"orphan:{key}:{uid}")
     admission().release(uid)
-    if not _is_news(key, uid, facts):
+    # Told once for each. What somebody else labelled with a uid of nobody is not ours to
+    # remove, and is listed again each time.
+    name = f"orphan-told:{key}:{uid}:{facts['kind']}"
+    is_news = cache.get(name) is None
+    cache.set(name, 1, _TOLD_S)
+    if not is_news:
         log.info("orphans.removed_again", cluster=key, uid=uid, kind=facts["kind"])
         return True
     record(
@@ -165,24 +218,34 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
     return True
 
 
-def _is_news(key: str, uid: str, facts: dict[str, str]) -> bool:
-    """Told once for each. What somebody else labelled with a uid of nobody is not ours to remove,
-    and is listed again each time.
+def let_go(reconciler: Reconciler, row: Any, message: str) -> None:
+    """End a row that the caller's transaction has locked; nothing outside is touched.
+
+    Its keys are revoked and its ways closed as at a removal, and listeners hear of it. A worker
+    that is at the row finds its lease gone and drops what it has; none may take it again.
     """
-    name = f"orphan-told:{key}:{uid}:{facts['kind']}"
-    is_news = cache.get(name) is None
-    cache.set(name, 1, _TOLD_S)
-    return is_news
-
-
-def _forget_rows() -> None:
-    """Our own notes about workloads that are no more: routes and observations."""
-    old = now() - timedelta(seconds=GRACE_S)
-    for rows in (
-        Route.objects.filter(created_at__lt=old),
-        ObservedWorkload.objects.filter(seen_at__lt=old),
-    ):
-        uids = {str(u) for u in rows.values_list("uid", flat=True)}
-        gone = uids - live_uids(uids)
-        if gone:
-            rows.filter(uid__in=gone).delete()
+    if before_stop := getattr(reconciler, "before_stop", None):
+        before_stop(row)
+    Route.objects.filter(uid=row.uid).delete()  # the keeper of routes closes what is open
+    ObservedWorkload.objects.filter(uid=row.uid).delete()
+    if after_remove := getattr(reconciler, "after_remove", None):
+        after_remove(row)
+    before, at = copy.copy(row), now()
+    gone: dict[str, Any] = {
+        "phase": Phase.DELETED,
+        "desired": Desired.ABSENT,
+        "reason": "",
+        "message": message,
+    }
+    gone |= {"phase_since": at, "updated_at": at, "deleted_at": at, "next_reconcile_at": None}
+    gone |= {"lease_token": None, "lease_until": None}
+    reconcilers.rows_of(row.KIND).filter(pk=row.pk).update(**gone)
+    for name, value in gone.items():
+        setattr(row, name, value)
+    outcome = Outcome(Phase.DELETED, message=message, gone=True)
+    told = Transition(
+        row, Phase(before.phase), Phase.DELETED, before.reason, outcome, gone=True, seen=before
+    )
+    for listener in reconcilers.listeners():
+        listener(told)
+    bus.publish(reconcilers.topics_of(reconciler, row), {"kind": row.KIND, "uid": str(row.uid)})

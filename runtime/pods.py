@@ -1,6 +1,6 @@
 """Where a pod's own program finds things. Plain words: what runs in one is told them."""
 
-from runtime.drivers import secret_files
+from runtime.drivers import mounts
 
 MAIN = "main"  # the container that is the workload
 HOME = "/home/berth"
@@ -12,4 +12,4 @@ PORT = 8888
 
 def with_secrets(text: str) -> str:
     """Put the folder of a pod's secret files where ``{secrets}`` stands."""
-    return secret_files.placed(text, SECRETS)
+    return mounts.placed(text, SECRETS)

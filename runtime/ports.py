@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.protocol import Driver, NodeChanges, Resources
+from runtime.capabilities import NodeChanges
+from runtime.protocol import Driver, Resources
 from runtime.routers.base import Router
 
 

@@ -4,8 +4,6 @@ A step for each of thousands of rows would keep the changed ones waiting. When i
 that run on exactly as they did are answered here; all others get their step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -17,7 +15,7 @@ from runtime import bus, reconcilers
 from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, Phase, Seen
 from runtime.reasons import Reason
-from runtime.workload_kind import WorkloadKind
+from runtime.reconcilers import WorkloadKind
 
 _TOPICS = 100  # of one message, whose size is bounded
 

@@ -23,10 +23,8 @@ from django.contrib.sessions.models import Session
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from common.clock import now
-from common.looks import look
-from common.middleware import client_ip
-from common.own_page import is_foreign
-from common.streams import EventStream, Place, Places, TooManyStreams
+from common.middleware import client_ip, is_foreign
+from common.streams import EventStream, Place, Places, TooManyStreams, look
 from runtime import bus
 
 HEARTBEAT_S = 15.0

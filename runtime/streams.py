@@ -1,7 +1,5 @@
 """Long streams into what runs on a cluster, for asyncio: commands, connections to ports, logs."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self

@@ -10,14 +10,14 @@ import structlog
 from celery import shared_task
 
 from common.tasks import CommittedTask
-from runtime import bus_backends, engine, reconcilers
+from runtime import bus, engine, reconcilers
 
 log = structlog.get_logger(__name__)
 
 
 def wake(kind: str, pk: int) -> None:
     """Send a wake-up now; never raises. On one machine straight to the worker's ear."""
-    if bus_backends.send([bus_backends.ENGINE_TOPIC], {"kind": kind, "pk": pk}):
+    if bus.send([bus.ENGINE_TOPIC], {"kind": kind, "pk": pk}):
         return
     reconcile_one.delay(kind, pk)
 

@@ -147,8 +147,7 @@ def figures(lines: Iterable[str], source: UseSource) -> dict[Place, Figures]:
             continue
         count += 1
         if count > MAX_SERIES:
-            message = "The exporter names too many devices."
-            raise ValueError(message)
+            raise ValueError("The exporter names too many devices.")
         _read(line, source, rate, used, found)
     return dict(found)
 

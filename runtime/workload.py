@@ -15,13 +15,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from runtime import observe, workload_routes
+from runtime import observe, routes
 from runtime.capabilities import Held, SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
 from runtime.ports import (
     AdmissionRequest,
-    Granted,
     Waiting,
     admission,
     cluster_provider,
@@ -38,10 +37,8 @@ from runtime.protocol import (
     Unreachable,
 )
 from runtime.reasons import Fault, Reason, info
-from runtime.reconcilers import Outcome
-from runtime.status import Status, status_of
-from runtime.workload_kind import WorkloadKind
-from runtime.workload_state import ReconcileContext, WorkloadRow
+from runtime.reconcilers import Outcome, WorkloadKind
+from runtime.workload_state import ReconcileContext, Status, WorkloadRow, status_of
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
@@ -71,7 +68,7 @@ class WorkloadReconciler(WorkloadKind):
         Its place stays taken until the process is seen to be gone (``runtime.orphans``).
         """
         self.before_stop(row)
-        workload_routes.drop_all(row, dict(row.external_ref))
+        routes.drop_all(row, dict(row.external_ref))
 
     def step(self, row: Any, observation: Observation | None) -> Outcome:
         state = ReconcileContext(row, dict(row.external_ref))
@@ -85,7 +82,16 @@ class WorkloadReconciler(WorkloadKind):
     def _run(self, state: ReconcileContext, given: Observation | None) -> Outcome:
         row = state.row
         if state.ended:
-            return self._stay_ended(state, given)
+            # Stay as it ended. One that lives nevertheless (a late worker made it) is ended.
+            again = None
+            if (
+                given is not None
+                and given.launch == row.launch
+                and given.seen not in {Seen.MISSING, Seen.EXITED}
+                and self._stop_outside(state, "stop")
+            ):
+                again = 1.0
+            return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
         if state.ending is not None:
             return self._close(state)
         state.note("accepted")
@@ -103,19 +109,6 @@ class WorkloadReconciler(WorkloadKind):
             return self._place(state)
         return self._follow(state, seen)
 
-    def _stay_ended(self, state: ReconcileContext, given: Observation | None) -> Outcome:
-        """Stay as it ended. One that lives nevertheless (a late worker made it) is ended."""
-        row = state.row
-        again = None
-        if (
-            given is not None
-            and given.launch == row.launch
-            and given.seen not in {Seen.MISSING, Seen.EXITED}
-            and self._stop_outside(state, "stop")
-        ):
-            again = 1.0
-        return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
-
     def _place(self, state: ReconcileContext) -> Outcome:
         """Get a place, then make the driver make it."""
         row = state.row
@@ -131,7 +124,27 @@ class WorkloadReconciler(WorkloadKind):
             return self._wait(state, answer)
         state.ref.pop("queue", None)
         try:
-            seen = self._ensure(state, answer)
+            driver = cluster_provider().driver_for(row.cluster_key)
+            spec = replace(self.spec_of(row), devices=answer.devices)
+            if isinstance(driver, SupportsVolumes) and not spec.namespace:
+                for mount in spec.mounts:  # on a cluster they are made with the workload
+                    driver.ensure_volume(
+                        mount.volume_uid,
+                        project=spec.project,
+                        owner=spec.owner if mount.role == "home" else mount.owner,
+                        backing=mount.backing,
+                    )
+            killpoint("volumes-ensured")
+            found = driver.ensure(spec)
+            killpoint("ensured")
+            state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
+            state.ref["devices"] = list(answer.devices)
+            state.ref["secrets"] = self.secrets_of(row)
+            state.just_made = True
+            for word in ("ended", "exit", "starting_at"):
+                state.ref.pop(word, None)
+            state.note("placed")
+            seen = self._look(row)
         except InvalidSpec as error:
             return self._finish(
                 state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)
@@ -144,30 +157,6 @@ class WorkloadReconciler(WorkloadKind):
                 state, Phase.STARTING, Reason.PREVIOUS_ENDING, str(error), error.retry_in
             )
         return self._follow(state, seen)
-
-    def _ensure(self, state: ReconcileContext, answer: Granted) -> Observation:
-        row = state.row
-        driver = cluster_provider().driver_for(row.cluster_key)
-        spec = replace(self.spec_of(row), devices=answer.devices)
-        if isinstance(driver, SupportsVolumes) and not spec.namespace:
-            for mount in spec.mounts:  # on a cluster they are made with the workload
-                driver.ensure_volume(
-                    mount.volume_uid,
-                    project=spec.project,
-                    owner=spec.owner if mount.role == "home" else mount.owner,
-                    backing=mount.backing,
-                )
-        killpoint("volumes-ensured")
-        found = driver.ensure(spec)
-        killpoint("ensured")
-        state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
-        state.ref["devices"] = list(answer.devices)
-        state.ref["secrets"] = self.secrets_of(row)
-        state.just_made = True
-        for word in ("ended", "exit", "starting_at"):
-            state.ref.pop(word, None)
-        state.note("placed")
-        return self._look(row)
 
     def _lacks_a_place(self, row: Any) -> str | None:
         """Return what the project still lacks on the row's cluster, None when nothing."""
@@ -213,7 +202,11 @@ class WorkloadReconciler(WorkloadKind):
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
         if status.phase in {Phase.FAILED, Phase.STOPPED}:
-            return self._ended_by_itself(state, seen, status)
+            code, reason, at = seen.exit_code, str(status.reason), seen.ended_at
+            if at is None and (unseen := observe.unseen_since(state.row)):
+                at = unseen.timestamp()
+            state.ref["exit"] = {"code": code, "reason": reason, "at": at}
+            return self._close(state, status, seen)
         if status.phase == Phase.STARTING:
             state.note("starting")
         if state.is_late(status, self.start_timeout_s):
@@ -237,10 +230,10 @@ class WorkloadReconciler(WorkloadKind):
         row = state.row
         state.note("ready")
         try:
-            workload_routes.want(state, self.routes_of(row, seen))
+            routes.want(state, self.routes_of(row, seen))
         except Unreachable as error:
             return self._outcome(state, Phase.STARTING, Reason.PROXY_UNREACHABLE, str(error), 1.0)
-        except workload_routes.TakenError as taken:  # it may be given up
+        except routes.TakenError as taken:  # it may be given up
             return self._outcome(state, Phase.STARTING, Reason.ROUTING, str(taken), 10.0)
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
@@ -258,15 +251,6 @@ class WorkloadReconciler(WorkloadKind):
         known = info(status.reason).fault == Fault.USER
         reason, message = (status.reason, status.message) if known else (Reason.START_TIMEOUT, "")
         return self._close(state, Status(Phase.FAILED, reason, message))
-
-    def _ended_by_itself(
-        self, state: ReconcileContext, seen: Observation, status: Status
-    ) -> Outcome:
-        code, reason, at = seen.exit_code, str(status.reason), seen.ended_at
-        if at is None and (unseen := observe.unseen_since(state.row)):
-            at = unseen.timestamp()
-        state.ref["exit"] = {"code": code, "reason": reason, "at": at}
-        return self._close(state, status, seen)
 
     def _close(
         self, state: ReconcileContext, status: Status | None = None, seen: Observation | None = None
@@ -302,7 +286,7 @@ class WorkloadReconciler(WorkloadKind):
         row = state.row
         self.before_stop(row)
         killpoint("tokens-revoked")
-        workload_routes.drop_all(state.row, state.ref)
+        routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
         admission().release(str(row.uid))
         killpoint("released")
@@ -342,7 +326,7 @@ class WorkloadReconciler(WorkloadKind):
         uid = str(row.uid)
         self.before_stop(row)
         killpoint("tokens-revoked")
-        workload_routes.drop_all(state.row, state.ref)
+        routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
         driver = cluster_provider().driver_for(row.cluster_key)
         try:

@@ -11,7 +11,7 @@ from common.clock import now
 from hubapi.models import Activity
 from metrics.models import Quiet, Sample
 from notebooks.models import Preset, Workspace
-from projects.models import KubeGrant, Project, ProjectPlace
+from projects.models import KubeGrant, Project, ProjectNamespace
 from runtime.models import ObservedWorkload
 from volumes.models import Volume
 from work.models import Step
@@ -197,7 +197,7 @@ def _workspace(
 
 
 def _kubeconfigs(vision: Project, east: Cluster, alice: User) -> None:
-    place = ProjectPlace.objects.create(
+    place = ProjectNamespace.objects.create(
         project=vision,
         cluster_key=east.key,
         namespace="berth-vision-3f9a2c",

@@ -9,8 +9,7 @@ from django.urls import reverse
 
 from common.clock import now
 from common.ids import new_uid
-from credentials.messages import Sentence
-from credentials.models import Credential
+from credentials.models import Credential, Sentence
 from credentials.sealing import seal
 
 if TYPE_CHECKING:

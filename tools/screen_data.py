@@ -27,6 +27,7 @@ from accounts.principal import Principal  # noqa: E402
 from clusters.models import Cluster  # noqa: E402
 from common.clock import now  # noqa: E402
 from events.services import record  # noqa: E402
+from jobs.models import Job  # noqa: E402
 from loaders.models import Load  # noqa: E402
 from notebooks.models import Preset, Workspace  # noqa: E402
 from notifications.models import Announcement, Notification  # noqa: E402
@@ -35,6 +36,7 @@ from quotas.models import Limit  # noqa: E402
 from tools import (  # noqa: E402
     screen_clusters,
     screen_credentials,
+    screen_jobs,
     screen_loads,
     screen_volumes,
     screen_workspaces,
@@ -153,6 +155,7 @@ def pages(
     who: dict[str, User],
     made: dict[str, Workspace],
     loads: dict[str, Load],
+    jobs: dict[str, Job],
     volume: Volume,
     vision: Project,
 ) -> list[dict[str, Any]]:
@@ -222,6 +225,7 @@ def pages(
         )
     ]
     found += screen_clusters.pages()
+    found += screen_jobs.pages(vision, jobs)
     found += screen_loads.pages(vision, loads)
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))
@@ -231,7 +235,7 @@ def pages(
         ("olga", "console-limits", url("console:limits", uid=vision.uid)),
         ("olga", "console-preset", url("console:preset", preset=preset.uid) if preset else ""),
     ]
-    acts = {**screen_clusters.ACTS, **screen_loads.ACTS}
+    acts = {**screen_clusters.ACTS, **screen_jobs.ACTS, **screen_loads.ACTS}
     return [
         {"user": user, "name": name, "url": place, "acts": acts.get(name, ())}
         for user, name, place in found
@@ -252,8 +256,9 @@ def main() -> None:
     screen_clusters.make(tenants["vision"])
     news(who, made)
     loads = screen_loads.make(tenants["vision"], who["alice"])
+    jobs = screen_jobs.make(tenants["vision"], who)
     volume = screen_volumes.make(tenants["vision"], who)
-    shown = pages(who, made, loads, volume, tenants["vision"])
+    shown = pages(who, made, loads, jobs, volume, tenants["vision"])
     json.dump({"password": PASSWORD, "pages": shown}, sys.stdout)
 
 

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from common.clock import now
 from loaders.models import Load, LoadRun, RunLog
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 
 if TYPE_CHECKING:
     from accounts.models import User

@@ -19,7 +19,7 @@ from volumes.models import (
     VolumeTransfer,
 )
 from volumes.services.classes import default_class
-from volumes.services.homes import backing_columns
+from volumes.services.create import backing_columns
 
 if TYPE_CHECKING:
     from accounts.models import User

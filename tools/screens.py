@@ -40,6 +40,9 @@ FLAGS = [
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 JAPANESE = {
     "home",
+    "job-failed",
+    "job-new-filled",
+    "jobs",
     "launch",
     "workspace-running",
     "workspace-pending",

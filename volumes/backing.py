@@ -1,7 +1,4 @@
-"""What a volume may lie on: a closed list of kinds, each with a closed list of options. Pure.
-
-Operators write these, never tenants; what reaches a driver was checked here (C8).
-"""
+"""What a volume lies on, where that is, and how it is given to a workload."""
 
 from __future__ import annotations
 
@@ -9,11 +6,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
+from clusters.models import Cluster
 from clusters.options import ACCESS_MODES, DIRECTORY, NFS, ClusterOptions
+from clusters.where import image_cluster, names_on, namespace_of
+from common import disk
 from common.errors import wrong
+from runtime.protocol import Backing, Mount
 from volumes.choices import BackingKind
+from volumes.models import Volume
 
 _PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
 _HOST = re.compile(r"\A(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?\Z")
@@ -89,3 +92,54 @@ def derived_of(options: ClusterOptions, *, one_machine: bool) -> tuple[str, dict
 def can_shrink(kind: str) -> bool:
     """Whether a smaller size can be asked for: a claim of a storage class only grows."""
     return kind != BackingKind.STORAGE_CLASS
+
+
+def backing_of(volume: Volume) -> Backing:
+    """Return what it lies on; it was laid down when the volume was made."""
+    return Backing(
+        kind=volume.backing_kind,
+        options=dict(volume.backing_options),
+        size_mib=volume.size_limit_mib,
+    )
+
+
+def owner_of(volume: Volume) -> str:
+    """Return the uid of whose it is, "" when the project's members share it."""
+    return str(volume.owner.uid) if volume.owner else ""
+
+
+def mount_of(volume: Volume, *, read_only: bool = False, role: str = "data") -> Mount:
+    return Mount(
+        volume_uid=str(volume.uid),
+        role=role,
+        read_only=read_only,
+        name=volume.mount_name,
+        owner=owner_of(volume),
+        backing=backing_of(volume),
+    )
+
+
+def lies_here(uid: str) -> bool:
+    """Whether what is written into the volume takes room on the portal's own disk."""
+    keys = Volume.objects.filter(uid=uid).values("cluster_key")
+    elsewhere = Cluster.objects.running_images().filter(key__in=keys)
+    return not elsewhere.exists() and disk.holds(settings.BERTH_VOLUMES_DIR)
+
+
+def largest_here(count: int = 5) -> list[Volume]:
+    """Return what holds most of the portal's own disk, as last measured; the largest first."""
+    if not disk.holds(settings.BERTH_VOLUMES_DIR):
+        return []
+    here = Cluster.objects.one_machine().values("key")
+    rows = Volume.objects.filter(deleted_at__isnull=True, cluster_key__in=here, used_bytes__gt=0)
+    return list(rows.select_related("project", "owner").order_by("-used_bytes")[:count])
+
+
+def lookup(uid: str) -> Mapping[str, str] | None:
+    row = Volume.objects.select_related("project").filter(uid=uid).first()
+    if row is None:
+        return None
+    cluster = image_cluster(row.cluster_key)
+    if cluster is None:
+        return None
+    return {"namespace": namespace_of(row.project, cluster), "name": names_on(cluster).claim(uid)}

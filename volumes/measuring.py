@@ -12,17 +12,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from django.db.models import Q
 
 from common.clock import now
 from runtime.capabilities import SupportsMeasuring
 from runtime.protocol import DriverError, NotYet, Unreachable
 from volumes import references
-from volumes.models import Volume
+from volumes.models import Volume, VolumeDay
 from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
-    from runtime.capabilities import SupportsVolumes
-    from runtime.protocol import Measured
+    from runtime.capabilities import Measured, SupportsVolumes
+
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +66,10 @@ def _measured(driver: SupportsMeasuring, row: Volume) -> Look:
         wait = due_in(row, at)
         if wait > 0:
             return Look(row.used_bytes, requeue_s=min(wait, LOOK_EVERY_S))
-        if _others(row, at) >= AT_ONCE:
+        # how many of the cluster are being measured: two workers may go one beyond the limit
+        rows = Volume.objects.filter(cluster_key=row.cluster_key, deleted_at__isnull=True)
+        others = rows.filter(measuring_since__gt=at - FORGOTTEN).exclude(pk=row.pk)
+        if others.count() >= AT_ONCE:
             return Look(row.used_bytes, requeue_s=FULL_S)
         began = at
     where = placement_beside(row.cluster_key, row, row.KIND, row.project)
@@ -114,7 +118,39 @@ def _wanted_at(row: Volume) -> datetime:
     return last + (IN_USE if used or references.holders_of(row) else QUIET)
 
 
-def _others(row: Volume, at: datetime) -> int:
-    """How many of the cluster are being measured; two workers may go one beyond the limit."""
-    rows = Volume.objects.filter(cluster_key=row.cluster_key, deleted_at__isnull=True)
-    return rows.filter(measuring_since__gt=at - FORGOTTEN).exclude(pk=row.pk).count()
+KEPT = timedelta(days=400)
+SHOWN = timedelta(days=90)
+
+
+def note_day(row: Volume, found: Look) -> None:
+    """Keep what a look found out, in the row of its day; repeated it says the same."""
+    used, at = found.updates.get("used_bytes"), found.updates.get("used_at")
+    if used is None or at is None:
+        return
+    one = VolumeDay(
+        volume=row,
+        project_id=row.project_id,
+        day=at.date(),
+        used_bytes=used,
+        at_least=found.updates.get("used_at_least", False),
+        size_limit_mib=row.size_limit_mib,
+    )
+    VolumeDay.objects.bulk_create(
+        [one],
+        update_conflicts=True,
+        unique_fields=["volume", "day"],
+        update_fields=["project", "used_bytes", "at_least", "size_limit_mib"],
+    )
+
+
+def days_of(row: Volume) -> list[VolumeDay]:
+    """Return the days that are shown, oldest first; not those in a project it was handed from."""
+    since = now().date() - SHOWN
+    return list(row.days.filter(project_id=row.project_id, day__gt=since).order_by("day"))
+
+
+def prune_days() -> int:
+    """Forget what is too old, or of volumes that are gone; return how many days."""
+    old = Q(day__lt=(now() - KEPT).date()) | Q(volume__deleted_at__isnull=False)
+    count, _by = VolumeDay.objects.filter(old).delete()
+    return count

@@ -1,11 +1,8 @@
-"""Keeps folders (or claims) and their copies in line with rows, through the driver.
-
-Each step does one thing and may be repeated: a worker that is killed between the act and the
-note of it is followed by one that acts again, with the same uid, and finds it done.
-"""
+"""Making a volume as large as was asked, as far as its storage does; it is in use meanwhile."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -14,6 +11,8 @@ from clusters.registry import driver_for
 from common.clock import now
 from projects.namespaces import tenant_ready
 from runtime.capabilities import (
+    CannotGrow,
+    Growing,
     SupportsGrowth,
     SupportsMoves,
     SupportsSnapshots,
@@ -24,16 +23,55 @@ from runtime.models import Reconcilable
 from runtime.protocol import Desired, NotYet, Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
-from volumes import expansion, history, measuring, references
+from volumes import measuring, references
+from volumes.backing import backing_of, owner_of
 from volumes.models import NEARLY_FULL, Volume, VolumeSnapshot
-from volumes.mounting import backing_of, owner_of
 from volumes.rules import NEARLY_FULL as NOTE
+from volumes.services.edit import growth_refused
 from volumes.services.removal import snapshots_remove_with
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from runtime.protocol import Driver, Observation
+
+
+GROWING = "growing"
+SLOWEST_S = 60.0
+PART_OF_AGE = 0.1  # what takes longer is looked at more seldom
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is to be said of it; nothing: it is as large as was asked."""
+
+    reason: str = ""
+    message: str = ""
+    requeue_s: float | None = None
+    updates: dict[str, Any] = field(default_factory=dict)
+
+
+def ensure_size(driver: SupportsVolumes, row: Volume) -> Growth:
+    """Make it exist with its size. One that the storage refuses for good is taken back."""
+    project, owner = str(row.project.uid), owner_of(row)
+    try:
+        driver.ensure_volume(str(row.uid), project=project, owner=owner, backing=backing_of(row))
+    except Growing as wait:
+        since = row.growing_since or now()
+        pause = min(PART_OF_AGE * (now() - since).total_seconds(), SLOWEST_S)
+        pause = max(pause, wait.retry_in)
+        return Growth(GROWING, str(wait), pause, {"growing_since": since})
+    except CannotGrow as error:
+        growth_refused(volume=row, why=str(error), size_mib=error.size_mib)
+        return Growth(updates={"growing_since": None})
+    return Growth(updates={"growing_since": None, "given_mib": row.size_limit_mib or 0})
+
+
+# Keeps folders (or claims) and their copies in line with rows, through the driver.
+#
+# Each step does one thing and may be repeated: a worker that is killed between the act and the note
+# of it is followed by one that acts again, with the same uid, and finds it done.
+
 
 WAIT_S = 2.0
 RELAX = 5  # percent below which a volume must fall before people are told again
@@ -70,11 +108,11 @@ class VolumeReconciler:
         return rows.none()
 
     def _keep(self, driver: SupportsVolumes, row: Volume) -> Outcome:
-        growth = expansion.ensure(driver, row)
+        growth = ensure_size(driver, row)
         killpoint("volume-ensured")
         found = measuring.look(driver, row)
         killpoint("volume-measured")
-        history.note(row, found)
+        measuring.note_day(row, found)
         updates: dict[str, Any] = {**growth.updates, **found.updates}
         updates["abilities"] = abilities_of(driver, row)
         timeline = self._watch_room(row, found.used, updates)

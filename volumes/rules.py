@@ -8,15 +8,15 @@ from django.db.models import Count, Q
 from django.utils.translation import ngettext
 
 from notifications.services import notify
-from projects import contents, hooks
+from projects import hooks
 from projects.choices import Role
-from projects.contents import ContentSummary
-from projects.models import Membership, ProjectPlace
+from projects.hooks import ContentSummary
+from projects.models import Membership, ProjectNamespace
 from runtime.protocol import Phase
 from runtime.reconcilers import on_transition
 from volumes.choices import VolumeKind
 from volumes.models import Volume
-from volumes.services.homes import project_volume_try, project_volumes_ensure
+from volumes.services.create import project_volume_try, project_volumes_ensure
 from volumes.services.removal import transfers_end, volumes_request_delete
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ NEARLY_FULL = "nearly-full"  # noted by the reconciler
 
 
 def connect() -> None:
-    contents.register(Volume.KIND, _summarize, request_delete=_request_delete)
-    hooks.project_created.register(_project_created)
+    hooks.register_contents(Volume.KIND, _summarize, request_delete=_request_delete)
+    hooks.project_created.register(project_volumes_ensure)
     on_transition(place_made)
     on_transition(nearly_full)
     on_transition(gone)
@@ -42,7 +42,7 @@ def connect() -> None:
 def place_made(transition: Transition) -> None:
     """A project has its first place on a cluster: there its shared volume is made."""
     place = transition.row
-    if not isinstance(place, ProjectPlace) or transition.after != Phase.RUNNING:
+    if not isinstance(place, ProjectNamespace) or transition.after != Phase.RUNNING:
         return
     if transition.before != Phase.RUNNING:
         project_volume_try(place.project, place.cluster_key)
@@ -79,10 +79,6 @@ def _concerned(row: Volume) -> list[User]:
         leading = Q(user=row.created_by)
     rows = Membership.objects.filter(leading, project=row.project, user__is_active=True)
     return [m.user for m in rows.select_related("user")]
-
-
-def _project_created(project: Project, who: Principal | None) -> None:
-    project_volumes_ensure(project, who)
 
 
 def _summarize(project: Project) -> list[ContentSummary]:

@@ -20,12 +20,13 @@ from volumes.choices import TransferState, VolumeKind, WritePolicy
 from volumes.models import MIB, ClassPlace, Volume, VolumeClass, VolumeSnapshot, VolumeTransfer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from uuid import UUID
 
     from django.db.models import QuerySet
 
     from projects.models import Project
+
 
 _RELATED = ("project", "owner", "created_by", "volume_class", "last_used_by")
 
@@ -361,3 +362,27 @@ def class_get(key: str) -> VolumeClass:
     if found is None:
         raise NotFound(_("There is no such class of storage."))
     return found
+
+
+MOST = 80
+
+
+def narrowed(rows: QuerySet[Volume], who: Principal, said: Mapping[str, str]) -> QuerySet[Volume]:
+    """Return those of ``rows`` that fit; a filter that makes no sense narrows nothing."""
+    if words := _text(said, "q"):
+        rows = rows.filter(Q(name__icontains=words) | Q(description__icontains=words))
+    if (kind := _text(said, "kind")) in VolumeKind.values:
+        rows = rows.filter(kind=kind)
+    if cluster := _text(said, "cluster"):
+        rows = rows.filter(cluster_key=cluster)
+    if key := _text(said, "class"):
+        rows = rows.filter(volume_class__key=key)
+    if _text(said, "mine") in {"1", "true"}:
+        rows = rows.filter(Q(owner=who.user) | Q(created_by=who.user))
+    if _text(said, "deleted") in {"1", "true"}:
+        rows = rows.filter(desired=Desired.ABSENT)
+    return rows
+
+
+def _text(said: Mapping[str, str], name: str) -> str:
+    return str(said.get(name) or "").replace("\x00", "").strip()[:MOST]

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clusters.models import Pool
+from placement.decision import Request
 from placement.fleet import engine_decision
-from placement.request import Request
 from volumes.models import ClassPlace
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from projects.models import Project
     from runtime.protocol import Placement
-    from volumes.models import Volume, VolumeClass
+    from volumes.models import Volume
 
 SEPARATOR = "/"
 
@@ -39,12 +39,9 @@ def pools_near(volumes: Collection[Volume]) -> Mapping[UUID, list[Pool]]:
         row.uid: list(place.near.all())
         for row in volumes
         if (place := places.get((row.volume_class_id, row.cluster_key))) is not None
-        and _lies_there(row, place.volume_class)
+        and (row.backing_kind, row.backing_options)
+        == (place.volume_class.backing_kind, place.volume_class.options)
     }
-
-
-def _lies_there(row: Volume, kind: VolumeClass) -> bool:
-    return (row.backing_kind, row.backing_options) == (kind.backing_kind, kind.options)
 
 
 def usable_near(

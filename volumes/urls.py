@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from volumes.ui import acts, usage, views
+from volumes.ui import acts, views
 
 app_name = "volumes"
 
@@ -25,7 +25,7 @@ urlpatterns = [
     path(f"{_ONE}transfer/", acts.TransferAsk.as_view(), name="transfer"),
     path(f"{_ONE}transfer/withdraw/", acts.TransferWithdraw.as_view(), name="withdraw"),
     path(f"{_ONE}events/", views.Events.as_view(), name="events"),
-    path(f"{_ONE}usage/", usage.Usage.as_view(), name="usage"),
+    path(f"{_ONE}usage/", views.Usage.as_view(), name="usage"),
     path(f"{_ONE}yaml/", views.Yaml.as_view(), name="yaml"),
     path(f"{_ONE}settings/", views.Settings.as_view(), name="settings"),
 ]

@@ -18,9 +18,9 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from common.envnames import is_name, is_refused
 from common.errors import wrong
-from placement.request import names_in
+from common.manifests import is_env_name, is_env_refused
+from placement.decision import names_in
 
 MAX_CPU_MILLI = 1_024_000
 MAX_MEMORY_MIB = 16 * 1024 * 1024
@@ -230,6 +230,7 @@ class Names(Field):
 
     most: int = 20
     takes_mappings: bool = False  # each may say more than its name, as {volume, read_only}
+    has_usual: bool = False  # where nothing is said, it is given some
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "NAME"
 
@@ -251,6 +252,7 @@ class Ports(Field):
     low: int = 1024
     high: int = 65535
     reserved: range = range(0)
+    has_usual: bool = False
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "PORT"
 
@@ -313,17 +315,17 @@ class Environment(Field):
             raise self.wrong(_("At most %(n)d variables.") % {"n": self.most})
         for name, text in value.items():
             if refusal := self._refused(name, text):
-                raise self.wrong(refusal % {"name": name if is_name(name) else str(name)[:40]})
+                raise self.wrong(refusal % {"name": name if is_env_name(name) else str(name)[:40]})
         if sum(len(k) + len(v.encode()) for k, v in value.items()) > self.together:
             raise self.wrong(_("All variables together are longer than 64 KiB."))
         return dict(value)
 
     def _refused(self, name: Any, text: Any) -> str:
-        if not is_name(name):
+        if not is_env_name(name):
             return _(
                 "“%(name)s” is no name of a variable: letters, digits and _, not a digit first."
             )
-        if is_refused(name):
+        if is_env_refused(name):
             return _(
                 "“%(name)s” cannot be set: Berth sets it itself, because it decides which code "
                 "is loaded, which GPUs are seen, or who the workspace is."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _t
 
 from clusters.selectors import flavor_use
-from common.money import price
+from common.templatetags.berth import price
 from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:

@@ -12,15 +12,17 @@ from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
-from projects import contents
 from projects import hooks as projects
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from runtime.protocol import Phase
 from work import kinds, references
 from work.choices import StopReason
+from work.models import Workload
 from work.services.ending import workloads_request_delete, workloads_stop_for
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from accounts.models import User
     from accounts.principal import Principal
     from projects.models import Project
@@ -32,7 +34,7 @@ _NAMED = 20
 def connect() -> None:
     accounts.user_disabled.register(_user_disabled)
     projects.member_left.register(_member_left)
-    contents.register(
+    projects.register_contents(
         "work", _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
     references.connect()
@@ -56,16 +58,20 @@ def _request_stop(project: Project, who: Principal | None) -> None:
 
 
 def _summarize(project: Project) -> list[ContentSummary]:
-    return [_summary(project, kind) for kind in kinds.kinds()]
-
-
-def _summary(project: Project, kind: Kind) -> ContentSummary:
-    rows = kind.model.objects.filter(project=project, deleted_at__isnull=True)
+    rows = Workload.objects.filter(project=project, deleted_at__isnull=True)
     alive = ~Q(phase__in=[Phase.STOPPED, Phase.FAILED])
-    counts = rows.aggregate(all=Count("pk"), running=Count("pk", filter=alive))
-    total, running = counts["all"], counts["running"]
+    counts = rows.values_list("kind").annotate(all=Count("pk"), running=Count("pk", filter=alive))
+    known = {kind.word: kind for kind in kinds.kinds()}
+    return [
+        _summary(known[word], rows.filter(kind=word), total, running)
+        for word, total, running in counts.order_by("kind")
+        if word in known
+    ]
+
+
+def _summary(kind: Kind, rows: QuerySet[Workload], total: int, running: int) -> ContentSummary:
     text = kind.count_words(total)
     if running:
         text = _("%(things)s, %(running)d running") % {"things": text, "running": running}
-    names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED]) if total else ()
+    names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED])
     return ContentSummary(kind.word, text, total, running, names, kind.count_words(running))

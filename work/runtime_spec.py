@@ -9,11 +9,11 @@ from clusters.where import namespace_of
 from credentials.embedding import Embedded, embed
 from credentials.selectors import credentials_for_launch
 from images.services import architectures_for
+from placement.decision import Request
 from placement.fleet import engine_decision
-from placement.request import Request
 from runtime.pods import with_secrets
 from runtime.protocol import Mount
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.topology import labels_near
 
 if TYPE_CHECKING:

@@ -46,9 +46,19 @@ def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> Qu
     return scoped(rows, who, kind.read).order_by("-id")
 
 
-def workload_get(who: Principal, kind: Kind, short_id: str, project: Project | None = None) -> Any:
+def workload_get(
+    who: Principal,
+    kind: Kind,
+    short_id: str,
+    project: Project | None = None,
+    *,
+    for_update: bool = False,
+) -> Any:
     """Return one that ``who`` may see, or NotFound (the same for "not yours")."""
-    row = visible_to(who, kind, project).filter(short_id=short_id).first()
+    rows = visible_to(who, kind, project)
+    if for_update:
+        rows = rows.select_for_update()
+    row = rows.filter(short_id=short_id).first()
     if row is None:
         raise NotFound(_("There is no such thing, or you may not see it."))
     return row

@@ -101,6 +101,7 @@ VOLUMES = f.Names(
     label=_("Volumes"),
     help=_("NAME, or NAME:ro to only read it."),
     takes_mappings=True,
+    has_usual=True,
     option="volume",
 )
 CREDENTIALS = f.Names(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext_lazy as _
 
-from placement.reasons import waiting
+from placement.decision import waiting
 from runtime import reasons
 from runtime.models import ONE_MACHINE
 from runtime.reasons import Reason, ReasonInfo

@@ -15,17 +15,10 @@ from accounts.services.sessions import record_denied
 from accounts.services.tokens import token_authenticate
 from common.disk import DiskFull
 from common.errors import Forbidden
-from common.middleware import client_ip
-from common.own_page import is_foreign
+from common.middleware import client_ip, is_foreign
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
 _MAX_HEADER = 256
-
-
-def _reading(request: Request) -> frozenset[str]:
-    """Return the unsafe methods by which the view lets people read, and nothing else."""
-    view = (request.parser_context or {}).get("view")
-    return getattr(view, "reading_methods", frozenset())
 
 
 def _require_room(plain: HttpRequest) -> None:
@@ -55,7 +48,10 @@ class TokenAuthentication(authentication.BaseAuthentication):
         who = Principal(user=token.user, token=token, ip=ip)
         plain.principal = who  # type: ignore[attr-defined]
         structlog.contextvars.bind_contextvars(user=token.user.username)
-        if token.read_only and plain.method not in SAFE | _reading(request):
+        view = (request.parser_context or {}).get("view")
+        # unsafe methods by which the view lets people read, and nothing else
+        reading: frozenset[str] = getattr(view, "reading_methods", frozenset())
+        if token.read_only and plain.method not in SAFE | reading:
             record_denied(verb="token.write-denied", ip=ip, who=who)
             raise PermissionDenied(_("This token may only read."))
         _require_room(plain)

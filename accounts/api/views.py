@@ -45,8 +45,8 @@ from accounts.services.people import (
 )
 from accounts.services.sessions import device_exchange, device_start, session_revoke
 from accounts.services.tokens import ssh_key_add, ssh_key_remove, token_create, token_revoke
-from common.drf.serializers import StrictSerializer
-from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
+from common.drf.serializers import given
+from common.drf.views import ANY_TOKEN, PlatformAPIView
 from common.middleware import client_ip
 
 
@@ -67,13 +67,6 @@ class NeverStored:
         response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
         response["Cache-Control"] = "no-store"
         return response
-
-
-def given(serializer: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    """Return the checked input, or raise what becomes a 400."""
-    filled = serializer(data=request.data)
-    filled.is_valid(raise_exception=True)
-    return dict(filled.validated_data)
 
 
 class MeView(AccountView):

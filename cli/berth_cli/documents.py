@@ -111,7 +111,7 @@ def only_file(ctx: click.Context) -> None:
 
 def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
     # Only here: these read YAML, and register what a document can be.
-    from berth_cli import credentials, loads, volumes, workspaces  # noqa: F401
+    from berth_cli import credentials, jobs, loads, volumes, workspaces  # noqa: F401
     from berth_cli.manifests import documents_of
 
     own = (s.project_option, s.profile.project)

@@ -27,6 +27,7 @@ COMMANDS = {
     "completion": "completing:completion",
     "credentials": "credentials:credentials",
     "images": "images:images",
+    "job": "jobs:job",
     "kube-config": "kube:kube_config",
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",

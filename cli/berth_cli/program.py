@@ -71,7 +71,7 @@ def program_body(said: dict[str, Any]) -> dict[str, Any]:
     for name in ("command", "args"):
         text = said[f"{name}_line"]
         body[name] = None if text is None else _words(name, text)
-    body["ports"] = [_port(text) for text in said["ports"]] or None
+    body["ports"] = [port_of(text) for text in said["ports"]] or None
     for name in ("volumes", "credentials", "needs"):
         body[name] = list(said[name]) or None
     for name in ("ports", "volumes"):
@@ -92,7 +92,8 @@ def _words(name: str, text: str) -> list[str]:
         raise click.BadParameter(message, param_hint=f"--{name}") from error
 
 
-def _port(text: str) -> dict[str, Any]:
+def port_of(text: str) -> dict[str, Any]:
+    """Return the port that PORT, PORT:NAME or PORT:NAME:private says."""
     number, name, tail = (*text.split(":"), "", "")[:3]
     if not number.isdecimal() or tail not in {"", "private"} or text.count(":") > 2:  # noqa: PLR2004
         message = f"{text!r} is not PORT, PORT:NAME or PORT:NAME:private"

@@ -16,9 +16,9 @@ from clusters.models import Cluster, Node
 from clusters.options import options_of
 from clusters.services.base import KINDS_OF_WORK
 from clusters.usable import launch_refusal
-from common.drf.pagination import CursorPagination
-from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
+from common.drf.views import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid
+from common.paging import CursorPagination
 
 
 def valid(kind: Any, request: Request) -> dict[str, Any]:
@@ -218,22 +218,37 @@ class PoolList(PartList):
     taken, shown = io.PoolChange, io.PoolOut
 
 
-class PoolDetail(PlatformAPIView):
+# One pool or network, which its service calls by the same word as its address.
+class PartDetail(PlatformAPIView):
     required_platform: ClassVar = {"PATCH": "operator", "DELETE": "operator"}
+    one: ClassVar[Callable[[str, str], Any]]
+    save: ClassVar[Callable[..., Any]]
+    remove: ClassVar[Callable[..., None]]
+    taken: ClassVar[type[Serializer[Any]]]
+    shown: ClassVar[type[Serializer[Any]]]
 
-    @extend_schema(request=io.PoolChange, responses=io.PoolOut)
-    def patch(self, request: Request, cluster: str, pool: str) -> Response:
-        row = selectors.pool_get(cluster, pool)
-        values = valid(io.PoolChange, request)
-        changed = services.pool_save(
-            principal=self.principal, cluster=row.cluster, values=values, pool=row
+    def patch(self, request: Request, cluster: str, **name: str) -> Response:
+        ((word, called),) = name.items()
+        row = type(self).one(cluster, called)
+        changed = type(self).save(
+            principal=self.principal,
+            cluster=row.cluster,
+            values=valid(self.taken, request),
+            **{word: row},
         )
-        return Response(io.PoolOut(changed).data)
+        return Response(self.shown(changed).data)
 
     @extend_schema(responses={204: None})
-    def delete(self, request: Request, cluster: str, pool: str) -> Response:
-        services.pool_delete(principal=self.principal, pool=selectors.pool_get(cluster, pool))
+    def delete(self, request: Request, cluster: str, **name: str) -> Response:
+        ((word, called),) = name.items()
+        type(self).remove(principal=self.principal, **{word: type(self).one(cluster, called)})
         return Response(status=204)
+
+
+@extend_schema_view(patch=extend_schema(request=io.PoolChange, responses=io.PoolOut))
+class PoolDetail(PartDetail):
+    one, save, remove = selectors.pool_get, services.pool_save, services.pool_delete
+    taken, shown = io.PoolChange, io.PoolOut
 
 
 @extend_schema_view(
@@ -247,23 +262,10 @@ class NetworkList(PartList):
     taken, shown = io.NetworkChange, io.NetworkOut
 
 
-class NetworkDetail(PlatformAPIView):
-    required_platform: ClassVar = {"PATCH": "operator", "DELETE": "operator"}
-
-    @extend_schema(request=io.NetworkChange, responses=io.NetworkOut)
-    def patch(self, request: Request, cluster: str, network: str) -> Response:
-        row = selectors.network_get(cluster, network)
-        values = valid(io.NetworkChange, request)
-        changed = services.network_save(
-            principal=self.principal, cluster=row.cluster, values=values, network=row
-        )
-        return Response(io.NetworkOut(changed).data)
-
-    @extend_schema(responses={204: None})
-    def delete(self, request: Request, cluster: str, network: str) -> Response:
-        row = selectors.network_get(cluster, network)
-        services.network_delete(principal=self.principal, network=row)
-        return Response(status=204)
+@extend_schema_view(patch=extend_schema(request=io.NetworkChange, responses=io.NetworkOut))
+class NetworkDetail(PartDetail):
+    one, save, remove = selectors.network_get, services.network_save, services.network_delete
+    taken, shown = io.NetworkChange, io.NetworkOut
 
 
 class FlavorList(PlatformAPIView):

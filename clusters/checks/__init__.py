@@ -23,14 +23,14 @@ from clusters.checks import (
     simple,
     storage,
 )
-from clusters.checks.base import Check, Finding, Subject, undecided, unknown
+from clusters.checks.base import Check, ClientAsker, Finding, Subject, undecided, unknown
 from clusters.checks.network import UNPROVED
 from clusters.checks.probe_runner import Bench, BenchError
 from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.health import checks_store
 from common.clock import now
-from runtime import installation, leases
+from runtime import leases, orphans
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from clusters.checks.base import Asker
-    from clusters.checks.base import ClientAsker as _Closing
 
 
 CHECKS: tuple[Check, ...] = (
@@ -189,7 +188,7 @@ def run(
         options,
         wait_s,
         tolerations=node_groups.tolerations(cluster),
-        installation=installation.own_id(),
+        installation=orphans.own_id(),
     )
     subject = Subject(cluster, options, api)
     findings: list[Finding] = []
@@ -204,7 +203,11 @@ def run(
             if entry.name == simple.SOLE and found.state == "red":
                 break  # where another one is, nothing is made, not even to try
     finally:
-        _clear(bench)
+        try:
+            bench.close()
+            bench.sweep()
+        except DriverError as error:
+            log.warning("check.left", error=str(error))
         answered = not any(found.failed or found.values.get(UNPROVED) for found in findings)
         _ran(cluster, begun, whole=answered and len(findings) == len(wanted))
     return findings
@@ -241,16 +244,7 @@ def _failed(name: str, why: str) -> Finding:
     return undecided(name, _n("Could not be checked: %(why)s"), why=why[:200])
 
 
-def _clear(bench: Bench) -> None:
-    try:
-        bench.close()
-        bench.sweep()
-    except DriverError as error:
-        log.warning("check.left", error=str(error))
-
-
-def _asker(cluster: Cluster) -> _Closing | None:
-    from clusters.checks.base import ClientAsker
+def _asker(cluster: Cluster) -> ClientAsker | None:
     from runtime.drivers.kubernetes.access import check_from_settings
     from runtime.drivers.kubernetes.client import KubeClient
 

@@ -29,10 +29,7 @@ SETTLES_S = 20.0
 PORT = 8080
 NOT_FOUND = 404
 _T = TypeVar("_T")
-_NODE_ADDRESS = {
-    "name": "NODE_ADDRESS",
-    "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
-}
+_NODE_ADDRESS = {"name": "NODE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
 
 
 class BenchError(Exception):
@@ -112,11 +109,7 @@ class Bench:
         labels = {**self.labels(), **restricted, **(more or {})}
         self.apply(
             f"/api/v1/namespaces/{name}",
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": name, "labels": labels},
-            },
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
         )
         self._made.append(name)
         self._let_in(name)

@@ -206,7 +206,6 @@ def restraint(subject: Subject, bench: Bench) -> Finding:
 
 
 REFUSED = {403, 422}  # by roles, by a policy
-_RBAC = "rbac.authorization.k8s.io"
 _PRIVILEGED = {"pod-security.kubernetes.io/enforce": "privileged"}
 ROLE = "berth-projects"  # of the chart, where the options name none
 

@@ -237,7 +237,12 @@ def users(subject: Subject, bench: Bench) -> Finding:
     if not answer.ok:
         return unknown("users", _n("The API server answered: %(why)s"), why=answer.message)
     nodes = answer.body.get("items") or []
-    able = [node for node in nodes if _can(node)]
+    able = [
+        node
+        for node in nodes
+        for handler in (node.get("status") or {}).get("runtimeHandlers") or ()
+        if not handler.get("name") and (handler.get("features") or {}).get("userNamespaces") is True
+    ]
     numbers = {"able": len(able), "nodes": len(nodes)}
     if not subject.options.user_namespaces:
         return green("users", _n("Not used here; %(able)d of %(nodes)d nodes could."), **numbers)
@@ -253,12 +258,4 @@ def users(subject: Subject, bench: Bench) -> Finding:
         fix=_FIX,
         lacking=lacking,
         **numbers,
-    )
-
-
-def _can(node: dict[str, Any]) -> bool:
-    handlers = (node.get("status") or {}).get("runtimeHandlers") or ()
-    return any(
-        not handler.get("name") and (handler.get("features") or {}).get("userNamespaces") is True
-        for handler in handlers
     )

@@ -76,13 +76,26 @@ def act(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     claim = _make(subject, bench, where)
     if by_class and not name:
-        given = _given(subject, where, claim)
-        if given == "":
+        path = f"/api/v1/namespaces/{where}/persistentvolumeclaims/{claim}"
+        found = subject.api.ask("GET", path)  # which class the cluster took by itself
+        name = str((found.body.get("spec") or {}).get("storageClassName") or "") if found.ok else ""
+        if found.ok and not name:
             return red(NAME, NO_DEFAULT, fix="kubectl get storageclass")
-        name = given or ""
         grows = not name or _may_grow(_class(subject, name))
     bench.start(where, "writer", WRITER, needs=Needs(claim=claim))
-    return _written(subject, bench, where, claim) or _done(grows=grows, name=name)
+    if fault := _written(subject, bench, where, claim):
+        return fault
+    if grows:
+        return green(NAME, _n("A pod wrote into a volume made as homes are."))
+    # What can't grow is no fault; whoever chose the class may not know it.
+    return green(
+        NAME,
+        _n(
+            "A pod wrote into a volume made as homes are. Volumes can't be made larger later: the"
+            " storage class “%(name)s” does not allow it (allowVolumeExpansion)."
+        ),
+        name=name,
+    )
 
 
 def _class(subject: Subject, name: str) -> Answer:
@@ -92,14 +105,6 @@ def _class(subject: Subject, name: str) -> Answer:
 def _may_grow(found: Answer) -> bool:
     """Who may not read classes can use them: then nothing is said of growth."""
     return not found.ok or found.body.get("allowVolumeExpansion") is True
-
-
-def _given(subject: Subject, where: str, claim: str) -> str | None:
-    """Return which class the cluster took by itself, "" for none, None where it does not say."""
-    found = subject.api.ask("GET", f"/api/v1/namespaces/{where}/persistentvolumeclaims/{claim}")
-    if not found.ok:
-        return None
-    return str((found.body.get("spec") or {}).get("storageClassName") or "")
 
 
 def _written(subject: Subject, bench: Bench, where: str, claim: str) -> Finding | None:
@@ -112,7 +117,10 @@ def _written(subject: Subject, bench: Bench, where: str, claim: str) -> Finding 
         why = _trouble(subject, where, claim, error.status)
         if not why:  # a slow pull or a full cluster is no fault of the volume
             raise
-        return _unused(subject, why)
+        options = subject.options
+        values = {"mode": options.volume_access_mode, "path": options.volume_path}
+        why = why[:200].rstrip(" .")
+        return red(NAME, UNUSED[options.volume_kind], why=why, **values, fix=_fix(subject))
     if end.code == DENIED:
         return red(
             NAME,
@@ -162,27 +170,6 @@ def _about(items: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[Map
 
 def _said(events: list[Mapping[str, Any]]) -> str:
     return next((str(event["message"]) for event in events if event.get("message")), "")
-
-
-def _done(*, grows: bool, name: str) -> Finding:
-    """What can't grow is no fault; whoever chose the class may not know it."""
-    if grows:
-        return green(NAME, _n("A pod wrote into a volume made as homes are."))
-    return green(
-        NAME,
-        _n(
-            "A pod wrote into a volume made as homes are. Volumes can't be made larger later: the"
-            " storage class “%(name)s” does not allow it (allowVolumeExpansion)."
-        ),
-        name=name,
-    )
-
-
-def _unused(subject: Subject, why: str) -> Finding:
-    options = subject.options
-    values = {"mode": options.volume_access_mode, "path": options.volume_path}
-    why = why[:200].rstrip(" .")
-    return red(NAME, UNUSED[options.volume_kind], why=why, **values, fix=_fix(subject))
 
 
 def _fix(subject: Subject) -> str:

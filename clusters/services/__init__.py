@@ -1,12 +1,7 @@
 """Writing what is known about clusters, and what operators decide about them."""
 
 from clusters.installed import ensure_local_cluster
-from clusters.services.attach import (
-    Attachment,
-    cluster_attach,
-    cluster_update,
-    kubeconfig_replace,
-)
+from clusters.services.attach import Attachment, cluster_attach, cluster_update, kubeconfig_replace
 from clusters.services.detach import cluster_detach, cluster_forget
 from clusters.services.health import (
     checks_ask,

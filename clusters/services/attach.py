@@ -140,7 +140,9 @@ def cluster_update(
     if options:
         before = options_of(row.options)
         if "namespace_prefix" in options and options["namespace_prefix"] != before.namespace_prefix:
-            _refuse_in_use(row, "namespace_prefix")
+            if live_on(row.key):
+                message = _("It can't be changed while there is work on the cluster.")
+                raise Conflict(message, fields={"namespace_prefix": [message]})
             _refuse_twin(row.server, row.identity, options["namespace_prefix"], but=row)
         row.options = changed(before, options).as_json()
         told += [n for n in options if row.options[n] != before.as_json()[n]]
@@ -174,12 +176,6 @@ def _refuse_twin(server: str, identity: str, prefix: str, but: Cluster | None = 
             " Change that one, or choose another prefix."
         ) % {"name": twin.name, "prefix": prefix}
         raise Conflict(message, code="same-cluster", fields={"namespace_prefix": [message]})
-
-
-def _refuse_in_use(row: Cluster, name: str) -> None:
-    if live_on(row.key):
-        message = _("It can't be changed while there is work on the cluster.")
-        raise Conflict(message, fields={name: [message]})
 
 
 def _clean_title(value: Any) -> str:

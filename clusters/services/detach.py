@@ -18,7 +18,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
-from clusters.demand import live_on
+from clusters.demand import PLACE, live_on
 from clusters.models import Cluster, Farewell
 from clusters.options import options_of
 from clusters.services.attach import attached
@@ -28,7 +28,7 @@ from common import sealing
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
-from runtime import installation, leases, parting, reconcilers
+from runtime import leases, orphans, reconcilers
 from runtime.models import ObservedWorkload
 from runtime.protocol import DriverError, NotYet, Unreachable
 
@@ -85,7 +85,7 @@ def _let_go(principal: Principal, row: Cluster, verb: str) -> list[Left]:
     message = _("Its cluster %(name)s was let go of; what was there stays there.")
     for reconciler, item in live_rows(cluster_key=row.key, locked=True):
         left.append(left_of(item))
-        parting.let_go(reconciler, item, message % {"name": row.name})
+        orphans.let_go(reconciler, item, message % {"name": row.name})
     said: dict[str, Any] = {"actor": principal, "target": row}
     for project, of_project in by_project(left).items():
         told = told_of(of_project)
@@ -187,7 +187,6 @@ def silent() -> set[str]:
 
 
 log = structlog.get_logger(__name__)
-PLACE = "place"
 AT_MOST = timedelta(hours=1)
 AGAIN = timedelta(seconds=30)
 LEASE_S = 300.0
@@ -309,4 +308,4 @@ def _open(row: Farewell) -> tuple[Leaving, Any]:
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
     client = KubeClient(kubeconfig.parse(text), check=check_from_settings(), connections=4)
-    return Leaving(client, installation.own_id()), client.close
+    return Leaving(client, orphans.own_id()), client.close

@@ -11,13 +11,13 @@ from clusters import accelerators, hooks
 from clusters.models import Cluster, Flavor, Node, Pool
 from clusters.where import commonest
 from common.clock import now
-from common.outbound.addresses import is_public
+from dataplane.addresses import is_public
 from runtime import bus
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from runtime.protocol import NodeChanges, NodeFacts
+    from runtime.capabilities import NodeChanges, NodeFacts
 
 _FACTS = (
     "ready",
@@ -49,7 +49,8 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
         return 0
     known = {node.name: node for node in Node.objects.filter(cluster=cluster)}
     flavors = _flavors_with_new(changes.seen)
-    wanted = _wanted_labels(flavors, cluster)
+    asked = Pool.objects.filter(cluster=cluster).values_list("node_labels", flat=True)
+    wanted = {name for labels in (*(f.node_labels for f in flavors), *asked) for name in labels}
     changed = []
     for facts in changes.seen:
         node = _node(cluster, facts, flavors, wanted)
@@ -64,7 +65,15 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
     ranges = _note_ranges(cluster, changes)
     if not (changed or gone or news or ranges) and set(_SIZES) <= set(cluster.capacity):
         return 0
-    _write(cluster, changed, gone)
+    Node.objects.bulk_create(
+        changed,
+        update_conflicts=True,
+        unique_fields=["cluster", "name"],
+        update_fields=_UPDATED,
+        batch_size=500,
+    )
+    if gone:
+        Node.objects.filter(cluster=cluster, name__in=gone).delete()
     _sum_up(cluster, [node for name, node in known.items() if name not in gone], flavors)
     if ranges:
         hooks.cluster_changed(cluster.key)  # network policies close them
@@ -81,18 +90,6 @@ def nodes_rematch(*, cluster: Cluster) -> None:
         node.flavor = by_name.get(next(iter(node.offers), ""))
     Node.objects.bulk_update(nodes, ["offers", "flavor"], batch_size=500)
     _sum_up(cluster, nodes, flavors)
-
-
-def _write(cluster: Cluster, changed: list[Node], gone: set[str]) -> None:
-    Node.objects.bulk_create(
-        changed,
-        update_conflicts=True,
-        unique_fields=["cluster", "name"],
-        update_fields=_UPDATED,
-        batch_size=500,
-    )
-    if gone:
-        Node.objects.filter(cluster=cluster, name__in=gone).delete()
 
 
 def _node(
@@ -145,13 +142,6 @@ def _flavor_made(kind: accelerators.NewKind, flavors: list[Flavor]) -> Flavor:
     return same
 
 
-def _wanted_labels(flavors: Iterable[Flavor], cluster: Cluster) -> set[str]:
-    wanted = {label for flavor in flavors for label in flavor.node_labels}
-    for labels in Pool.objects.filter(cluster=cluster).values_list("node_labels", flat=True):
-        wanted |= set(labels)
-    return wanted
-
-
 def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]) -> None:
     """Keep the sums with the cluster, so that no page adds up nodes."""
     kinds: dict[str, dict[str, int]] = {}
@@ -173,7 +163,9 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
             for name, size in zip(names, (node.cpu_milli, node.memory_mib), strict=True):
                 largest[name] = max(largest[name], size if counts else 0)
         _add(kinds, node, usable=True)
-        _add_held(kinds, node, (cluster.held or {}).get(node.name, {}), resources)
+        taken = (cluster.held or {}).get(node.name, {})  # there, and not free
+        for name, devices in accelerators.held_by_kind(node.offers, taken, resources).items():
+            kinds[name]["held"] += devices
     cluster.kinds = kinds
     cluster.capacity = {
         **(cluster.capacity or {}),
@@ -200,17 +192,6 @@ def _add(kinds: dict[str, dict[str, int]], node: Node, *, usable: bool) -> None:
                 kind[size] = max(kind[size], value)
         else:
             kind["out"] += devices
-
-
-def _add_held(
-    kinds: dict[str, dict[str, int]],
-    node: Node,
-    held: Mapping[str, int],
-    resources: Mapping[str, str],
-) -> None:
-    """Devices that somebody else's pods have are there, and not free."""
-    for name, devices in accelerators.held_by_kind(node.offers, held, resources).items():
-        kinds[name]["held"] += devices
 
 
 def _note_held(cluster: Cluster, changes: NodeChanges, gone: Iterable[str]) -> bool:

@@ -27,7 +27,7 @@ from events import services as events
 from runtime.use_sources import WrongFieldError, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from accounts.principal import Principal
 
@@ -51,9 +51,7 @@ def pool_save(
     require_operator(principal)
     row = pool or Pool(cluster=cluster)
     flavors = values.get("flavors")
-    for name, value in values.items():
-        if name != "flavors":
-            _assign_pool(row, name, value)
+    _assign(row, POOL, {name: value for name, value in values.items() if name != "flavors"})
     _check_name(row, Pool)
     if not row.node_labels:
         raise wrong("node_labels", _("Say by which labels its nodes are recognised."))
@@ -64,7 +62,8 @@ def pool_save(
         )
     row.save()
     if flavors is not None:
-        row.flavors.set(_flavors(flavors))
+        refusal = _("There is no such kind of GPU.")
+        row.flavors.set(_named(Flavor.objects, flavors, "flavors", refusal))
     nodes_rematch(cluster=cluster)
     verb = "pool.created" if pool is None else "pool.changed"
     _tell(principal, verb, row, cluster)
@@ -91,15 +90,14 @@ def network_save(
     require_operator(principal)
     row = network or NetworkProfile(cluster=cluster)
     pools = values.get("pools")
-    for name, value in values.items():
-        if name != "pools":
-            _assign_network(row, name, value)
+    _assign(row, NETWORK, {name: value for name, value in values.items() if name != "pools"})
     _check_name(row, NetworkProfile)
     if not row.attachment:
         raise wrong("attachment", _("Name the network attachment as namespace/name."))
     row.save()
     if pools is not None:
-        row.pools.set(_pools_of(cluster, pools))
+        refusal = _("There is no such pool on this cluster.")
+        row.pools.set(_named(cluster.pools, pools, "pools", refusal))
     verb = "network.created" if network is None else "network.changed"
     _tell(principal, verb, row, cluster)
     return row
@@ -122,50 +120,6 @@ def _check_name(row: Any, model: Any) -> None:
     if others.exists():
         message = _("There is one with this name already.")
         raise Conflict(message, code="name-taken", fields={"name": [message]})
-
-
-def _assign_pool(row: Pool, name: str, value: Any) -> None:
-    if name == "name":
-        row.name = str(value or "").strip()
-    elif name == "description":
-        row.description = str(value or "").strip()[:300]
-    elif name == "node_labels":
-        row.node_labels = clean_labels(value)
-    elif name == "tolerations":
-        row.tolerations = clean_tolerations(value)
-    elif name == "kinds":
-        if not isinstance(value, list) or set(value) - set(KINDS_OF_WORK):
-            raise wrong("kinds", _("One of: %(names)s.") % {"names": ", ".join(KINDS_OF_WORK)})
-        row.kinds = sorted(set(value))
-    elif name == "project_uids":
-        row.project_uids = clean_uids(value)
-    elif name == "position":
-        row.position = _number(value, "position", 0, 100_000)
-    else:
-        raise wrong(name, _("There is no such field."))
-
-
-def _assign_network(row: NetworkProfile, name: str, value: Any) -> None:
-    if name == "name":
-        row.name = str(value or "").strip()
-    elif name == "description":
-        row.description = str(value or "").strip()[:300]
-    elif name == "attachment":
-        row.attachment = _attachment(value, "attachment")
-    elif name == "resource":
-        row.resource = clean_resource(value, empty=True)
-    elif name == "further":
-        row.further = _further(value)
-    elif name == "per_gpu":
-        row.per_gpu = bool(value)
-    elif name == "count":
-        row.count = _number(value, "count", 1, MAX_COUNT)
-    elif name == "env":
-        row.env = _env(value)
-    elif name == "project_uids":
-        row.project_uids = clean_uids(value)
-    else:
-        raise wrong(name, _("There is no such field."))
 
 
 def _attachment(value: Any, field: str) -> str:
@@ -206,19 +160,55 @@ def _number(value: Any, field: str, low: int, high: int) -> int:
     return value
 
 
-def _flavors(names: Any) -> list[Flavor]:
-    rows = list(Flavor.objects.filter(name__in=[str(getattr(n, "name", n)) for n in names]))
-    if len(rows) != len({str(getattr(n, "name", n)) for n in names}):
-        raise wrong("flavors", _("There is no such kind of GPU."))
-    return rows
+def _named(rows: Any, names: Any, field: str, refusal: str) -> list[Any]:
+    """Return the rows so called, each of them."""
+    wanted = {str(getattr(name, "name", name)) for name in names}
+    found = list(rows.filter(name__in=wanted))
+    if len(found) != len(wanted):
+        raise wrong(field, refusal)
+    return found
 
 
-def _pools_of(cluster: Cluster, names: Any) -> list[Pool]:
-    wanted = {str(getattr(n, "name", n)) for n in names}
-    rows = list(Pool.objects.filter(cluster=cluster, name__in=wanted))
-    if len(rows) != len(wanted):
-        raise wrong("pools", _("There is no such pool on this cluster."))
-    return rows
+def _kinds(value: Any) -> list[str]:
+    if not isinstance(value, list) or set(value) - set(KINDS_OF_WORK):
+        raise wrong("kinds", _("One of: %(names)s.") % {"names": ", ".join(KINDS_OF_WORK)})
+    return sorted(set(value))
+
+
+def _text(most: int | None = None) -> Callable[[Any], str]:
+    return lambda value: str(value or "").strip()[:most]
+
+
+def _assign(
+    row: Any, cleaned: Mapping[str, Callable[[Any], Any]], values: Mapping[str, Any]
+) -> None:
+    for name, value in values.items():
+        if name not in cleaned:
+            raise wrong(name, _("There is no such field."))
+        setattr(row, name, cleaned[name](value))
+
+
+# A field → what cleans it.
+POOL: dict[str, Callable[[Any], Any]] = {
+    "name": _text(),
+    "description": _text(300),
+    "node_labels": clean_labels,
+    "tolerations": clean_tolerations,
+    "kinds": _kinds,
+    "project_uids": clean_uids,
+    "position": lambda value: _number(value, "position", 0, 100_000),
+}
+NETWORK: dict[str, Callable[[Any], Any]] = {
+    "name": _text(),
+    "description": _text(300),
+    "attachment": lambda value: _attachment(value, "attachment"),
+    "resource": lambda value: clean_resource(value, empty=True),
+    "further": _further,
+    "per_gpu": bool,
+    "count": lambda value: _number(value, "count", 1, MAX_COUNT),
+    "env": _env,
+    "project_uids": clean_uids,
+}
 
 
 # Kinds of GPU (and of any other accelerator) as operators name, recognise and price them.
@@ -238,9 +228,7 @@ def flavor_save(
     if made and Flavor.objects.filter(name=row.name).exists():
         message = _("There is a kind with this name already.")
         raise Conflict(message, code="name-taken", fields={"name": [message]})
-    for name, value in values.items():
-        if name != "name":
-            _assign(row, name, value)
+    _assign(row, FLAVOR, {name: value for name, value in values.items() if name != "name"})
     row.label = row.label or row.name
     row.save()
     for cluster in Cluster.objects.filter(nodes__isnull=False).distinct():
@@ -262,25 +250,6 @@ def flavor_delete(*, principal: Principal, flavor: Flavor) -> None:
         raise Conflict(_("Somebody's work uses or waits for this kind."))
     events.record(actor=principal, verb="flavor.deleted", target=flavor)
     flavor.delete()
-
-
-def _assign(row: Flavor, name: str, value: Any) -> None:
-    if name in {"label", "match"}:
-        setattr(row, name, str(value or "").strip()[: 120 if name == "label" else 200])
-    elif name == "resource":
-        row.resource = clean_resource(value)
-    elif name == "node_labels":
-        row.node_labels = clean_label_sets(value)
-    elif name == "use_source":
-        row.use_source = _use_source(value)
-    elif name in {"memory_mib", "position"}:
-        if type(value) is not int or not 0 <= value <= 2**31 - 1:
-            raise wrong(name, _("A whole number from 0."))
-        setattr(row, name, value)
-    elif name == "price_per_hour":
-        row.price_per_hour = _price(value)
-    else:
-        raise wrong(name, _("There is no such field."))
 
 
 def _use_source(value: Any) -> dict[str, str]:
@@ -307,3 +276,24 @@ def _price(value: Any) -> Decimal:
     if not price.is_finite() or not 0 <= price <= MAX_PRICE:
         raise wrong("price_per_hour", _("A number from 0."))
     return price
+
+
+def _from_zero(name: str) -> Callable[[Any], int]:
+    def clean(value: Any) -> int:
+        if type(value) is not int or not 0 <= value <= 2**31 - 1:
+            raise wrong(name, _("A whole number from 0."))
+        return value
+
+    return clean
+
+
+FLAVOR: dict[str, Callable[[Any], Any]] = {
+    "label": _text(120),
+    "match": _text(200),
+    "resource": clean_resource,
+    "node_labels": clean_label_sets,
+    "use_source": _use_source,
+    "memory_mib": _from_zero("memory_mib"),
+    "position": _from_zero("position"),
+    "price_per_hour": _price,
+}

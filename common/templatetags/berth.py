@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+from babel import Locale
+from babel.numbers import format_currency
 from django import template
+from django.conf import settings
 from django.template.defaultfilters import date as format_date
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language, ngettext, pgettext_lazy, to_locale
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext, pgettext_lazy
 
-from common import money
 from common.clock import now
 
 register = template.Library()
@@ -58,12 +61,7 @@ def phase_word(value: str) -> str:
 def phase(value: str, word: str = "") -> SafeString:
     """The one badge for the state of a workload."""
     shape, text = PHASES.get(str(value), PHASES["unknown"])
-    return format_html(
-        '<span class="phase phase-{}"><i class="ti ti-{}" aria-hidden="true"></i>{}</span>',
-        value,
-        shape,
-        word or text,
-    )
+    return badge(word or text, value, shape)
 
 
 @register.simple_tag
@@ -195,10 +193,6 @@ def cpus(milli: float | None) -> str:
     return f"{float(milli) / 1000:.2f}".rstrip("0").rstrip(".")
 
 
-register.filter("money", money.money)
-register.filter("price", money.price)
-
-
 @register.filter
 def duration(value: timedelta | float | None) -> str:
     """Seconds or a timedelta as at most two units: 3 min 12 s, 2 h 5 min, 1.2 s."""
@@ -216,3 +210,27 @@ def duration(value: timedelta | float | None) -> str:
     if secs and not days and not hours:
         shown.append(_t("%(n)s s") % {"n": secs})
     return " ".join(shown[:2])
+
+
+_SMALLEST = Decimal("0.0001")  # what operators may write of a GiB and month
+
+
+def price(amount: Decimal) -> str:
+    """Return a price exactly as it was set, which may be less than a cent."""
+    return _written(amount.quantize(_SMALLEST).normalize(), exact=True)
+
+
+def money(amount: Decimal) -> str:
+    """Return an amount to be paid, rounded as its currency is."""
+    return _written(amount, exact=False)
+
+
+def _written(amount: Decimal, *, exact: bool) -> str:
+    language = Locale.parse(to_locale(get_language() or settings.LANGUAGE_CODE))
+    return format_currency(
+        amount, settings.BERTH_CURRENCY, locale=language, decimal_quantization=not exact
+    )
+
+
+register.filter("money", money)
+register.filter("price", price)

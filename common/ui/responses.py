@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 from django import forms
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 
 from common.errors import BerthError, Invalid
 
@@ -43,7 +45,7 @@ def refuse(
 
     A refusal is written down as one that becomes a page of its own.
     """
-    request.berth_error = error  # type: ignore[attr-defined]  # projects.denials records it
+    request.berth_error = error  # type: ignore[attr-defined]  # projects.middleware records it
     show_error(form, error, names)
     return status_of(error)
 
@@ -73,5 +75,46 @@ def to_yaml(document: Mapping[str, Any]) -> str:
 def as_file(text: bytes, name: str) -> HttpResponse:
     """Return a text to be saved; ``name`` is ours, without quotes."""
     response = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+_ACTIVE = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def csv_cell(value: Any) -> str:
+    """Return text that no spreadsheet takes for a formula; numbers stay numbers."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    text = "" if value is None else str(value)
+    text = text.replace("\x00", "")
+    return f"'{text}" if text.lstrip(" ").startswith(_ACTIVE) else text
+
+
+def csv_lines(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the file line by line; a byte order mark lets Excel read UTF-8."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    yield "\ufeff"
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([csv_cell(v) for v in row])
+        if buffer.tell() > 1 << 15:
+            yield _drain(buffer)
+    yield _drain(buffer)
+
+
+def _drain(buffer: io.StringIO) -> str:
+    text = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return text
+
+
+def csv_download(
+    name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> StreamingHttpResponse:
+    """Return the streamed file as a download."""
+    response = StreamingHttpResponse(csv_lines(head, rows), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

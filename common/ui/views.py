@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views import View
 
-from common.drf.viewsets import require_platform
+from common.drf.views import require_platform
 from common.errors import BerthError
 from common.ui.responses import Refused, status_of
 
@@ -54,13 +54,14 @@ class BerthView(View):
     def _again(self, page: "type[BerthView]", error: BerthError) -> HttpResponseBase:
         """Show the page that the form stands on, with what was typed and, there, what is wrong.
 
-        Templates find it as ``refused``; projects.denials writes the error down.
+        Templates find it as ``refused``; projects.middleware writes the error down.
         """
         self.request.berth_error = error  # type: ignore[attr-defined]
         self.request.berth_refused = Refused(self.request, error)  # type: ignore[attr-defined]
         shown = page()
         wanted = inspect.signature(shown.get).parameters  # type: ignore[attr-defined]
-        keys = {name: value for name, value in self.kwargs.items() if name in wanted}
+        takes_all = any(one.kind is one.VAR_KEYWORD for one in wanted.values())
+        keys = {k: value for k, value in self.kwargs.items() if takes_all or k in wanted}
         shown.setup(self.request, **keys)
         shown.principal = self.principal
         shown.enter(page.declared("GET"))

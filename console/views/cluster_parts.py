@@ -1,24 +1,22 @@
 """Nodes, pools and extra networks of one cluster, and the kinds of GPU of all."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
 from clusters import selectors as clusters
 from clusters import services
-from clusters.models import Cluster, Flavor
-from common.errors import BerthError, Invalid
-from common.ui.responses import show_error
+from clusters.models import Cluster, Flavor, NetworkProfile, Pool
 from console import cluster_part_forms as forms
 from console import cluster_selectors
-from console.cluster_tables import FlavorTable, NodeTable
-from console.node_rows import NodeData
-from console.views.base import ROWS, ConsoleView, ListView
+from console.cluster_tables import FlavorTable, NodeData, NodeTable
+from console.views.base import ROWS, ConsoleView, DeletePage, FormPage, ListView
 from console.views.clusters import page_of
 
 
@@ -46,76 +44,61 @@ class NodeList(ConsoleView):
         return self.render(context)
 
 
-class PartEdit(ConsoleView):
+class PartEdit(FormPage):
     """One form for a new or a known pool or network of a cluster."""
 
-    required_platform: ClassVar[Any] = {"GET": "auditor", "POST": "operator"}
     template_name = "console/part.html"
     form_class: ClassVar[Any]
+    known: ClassVar[Callable[[str, str], Any]]
+    keep: ClassVar[Callable[..., Any]]
 
-    def known(self, cluster: str, name: str) -> Any:
-        raise NotImplementedError
+    @property
+    def cluster(self) -> Cluster:
+        return clusters.cluster_get(self.kwargs["cluster"])
 
-    def save(self, row: Cluster, known: Any, values: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def new_heading(self, row: Cluster) -> str:
+    def new_heading(self) -> str:
         raise NotImplementedError
 
     def delete_words(self, known: Any) -> tuple[str, str]:
         """Return what is asked before it goes, and what goes with it."""
         raise NotImplementedError
 
-    def get(self, request: HttpRequest, cluster: str, name: str = "") -> HttpResponse:  # noqa: ARG002
-        row = clusters.cluster_get(cluster)
-        known = self.known(cluster, name) if name else None
-        initial = self.form_class.initial_of(known) if known else None
-        return self._page(row, known, self.form_class(cluster=row, initial=initial))
+    def row(self) -> Any:
+        name = self.kwargs.get("name")
+        return type(self).known(self.kwargs["cluster"], name) if name else None
 
-    def post(self, request: HttpRequest, cluster: str, name: str = "") -> HttpResponse:
-        row = clusters.cluster_get(cluster)
-        known = self.known(cluster, name) if name else None
-        form = self.form_class(request.POST, cluster=row)
-        if not form.is_valid():
-            return self._page(row, known, form, 400)
-        try:
-            saved = self.save(row, known, form.values())
-        except BerthError as error:
-            show_error(form, error)
-            return self._page(row, known, form, error.status)
-        messages.success(request, _("“%(name)s” is saved.") % {"name": saved.name})
-        return HttpResponseRedirect(page_of(row))
+    def form(self, row: Any, data: Any = None) -> Any:
+        initial = self.form_class.initial_of(row) if row and data is None else None
+        return self.form_class(data, cluster=self.cluster, initial=initial)
 
-    def _page(self, row: Cluster, known: Any, form: Any, status: int = 200) -> HttpResponse:
-        if not self.principal.is_operator:
-            for field in form.fields.values():
-                field.disabled = True
+    def save(self, row: Any, form: Any) -> str:
+        known = {self.form_class.part: row}
+        saved = type(self).keep(
+            principal=self.principal, cluster=form.cluster, values=form.values(), **known
+        )
+        messages.success(self.request, _("“%(name)s” is saved.") % {"name": saved.name})
+        return page_of(form.cluster)
+
+    def page(self, row: Any, form: Any) -> dict[str, Any]:
         context = {
-            "form": form,
-            "part": known,
-            "heading": known.name if known else self.new_heading(row),
-            "back_url": page_of(row),
-            "back_label": row.name,
+            "part": row,
+            "heading": row.name if row else self.new_heading() % {"name": form.cluster.name},
+            "back_url": page_of(form.cluster),
+            "back_label": form.cluster.name,
         }
-        if known:
-            title, text = self.delete_words(known)
-            context |= {"delete_title": title, "delete_text": text}
-            context["delete_url"] = self.delete_url(row, known)
-        return self.render(context, status=status)
-
-    def delete_url(self, row: Cluster, known: Any) -> str:
-        kwargs = {"cluster": row.key, "name": known.name}
-        return reverse(f"console:{known.KIND}-delete", kwargs=kwargs)
+        if row:
+            kwargs = {"cluster": form.cluster.key, "name": row.name}
+            context["delete_url"] = reverse(f"console:{row.KIND}-delete", kwargs=kwargs)
+            context["delete_title"], context["delete_text"] = self.delete_words(row)
+        return context
 
 
 class PoolEdit(PartEdit):
     form_class = forms.PoolForm
+    known, keep = clusters.pool_get, services.pool_save
 
-    def known(self, cluster: str, name: str) -> Any:
-        return clusters.pool_get(cluster, name)
-
-    def new_heading(self, row: Cluster) -> str:
-        return _("New pool of %(name)s") % {"name": row.name}
+    def new_heading(self) -> str:
+        return _("New pool of %(name)s")
 
     def delete_words(self, known: Any) -> tuple[str, str]:
         title = _("Delete the pool “%(name)s”?") % {"name": known.name}
@@ -125,57 +108,42 @@ class PoolEdit(PartEdit):
             )
         return title, _("Its nodes stay, and so does what runs there. Nothing new can ask for it.")
 
-    def save(self, row: Cluster, known: Any, values: dict[str, Any]) -> Any:
-        return services.pool_save(principal=self.principal, cluster=row, values=values, pool=known)
-
 
 class NetworkEdit(PartEdit):
     form_class = forms.NetworkForm
+    known, keep = clusters.network_get, services.network_save
 
-    def known(self, cluster: str, name: str) -> Any:
-        return clusters.network_get(cluster, name)
-
-    def new_heading(self, row: Cluster) -> str:
-        return _("New extra network of %(name)s") % {"name": row.name}
+    def new_heading(self) -> str:
+        return _("New extra network of %(name)s")
 
     def delete_words(self, known: Any) -> tuple[str, str]:
         title = _("Delete the network “%(name)s”?") % {"name": known.name}
         return title, _("Work that has its cards keeps them. Nothing new can ask for it.")
 
-    def save(self, row: Cluster, known: Any, values: dict[str, Any]) -> Any:
-        return services.network_save(
-            principal=self.principal, cluster=row, values=values, network=known
-        )
 
+class PartDelete(DeletePage):
+    known: ClassVar[Callable[[str, str], Any]]
 
-class PartDelete(ConsoleView):
-    """Behind the typed name."""
+    def row(self) -> Any:
+        return type(self).known(self.kwargs["cluster"], self.kwargs["name"])
 
-    required_platform: ClassVar[Any] = {"POST": "operator"}
-
-    def remove(self, cluster: str, name: str) -> None:
-        raise NotImplementedError
-
-    def post(self, request: HttpRequest, cluster: str, name: str) -> HttpResponse:
-        if request.POST.get("confirm", "").strip() != name:
-            raise Invalid(_("The typed name is not this one's. Nothing was changed."))
-        self.remove(cluster, name)
-        messages.success(request, _("“%(name)s” is deleted.") % {"name": name})
-        return HttpResponseRedirect(page_of(clusters.cluster_get(cluster)))
+    def after(self, row: Any) -> str:
+        return page_of(row.cluster)
 
 
 class PoolDelete(PartDelete):
     stands_on = PoolEdit
+    known = clusters.pool_get
 
-    def remove(self, cluster: str, name: str) -> None:
-        services.pool_delete(principal=self.principal, pool=clusters.pool_get(cluster, name))
+    def remove(self, row: Pool) -> None:
+        services.pool_delete(principal=self.principal, pool=row)
 
 
 class NetworkDelete(PartDelete):
     stands_on = NetworkEdit
+    known = clusters.network_get
 
-    def remove(self, cluster: str, name: str) -> None:
-        row = clusters.network_get(cluster, name)
+    def remove(self, row: NetworkProfile) -> None:
         services.network_delete(principal=self.principal, network=row)
 
 
@@ -200,39 +168,32 @@ class FlavorList(ListView):
         }
 
 
-class FlavorEdit(ConsoleView):
+class FlavorEdit(FormPage):
     template_name = "console/part.html"
 
-    def get(self, request: HttpRequest, flavor: str = "") -> HttpResponse:  # noqa: ARG002
-        row = clusters.flavor_get(flavor) if flavor else None
-        initial = forms.FlavorForm.initial_of(row) if row else None
-        return self._page(row, forms.FlavorForm(initial=initial))
+    def row(self) -> Flavor | None:
+        name = self.kwargs.get("flavor")
+        return clusters.flavor_get(name) if name else None
 
-    def post(self, request: HttpRequest, flavor: str = "") -> HttpResponse:
-        row = clusters.flavor_get(flavor) if flavor else None
-        form = forms.FlavorForm(request.POST)
-        if row:
-            form.fields.pop("name")
-        if not form.is_valid():
-            return self._page(row, form, 400)
-        try:
-            saved = services.flavor_save(principal=self.principal, values=form.values(), flavor=row)
-        except BerthError as error:
-            show_error(form, error)
-            return self._page(row, form, error.status)
-        messages.success(request, _("“%(name)s” is saved.") % {"name": saved.name})
-        return HttpResponseRedirect(reverse("console:flavors"))
-
-    def _page(self, row: Flavor | None, form: forms.FlavorForm, status: int = 200) -> HttpResponse:
-        if row and "name" in form.fields:
-            form.fields["name"].disabled = True
+    def form(self, row: Flavor | None, data: Any = None) -> forms.FlavorForm:
+        if data is None:
+            form = forms.FlavorForm(initial=forms.FlavorForm.initial_of(row) if row else None)
+            form.fields["name"].disabled = row is not None
+        else:
+            form = forms.FlavorForm(data)
+            if row:
+                form.fields.pop("name")
         if row:
             form.show_known(row)
-        if not self.principal.is_operator:
-            for field in form.fields.values():
-                field.disabled = True
-        context = {
-            "form": form,
+        return form
+
+    def save(self, row: Flavor | None, form: Any) -> str:
+        saved = services.flavor_save(principal=self.principal, values=form.values(), flavor=row)
+        messages.success(self.request, _("“%(name)s” is saved.") % {"name": saved.name})
+        return reverse("console:flavors")
+
+    def page(self, row: Flavor | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        context: dict[str, Any] = {
             "part": row,
             "heading": row.name if row else _("New kind of GPU"),
             "back_url": reverse("console:flavors"),
@@ -247,17 +208,17 @@ class FlavorEdit(ConsoleView):
                     " work asks for it."
                 ),
             }
-        return self.render(context, status=status)
+        return context
 
 
-class FlavorDelete(ConsoleView):
+class FlavorDelete(DeletePage):
     stands_on = FlavorEdit
-    required_platform: ClassVar[Any] = {"POST": "operator"}
 
-    def post(self, request: HttpRequest, flavor: str) -> HttpResponse:
-        row = clusters.flavor_get(flavor)
-        if request.POST.get("confirm", "").strip() != row.name:
-            raise Invalid(_("The typed name is not this one's. Nothing was changed."))
+    def row(self) -> Flavor:
+        return clusters.flavor_get(self.kwargs["flavor"])
+
+    def remove(self, row: Flavor) -> None:
         services.flavor_delete(principal=self.principal, flavor=row)
-        messages.success(request, _("“%(name)s” is deleted.") % {"name": flavor})
-        return HttpResponseRedirect(reverse("console:flavors"))
+
+    def after(self, row: Flavor) -> str:  # noqa: ARG002
+        return reverse("console:flavors")

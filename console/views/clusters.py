@@ -13,12 +13,10 @@ from clusters import services
 from clusters.checks import recipe
 from clusters.models import Cluster
 from clusters.options import options_of
-from common.errors import BerthError
 from common.paging import paginate
-from common.ui.responses import show_error
 from console import cluster_forms as forms
 from console import cluster_selectors as selectors
-from console.views.base import ConsoleView
+from console.views.base import ConsoleView, FormPage
 
 CARDS = 20  # on a page
 
@@ -44,36 +42,27 @@ class ClusterList(ConsoleView):
         return self.render({"form": form, "page": page, "clusters": selectors.glances(page)})
 
 
-class ClusterAttach(ConsoleView):
+class ClusterAttach(FormPage):
     required_platform: ClassVar[Any] = "operator"
     template_name = "console/cluster_form.html"
 
-    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self._page(forms.AttachForm())
+    def form(self, row: None, data: Any = None) -> forms.AttachForm:  # noqa: ARG002
+        if data is None:
+            return forms.AttachForm()
+        return forms.AttachForm(forms.AttachForm.completed(data.dict()))
 
-    def post(self, request: HttpRequest) -> HttpResponse:
-        form = forms.AttachForm(forms.AttachForm.completed(request.POST.dict()))
-        if not form.is_valid():
-            return self._page(form, 400)
+    def save(self, row: None, form: Any) -> str:  # noqa: ARG002
         given = services.Attachment(
-            name=form.cleaned_data["name"],
-            key=form.cleaned_data["key"],
-            kubeconfig=form.cleaned_data["kubeconfig"],
+            **{name: form.cleaned_data[name] for name in ("name", "key", "kubeconfig")},
             options=form.option_values(),
         )
-        try:
-            made = services.cluster_attach(principal=self.principal, given=given)
-        except BerthError as error:
-            show_error(form, error)
-            return self._page(form, error.status)
-        messages.success(
-            request, _("%(name)s is attached; it is being looked at now.") % {"name": made.name}
-        )
-        return HttpResponseRedirect(page_of(made))
+        made = services.cluster_attach(principal=self.principal, given=given)
+        said = _("%(name)s is attached; it is being looked at now.")
+        messages.success(self.request, said % {"name": made.name})
+        return page_of(made)
 
-    def _page(self, form: forms.AttachForm, status: int = 200) -> HttpResponse:
-        context = {
-            "form": form,
+    def page(self, row: None, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {
             "heading": _("Attach a cluster"),
             "submit": _("Attach"),
             "note": _(
@@ -84,7 +73,6 @@ class ClusterAttach(ConsoleView):
             "back_url": reverse("console:clusters"),
             "back_label": _("Clusters"),
         }
-        return self.render(context, status=status)
 
 
 class ClusterDetail(ConsoleView):
@@ -97,93 +85,63 @@ class ClusterDetail(ConsoleView):
         return self.render(selectors.page(row))
 
 
-class ClusterSettings(ConsoleView):
-    template_name = "console/cluster_form.html"
+class ClusterForm(FormPage):
+    """A form about one cluster."""
 
-    def get(self, request: HttpRequest, cluster: str) -> HttpResponse:  # noqa: ARG002
-        row = clusters.cluster_get(cluster)
-        initial = {
-            **forms.SettingsForm.initial_of(options_of(row.options)),
-            **{name: getattr(row, name) for name in ("name", "enabled", "drain")},
-        }
-        return self._page(row, forms.SettingsForm(initial=initial))
+    def row(self) -> Cluster:
+        return clusters.cluster_get(self.kwargs["cluster"])
 
-    def post(self, request: HttpRequest, cluster: str) -> HttpResponse:
-        row = clusters.cluster_get(cluster)
-        form = forms.SettingsForm(request.POST)
-        self._narrow(row, form)
-        if not form.is_valid():
-            return self._page(row, form, 400)
-        try:
-            services.cluster_update(
-                principal=self.principal,
-                cluster=row,
-                values=form.own_values(),
-                options=form.option_values(),
-            )
-        except BerthError as error:
-            show_error(form, error)
-            return self._page(row, form, error.status)
-        messages.success(request, _("Saved. The cluster is checked again."))
-        return HttpResponseRedirect(page_of(row))
-
-    def _page(self, row: Cluster, form: forms.SettingsForm, status: int = 200) -> HttpResponse:
-        self._narrow(row, form)
-        if not self.principal.is_operator:
-            for field in form.fields.values():
-                field.disabled = True
-        context = {
-            "form": form,
-            "heading": _("Settings of %(name)s") % {"name": row.name},
-            "submit": _("Save"),
+    def about(self, row: Cluster, heading: str, submit: str) -> dict[str, Any]:
+        return {
+            "heading": heading % {"name": row.name},
+            "submit": submit,
             "back_url": page_of(row),
             "back_label": row.name,
         }
-        return self.render(context, status=status)
-
-    def _narrow(self, row: Cluster, form: forms.SettingsForm) -> None:
-        """What is part of the installation has its options in the installation's settings."""
-        if row.is_attached:
-            return
-        for name in set(form.fields) - {"name", "enabled", "drain"}:
-            form.fields.pop(name)
 
 
-class ClusterKubeconfig(ConsoleView):
+class ClusterSettings(ClusterForm):
+    template_name = "console/cluster_form.html"
+
+    def form(self, row: Cluster, data: Any = None) -> forms.SettingsForm:
+        own = ("name", "enabled", "drain")
+        initial = forms.SettingsForm.initial_of(options_of(row.options))
+        initial |= {name: getattr(row, name) for name in own}
+        form = forms.SettingsForm(data, initial=initial)
+        if not row.is_attached:  # its options are in the installation's settings
+            for name in set(form.fields) - set(own):
+                form.fields.pop(name)
+        return form
+
+    def save(self, row: Cluster, form: Any) -> str:
+        services.cluster_update(
+            principal=self.principal,
+            cluster=row,
+            values=form.own_values(),
+            options=form.option_values(),
+        )
+        messages.success(self.request, _("Saved. The cluster is checked again."))
+        return page_of(row)
+
+    def page(self, row: Cluster, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return self.about(row, _("Settings of %(name)s"), _("Save"))
+
+
+class ClusterKubeconfig(ClusterForm):
     """Another credential; the old one is shown nowhere, so the form is always empty."""
 
     required_platform: ClassVar[Any] = "operator"
-    template_name = "console/form.html"
 
-    def get(self, request: HttpRequest, cluster: str) -> HttpResponse:  # noqa: ARG002
-        return self._page(clusters.cluster_get(cluster), forms.KubeconfigForm())
+    def form(self, row: Cluster, data: Any = None) -> forms.KubeconfigForm:  # noqa: ARG002
+        return forms.KubeconfigForm(data)
 
-    def post(self, request: HttpRequest, cluster: str) -> HttpResponse:
-        row = clusters.cluster_get(cluster)
-        form = forms.KubeconfigForm(request.POST)
-        if not form.is_valid():
-            return self._page(row, form, 400)
-        try:
-            services.kubeconfig_replace(
-                principal=self.principal,
-                cluster=row,
-                kubeconfig=form.cleaned_data["kubeconfig"],
-            )
-        except BerthError as error:
-            show_error(form, error)
-            return self._page(row, form, error.status)
-        messages.success(request, _("The credential is replaced."))
-        return HttpResponseRedirect(page_of(row))
+    def save(self, row: Cluster, form: Any) -> str:
+        services.kubeconfig_replace(principal=self.principal, cluster=row, **form.cleaned_data)
+        messages.success(self.request, _("The credential is replaced."))
+        return page_of(row)
 
-    def _page(self, row: Cluster, form: forms.KubeconfigForm, status: int = 200) -> HttpResponse:
-        context = {
-            "form": form,
-            "heading": _("Replace the credential of %(name)s") % {"name": row.name},
-            "submit": _("Replace"),
-            "back_url": page_of(row),
-            "back_label": row.name,
-        }
-        return self.render(context, status=status)
+    def page(self, row: Cluster, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return self.about(row, _("Replace the credential of %(name)s"), _("Replace"))
 
 
 class ClusterDetach(ConsoleView):

@@ -9,16 +9,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound
-from console import selectors
+from console import selectors, work
 from console.forms import MachineFilter, ReasonForm
 from console.views.base import ConsoleView
 from events.services import record
-from loaders.models import Load
-from loaders.services import load_cancel
-from notebooks.models import Workspace
 from projects.others import tell_owner
 from queues import local
-from work.services import workload_stop
 
 
 class Machines(ConsoleView):
@@ -69,10 +65,8 @@ class QueueAct(ConsoleView):
             if not form.is_valid():
                 return self._asked(row, form, status=422)
             said = form.cleaned_data["reason"]
-        if self.act == "cancel" and isinstance(row, Workspace):
-            workload_stop(principal=self.principal, row=row, said=said)
-        elif self.act == "cancel":
-            load_cancel(principal=self.principal, load=row, said=said)
+        if self.act == "cancel":
+            work.ways()[row.KIND].end(principal=self.principal, row=row, said=said)
         else:
             self._hold(row, said)
         done = {
@@ -88,11 +82,7 @@ class QueueAct(ConsoleView):
             raise NotFound(_("It does not wait any more."))
         verb = "queue.held" if self.act == "hold" else "queue.let-go"
         record(
-            actor=self.principal,
-            verb=verb,
-            target=row,
-            project_uid=row.project.uid,
-            message=said,
+            actor=self.principal, verb=verb, target=row, project_uid=row.project.uid, message=said
         )
         if row.owner != self.principal.user:
             tell_owner(self.principal, row.owner, "work.held", row, said)
@@ -115,8 +105,8 @@ class QueueAct(ConsoleView):
         return self.render(context, status=status)
 
     def _row(self, uid: UUID) -> Any:
-        for model in (Workspace, Load):
-            rows = model.objects.filter(uid=uid, deleted_at__isnull=True)
+        for way in work.ways().values():
+            rows = way.model.objects.filter(uid=uid, deleted_at__isnull=True)
             if row := rows.select_related("project", "owner").first():
                 return row
         raise NotFound(_("It does not wait any more."))

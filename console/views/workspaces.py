@@ -1,4 +1,4 @@
-"""All workspaces of all projects: names and states, never what is inside."""
+"""All workspaces of all projects, never what is inside; presets, what people start with."""
 
 from typing import Any, ClassVar
 
@@ -10,9 +10,115 @@ from django.utils.translation import gettext as _
 
 from common.errors import NotFound
 from console import forms, selectors, tables
-from console.views.base import ConsoleView, ListView
-from notebooks.models import Workspace
+from console.views.base import ConsoleView, DeletePage, FormPage, ListView
+from notebooks.models import Preset, Workspace
+from notebooks.services import presets as services
+from notebooks.ui import texts
 from work.services import workload_stop
+
+
+class PresetList(ListView):
+    table_class = tables.PresetTable
+    filter_class = forms.PresetFilter
+
+    def rows(self, chosen: dict[str, Any]) -> QuerySet[Preset]:
+        return selectors.presets(chosen)
+
+    def extra(self) -> dict[str, Any]:
+        return {
+            "heading": _("Presets"),
+            "action_url": reverse("console:preset-create"),
+            "action_label": _("New preset"),
+        }
+
+
+class PresetCreate(FormPage):
+    required_platform: ClassVar[Any] = "operator"
+
+    def form(self, row: Preset | None, data: Any = None) -> forms.PresetForm:  # noqa: ARG002
+        return forms.PresetForm(data)
+
+    def save(self, row: Preset | None, form: Any) -> str:  # noqa: ARG002
+        fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
+        preset = services.preset_create(principal=self.principal, fields=fields)
+        messages.success(self.request, _("“%(name)s” is offered now.") % {"name": preset.name})
+        return reverse("console:presets")
+
+    def page(self, row: Preset | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {
+            "heading": _("New preset"),
+            "submit": _("Make the preset"),
+            "back_url": reverse("console:presets"),
+            "back_label": _("Presets"),
+        }
+
+
+class PresetEdit(FormPage):
+    template_name = "console/preset.html"
+
+    def row(self) -> Preset:
+        row = Preset.objects.filter(uid=self.kwargs["preset"]).first()
+        if row is None:
+            raise NotFound(_("There is no such preset."))
+        return row
+
+    def form(self, row: Preset, data: Any = None) -> forms.PresetForm:
+        return forms.PresetForm(data, initial=_initial(row))
+
+    def save(self, row: Preset, form: Any) -> str:
+        fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
+        services.preset_update(principal=self.principal, preset=row, fields=fields)
+        said = _("Saved. Workspaces made before keep what they have.")
+        messages.success(self.request, said)
+        return reverse("console:presets")
+
+    def page(self, row: Preset, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"preset": row}
+
+
+class PresetDelete(DeletePage):
+    stands_on = PresetEdit
+    row = PresetEdit.row
+
+    def refusal(self) -> str:
+        return _("The typed name is not the preset's. Nothing was changed.")
+
+    def remove(self, row: Preset) -> None:
+        services.preset_delete(principal=self.principal, preset=row)
+
+    def after(self, row: Preset) -> str:  # noqa: ARG002
+        return reverse("console:presets")
+
+
+def _initial(row: Preset) -> dict[str, Any]:
+    names = (
+        "name",
+        "description",
+        "icon",
+        "environment",
+        "gpus",
+        "gpu_flavor",
+        "kind",
+        "cluster_key",
+        "image",
+        "pool",
+        "network",
+        "time_limit_minutes",
+        "max_time_limit_minutes",
+        "idle_stop_minutes",
+        "position",
+        "is_active",
+    )
+    return {
+        **{name: getattr(row, name) for name in names},
+        "cpus": row.cpu_milli / 1000,
+        "memory_gib": round(row.memory_mib / 1024, 2),
+        "command": texts.line(row.command),
+        "args": texts.line(row.args),
+        "ports": texts.port_lines(row.ports),
+        "shm_gib": round(row.shm_mib / 1024, 2) or None,
+        "projects": list(row.projects.all()),
+    }
 
 
 class WorkspaceList(ListView):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from credentials.choices import EMBEDDED, STORES, CredentialKind, Use
 from credentials.decrypt import opened_all
-from credentials.embedding import gcs, generic, git, rclone, s3, ssh
+from credentials.embedding import stores, tools
 from credentials.embedding.items import FOLDER, FOLDER_VARIABLE, Item, aliases
 from credentials.models import Credential
 
@@ -50,7 +50,7 @@ def embed(rows: Sequence[Credential], *, purpose: Use = Use.WORK) -> Embedded:
         env=_env([_item(row, named[row.pk], {}) for row in chosen]),
         secret_env=lambda: _secret_env(items()),
         secret_files=lambda: _files(items()),
-        placed_files=gcs.PLACED,
+        placed_files=stores.PLACED,
     )
 
 
@@ -67,33 +67,33 @@ def _env(items: Sequence[Item]) -> dict[str, str]:
     if not items:
         return {}
     return {
-        **generic.env(_of(items, CredentialKind.GENERIC)),
+        **tools.generic_env(_of(items, CredentialKind.GENERIC)),
         FOLDER_VARIABLE: FOLDER,
-        **s3.env(_of(items, *_S3)),
-        **gcs.env(_of(items, CredentialKind.GCS)),
-        **rclone.env(_of(items, *STORES)),
-        **git.env(_of(items, CredentialKind.GIT)),
-        **ssh.env(_of(items, CredentialKind.SSH)),
+        **stores.s3_env(_of(items, *_S3)),
+        **stores.gcs_env(_of(items, CredentialKind.GCS)),
+        **stores.rclone_env(_of(items, *STORES)),
+        **tools.git_env(_of(items, CredentialKind.GIT)),
+        **tools.ssh_env(_of(items, CredentialKind.SSH)),
     }
 
 
 def _secret_env(items: Sequence[Item]) -> dict[str, str]:
-    other = generic.secret_env(_of(items, CredentialKind.GENERIC))
+    other = tools.generic_secret_env(_of(items, CredentialKind.GENERIC))
     plain = _env(items)
     return {
         **{name: value for name, value in other.items() if name not in plain},
-        **s3.secret_env(_of(items, *_S3)),
+        **stores.s3_secret_env(_of(items, *_S3)),
     }
 
 
 def _files(items: Sequence[Item]) -> dict[str, str]:
     return {
-        **s3.files(_of(items, *_S3)),
-        **gcs.files(_of(items, CredentialKind.GCS)),
-        **rclone.files(_of(items, *STORES)),
-        **git.files(_of(items, CredentialKind.GIT)),
-        **ssh.files(_of(items, CredentialKind.SSH)),
-        **generic.files(_of(items, CredentialKind.GENERIC)),
+        **stores.s3_files(_of(items, *_S3)),
+        **stores.gcs_files(_of(items, CredentialKind.GCS)),
+        **stores.rclone_files(_of(items, *STORES)),
+        **tools.git_files(_of(items, CredentialKind.GIT)),
+        **tools.ssh_files(_of(items, CredentialKind.SSH)),
+        **tools.generic_files(_of(items, CredentialKind.GENERIC)),
     }
 
 

@@ -4,20 +4,20 @@ from django.utils.translation import gettext as _
 
 from common.errors import wrong
 from credentials.choices import CredentialKind
-from credentials.kinds import gcs, generic, git, hdfs, registry, s3, ssh
+from credentials.kinds import gcs, git, others, stores
 from credentials.kinds.base import TOLD, Field, Given, Kind, Part, Read, Shape
 
 KINDS: dict[str, Kind] = {
     str(made.kind.value): made
     for made in (
-        s3.AMAZON,
-        s3.COMPATIBLE,
+        stores.AMAZON,
+        stores.COMPATIBLE,
         gcs.KIND,
-        hdfs.KIND,
-        registry.KIND,
-        git.KIND,
-        ssh.KIND,
-        generic.KIND,
+        stores.HDFS,
+        others.REGISTRY,
+        git.GIT,
+        git.SSH,
+        others.GENERIC,
     )
 }
 

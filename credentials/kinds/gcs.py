@@ -27,7 +27,7 @@ from django.utils.translation import gettext_lazy as _
 from common.errors import wrong
 from credentials.choices import CredentialKind
 from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape
-from credentials.kinds.s3 import BUCKET, bucket_of
+from credentials.kinds.stores import BUCKET, bucket_of
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 ENDPOINT = "https://storage.googleapis.com"

@@ -12,15 +12,14 @@ from uuid import UUID
 from django.utils import translation
 from django.utils.translation import gettext as _
 
-from common.concurrency import turn
 from common.errors import BerthError, NotFound
-from common.oci.registry import Login
+from common.oci import Login
 from common.outbound import OutboundError
+from common.streams import turn
 from credentials.choices import CredentialKind, Use
 from credentials.decrypt import opened_all
-from credentials.messages import sentence_of
-from credentials.models import Credential
-from credentials.probe import gcs, git, hdfs, registry, s3, ssh, verdict
+from credentials.models import Credential, sentence_of
+from credentials.probe import hosts, stores, verdict
 from credentials.probe.verdict import SECONDS, Verdict
 from credentials.services import credential_note_test, require_manage
 from runtime import gateway
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 
 QUESTION = "credential-test"
 _ASKED: Mapping[CredentialKind, Callable[[Mapping[str, Any], Mapping[str, str]], Verdict]] = {
-    CredentialKind.GCS: gcs.tried,
-    CredentialKind.HDFS: hdfs.tried,
-    CredentialKind.GIT: git.tried,
-    CredentialKind.SSH: ssh.tried,
+    CredentialKind.GCS: stores.gcs_tried,
+    CredentialKind.HDFS: stores.hdfs_tried,
+    CredentialKind.GIT: hosts.git_tried,
+    CredentialKind.SSH: hosts.ssh_tried,
 }
 
 
@@ -75,12 +74,12 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
 def tried(kind: str, public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
     """Ask what this kind opens; OutboundError where nobody answered."""
     if kind in {CredentialKind.S3, CredentialKind.S3_COMPATIBLE}:
-        return s3.tried(kind, public, secret)
+        return stores.s3_tried(kind, public, secret)
     if kind in _ASKED:
         return _ASKED[CredentialKind(kind)](public, secret)
     if kind == CredentialKind.REGISTRY:
         login = Login(str(public["username"]), secret["password"])
-        return registry.tried(str(public["host"]), login)
+        return hosts.registry_tried(str(public["host"]), login)
     return verdict.unknown(_("Berth does not know what this opens, so nobody can be asked."))
 
 

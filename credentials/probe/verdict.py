@@ -5,15 +5,17 @@ They are made in English, as the catalogue knows them, and said in the language 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from django.utils.translation import gettext as _
 
 from common.clock import now
-from common.outbound import Answer, OutboundError, Trouble
-from credentials.messages import Sentence
+from common.outbound import Answer, Client, OutboundError, Trouble
+from credentials.models import Sentence
 from dataplane.sending import Received
 
 SECONDS = 6.0
@@ -83,3 +85,25 @@ def clock_sentence(answer: Answer | Received) -> Sentence:
         " are refused. The key was not judged."
     )
     return Sentence(text, {"n": round(abs(skew))})
+
+
+_OURS = frozenset({"host", "user-agent", "accept-encoding", "connection"})
+
+
+class Asking:
+    """Sends for a library; ``last`` is what came last."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.last = Received(0, {}, b"")
+
+    def __call__(self, method: str, url: str, headers: Mapping[str, str], body: Any) -> Received:
+        answer = self._client.request(
+            method,
+            url,
+            headers={name: value for name, value in headers.items() if name.lower() not in _OURS},
+            content=body,
+            insecure=url.startswith("http://"),
+        )
+        self.last = Received(answer.status, answer.headers, answer.body)
+        return self.last

@@ -6,17 +6,29 @@ A secret is written into a form and never rendered back, also when something els
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import django_tables2 as tables
 from django import forms
+from django.db.models import Q
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.timezone import localtime, make_aware
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.templatetags.berth import ago, badge
 from credentials.choices import CredentialKind, GivenAs, UsableBy
 from credentials.kinds import Field, Kind, Part, Shape
 from credentials.models import Credential
+from credentials.selectors import expiry_of
 from credentials.services import NAME_MAX, TEXT_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from django.db.models import QuerySet
+
 
 _PLAIN = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
 _SECRET = {**_PLAIN, "autocomplete": "new-password"}
@@ -158,7 +170,8 @@ class EditForm(_KindForm, _Labelled, _Expiring):
     parts = (Part.SETTING,)
 
     def __init__(self, row: Credential, kind: Kind, *args: Any, **kwargs: Any) -> None:
-        shown = {f.name: _as_text(row.public.get(f.name)) for f in kind.fields if not f.hidden}
+        shown = {f.name: row.public.get(f.name) for f in kind.fields if not f.hidden}
+        shown = {n: "\n".join(v) if isinstance(v, list) else v for n, v in shown.items()}
         kept: dict[str, Any] = {
             "name": row.name,
             "usable_by": row.usable_by,
@@ -176,10 +189,6 @@ class EditForm(_KindForm, _Labelled, _Expiring):
 
 
 _LAST = ("usable_by", "expires_on", "description")
-
-
-def _as_text(value: Any) -> Any:
-    return "\n".join(value) if isinstance(value, list) else value
 
 
 def _file_name() -> forms.CharField:
@@ -219,3 +228,76 @@ def _widget(given: Field) -> forms.Widget:
     if given.hidden:
         return SecretTextarea(attrs={**_SECRET, "rows": 6})
     return forms.Textarea(attrs={**_PLAIN, **hint, "rows": 3})
+
+
+# Narrowing the list of credentials. Its state lives in the address, beside ``kind``, which says
+# what the form below the list is for.
+
+
+class FilterForm(forms.Form):
+    use_required_attribute = False
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or address")}),
+    )
+    of = forms.ChoiceField(label=_("Kind"), required=False)
+
+    def __init__(self, said: object, kinds: Iterable[Kind]) -> None:
+        super().__init__(said)  # type: ignore[arg-type]
+        named = [(kind.kind.value, kind.kind.label) for kind in kinds]
+        self.fields["of"].choices = [("", _("Any")), *named]  # type: ignore[attr-defined]
+
+    @property
+    def narrows(self) -> bool:
+        return any(self.data.get(name) for name in self.fields)
+
+    def narrowed(self, rows: QuerySet[Credential]) -> QuerySet[Credential]:
+        """Return those of ``rows`` that fit; a filter that makes no sense narrows nothing."""
+        chosen = self.cleaned_data if self.is_valid() else {}
+        if words := chosen.get("q"):
+            fits = Q(name__icontains=words) | Q(description__icontains=words)
+            rows = rows.filter(fits | Q(target__icontains=words))
+        if kind := chosen.get("of"):
+            rows = rows.filter(kind=kind)
+        return rows
+
+
+def state(row: Credential) -> SafeString:
+    """What is to be known at a glance: run out, refused, accepted or never tried."""
+    expiry = expiry_of(row)
+    if expiry == "over":
+        return badge(_t("Run out"), "danger")
+    if row.test_ok is False:
+        return badge(_t("Refused when tested"), "danger")
+    if expiry == "soon":
+        return badge(_t("Runs out soon"), "warning")
+    if row.test_ok:
+        return badge(_t("Accepted when tested"), "good")
+    if row.tested_at is not None:
+        return badge(_t("Could not be judged"), "quiet")
+    return badge(_t("Not tested"), "quiet")
+
+
+class CredentialTable(tables.Table):
+    name = tables.Column(verbose_name=_("Name"))
+    kind = tables.Column(verbose_name=_("Kind"), accessor="get_kind_display", order_by="kind")
+    target = tables.Column(verbose_name=_("For"))
+    usable_by = tables.Column(verbose_name=_("Used by"), accessor="get_usable_by_display")
+    used = tables.Column(
+        verbose_name=_("Last used"), accessor="last_used_at", empty_values=(), orderable=False
+    )
+    state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
+
+    class Meta:
+        attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Credentials")}
+
+    def render_name(self, record: Credential) -> SafeString:
+        return format_html('<a href="{}">{}</a>', record.get_absolute_url(), record.name)
+
+    def render_used(self, record: Credential) -> SafeString | str:
+        return ago(record.last_used_at) if record.last_used_at else _t("never")
+
+    def render_state(self, record: Credential) -> SafeString:
+        return state(record)

@@ -18,10 +18,10 @@ from typing import TypeVar
 from dataplane.copy.connector import Dialer, Endpoint, Place
 from dataplane.copy.http1 import Accept, Answer, Broken, Connection, now
 from dataplane.copy.lanes import Lane
-from dataplane.copy.pace import Backoff
+from dataplane.copy.pace import Backoff, until_done
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
 from dataplane.copy.progress import Log
-from dataplane.copy.stores.base import Reading
+from dataplane.copy.stores.base import Store
 from dataplane.copy.transport import MOST, Call
 
 T = TypeVar("T")
@@ -125,14 +125,8 @@ class Client:
 
         self._lines.add(call)
         work = asyncio.get_running_loop().run_in_executor(self._threads, begin)
-        cancelled = False
         try:
-            while not work.done():
-                try:
-                    await asyncio.wait([work])
-                except asyncio.CancelledError:
-                    cancelled = True
-                    call.close()
+            cancelled = await until_done(work, call.close)
         finally:
             self._lines.discard(call)
         if cancelled:
@@ -207,7 +201,7 @@ class _Stale(Broken):
 class Calls:
     """Everything that is asked of the store goes through here."""
 
-    def __init__(self, client: Client, store: Reading, prefix: str, log: Log) -> None:
+    def __init__(self, client: Client, store: Store, prefix: str, log: Log) -> None:
         self.client = client
         self.store = store
         self._prefix = prefix

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dataplane.copy.calls import Calls
 from dataplane.copy.journal import MOST, NS
 from dataplane.copy.lanes import Hands
-from dataplane.copy.pace import Work
+from dataplane.copy.pace import Work, until_done
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Final, Stop, Trouble
 from dataplane.copy.progress import Progress
@@ -101,13 +101,7 @@ class Engine:
     async def threaded(self, act: Callable[..., T], *values: Any) -> T:
         """Do something slow in a thread; its file descriptors are ours until it ended."""
         future = asyncio.get_running_loop().run_in_executor(self.hands.pool, act, *values)
-        cancelled = False
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError:
-                cancelled = True
-        if cancelled:
+        if await until_done(future):
             raise asyncio.CancelledError
         return future.result()
 

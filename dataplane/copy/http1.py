@@ -171,11 +171,18 @@ class _Asked:
     to_end: bool = False  # the body ends with the connection
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One connection, of the loop that opened it: only ``soon`` may be called from elsewhere.
+class Watched:
+    """What the watch over all connections looks at."""
 
-    ``deadline`` and ``got`` are for the watch over all lines.
-    """
+    got = 0  # bytes that went either way
+    paused = False
+    deadline = 0.0
+    watched_at = 0.0
+    watched_bytes = 0
+
+
+class Connection(Watched, asyncio.BufferedProtocol):
+    """One connection, of the loop that opened it: only ``soon`` may be called from elsewhere."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -186,20 +193,11 @@ class Connection(asyncio.BufferedProtocol):
         self.reusable = True
         self.lost = False  # the other side closed it
         self.used = 0
-        self.got = 0  # bytes read in all
-        self.paused = False
-        self.deadline = 0.0
-        self.watched_at = 0.0
-        self.watched_bytes = 0
 
     # --- asking -----------------------------------------------------------------------------
 
     async def ask(
-        self,
-        question: bytes,
-        *,
-        accept: Accept | None = None,
-        limit: int = COLLECT_MAX,
+        self, question: bytes, *, accept: Accept | None = None, limit: int = COLLECT_MAX
     ) -> Answer:
         """Send a question and return the whole answer."""
         if self._asked is not None or self._transport is None or not self.reusable:

@@ -18,7 +18,7 @@ from dataplane.copy.keys import is_text, walk
 from dataplane.copy.large import Larges
 from dataplane.copy.pace import FILE_WORTH, Unit
 from dataplane.copy.pages import Pages, guess_of
-from dataplane.copy.problems import Code, Denied, Stop, Trouble, of_os, stopped
+from dataplane.copy.problems import Code, Denied, Stop, Trouble, stopped, trouble_of
 from dataplane.copy.pull import Puller, Target
 from dataplane.copy.state import Folders, Ready
 from dataplane.copy.stores.base import Item, Page
@@ -102,20 +102,22 @@ class Clashes:
         return False
 
 
-class Lister:
-    """Turns the listing into work."""
+class Inward:
+    """Turns the listing into work, and looks after what is beside and after it."""
 
-    def __init__(self, engine: Engine, puller: Puller, estimate: Estimate | None = None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._puller = puller
-        self._estimate = estimate  # of a dry run, which copies nothing
+        self._larges = Larges(engine)
+        self._puller = self._larges.puller = Puller(engine, self._larges.take)
+        # of a dry run, which copies nothing
+        self._estimate = Estimate(engine) if engine.plan.mode == "dry-run" else None
         self._folders = Folders(engine.state.folder)
         self._chosen = keys.chosen_by(engine.plan.include, engine.plan.exclude)
         self._base = keys.base_of(engine.plan.store.prefix)
         self._clashes = Clashes()
         self._keep = engine.plan.deletes
 
-    async def run(self) -> None:
+    async def find(self) -> None:
         engine = self._engine
         engine.progress.phase = "listing"
         if self._keep:
@@ -273,6 +275,25 @@ class Lister:
         engine.settler.put(Ready(row, durable=False))
         return True
 
+    # --- beside and after -------------------------------------------------------------------
+
+    def tick(self, *, due: bool) -> bool:
+        """Save how far large objects are, when that is due or would be much to read again."""
+        if not due and self._larges.unsaved() < self._larges.worth_saving:
+            return False
+        self._larges.tick()
+        return True
+
+    async def after(self) -> Stop | None:
+        if self._estimate is not None:
+            return await self._estimate.result()
+        if self._engine.plan.deletes:
+            await asyncio.to_thread(prune, self._engine)
+        return None
+
+    async def close(self) -> None:
+        await self._larges.close()
+
 
 def _same_object(row: Row, item: Item) -> bool:
     if row.key != item.key or row.size != item.size or row.etag != item.etag:
@@ -300,7 +321,8 @@ def prune(engine: Engine) -> None:
     progress.phase = "deleting"
     chosen = keys.chosen_by(engine.plan.include, engine.plan.exclude)
     some: list[str] = []
-    for path, _ in walk(engine.state.folder, top=not engine.plan.folder, missed=_left):
+    # what can't be looked at is not deleted either, and nobody asked for it
+    for path, _ in walk(engine.state.folder, top=not engine.plan.folder, missed=lambda *_: None):
         if chosen is None or chosen(path):
             some.append(path)
         if engine.state.stopping.is_set():
@@ -309,10 +331,6 @@ def prune(engine: Engine) -> None:
             _delete(engine, some)
             some = []
     _delete(engine, some)
-
-
-def _left(_path: str, _trouble: Trouble) -> None:
-    """What can't be looked at is not deleted either, and nobody asked for it."""
 
 
 def _delete(engine: Engine, paths: list[str]) -> None:
@@ -330,10 +348,7 @@ def _delete(engine: Engine, paths: list[str]) -> None:
             _kept(engine, path, Trouble(Code.BAD_KEY, "The path is too long to be opened."))
             continue
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            _kept(engine, path, meant)
+            _kept(engine, path, trouble_of(error))
             continue
         engine.progress.deleted += 1
         gone.append(path)
@@ -355,33 +370,3 @@ def _empty_folders(root: Folder, path: str) -> None:
         except OSError:
             return
         above = above.rpartition("/")[0]
-
-
-class Inward:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._larges = Larges(engine)
-        puller = Puller(engine, self._larges.take)
-        self._larges.puller = puller
-        self._estimate = Estimate(engine) if engine.plan.mode == "dry-run" else None
-        self._lister = Lister(engine, puller, self._estimate)
-
-    async def find(self) -> None:
-        await self._lister.run()
-
-    def tick(self, *, due: bool) -> bool:
-        """Save how far large objects are, when that is due or would be much to read again."""
-        if not due and self._larges.unsaved() < self._larges.worth_saving:
-            return False
-        self._larges.tick()
-        return True
-
-    async def after(self) -> Stop | None:
-        if self._estimate is not None:
-            return await self._estimate.result()
-        if self._engine.plan.deletes:
-            await asyncio.to_thread(prune, self._engine)
-        return None
-
-    async def close(self) -> None:
-        await self._larges.close()

@@ -11,8 +11,9 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dataplane.copy.problems import Final, Stop
 from dataplane.safepath import Folder
@@ -92,7 +93,8 @@ class Journal:
         except sqlite3.DatabaseError:
             # Not ours, or broken: what is in the volume is looked at again, nothing is lost.
             for name in (NAME, f"{NAME}-wal", f"{NAME}-journal"):
-                _unlinked(folder, name)
+                with suppress(FileNotFoundError):
+                    folder.unlink(name)
             self._db = _opened(folder)
 
     def close(self) -> None:
@@ -112,19 +114,29 @@ class Journal:
             near = self._db.execute(query, ends).fetchall()
         found = {values[0]: Row._make(values) for values in near}
         if len(near) == ends[2]:
-            found |= self._rows_apart([path for path in paths if path > near[-1][0]])
+            apart = [path for path in paths if path > near[-1][0]]
+            rows = self._among("SELECT * FROM files WHERE path IN ", apart)
+            found |= {values[0]: Row._make(values) for values in rows}
         return found
 
-    def _rows_apart(self, paths: list[str]) -> dict[str, Row]:
-        found: dict[str, Row] = {}
-        for start in range(0, len(paths), _BATCH):
-            some = paths[start : start + _BATCH]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT * FROM files WHERE path IN ({marks})"  # noqa: S608 - marks only
+    def _among(self, query: str, values: list[str]) -> Iterator[Any]:
+        """Yield the rows that have one of these values."""
+        for start in range(0, len(values), _BATCH):
+            some = values[start : start + _BATCH]
             with self._lock:
-                for values in self._db.execute(query, some):
-                    found[values[0]] = Row._make(values)
-        return found
+                found = self._db.execute(f"{query}({','.join('?' * len(some))})", some).fetchall()
+            yield from found
+
+    def _by(self, query: str) -> Iterator[Any]:
+        """Yield rows by their first column; a page at a time, so that nobody waits."""
+        after = ""
+        while True:
+            with self._lock:
+                found = self._db.execute(query, (after,)).fetchall()
+            if not found:
+                return
+            yield from found
+            after = found[-1][0]
 
     def put(self, rows: list[Row]) -> None:
         with self._lock, self._db:
@@ -150,17 +162,10 @@ class Journal:
         return (found[0][0], found[1][0]) if len(found) == 3 else None  # noqa: PLR2004
 
     def all_rows(self) -> Iterator[Row]:
-        """Yield every row by path; a page at a time, so that nobody waits."""
-        after = ""
-        while True:
-            with self._lock:
-                found = self._db.execute(
-                    "SELECT * FROM files WHERE path > ? ORDER BY path LIMIT 1000", (after,)
-                ).fetchall()
-            if not found:
-                return
-            yield from map(Row._make, found)
-            after = found[-1][0]
+        """Return every row by path."""
+        return map(
+            Row._make, self._by("SELECT * FROM files WHERE path > ? ORDER BY path LIMIT 1000")
+        )
 
     # --- what failed ------------------------------------------------------------------------
 
@@ -236,14 +241,7 @@ class Journal:
             )
 
     def listed(self, paths: list[str]) -> set[str]:
-        found: set[str] = set()
-        for start in range(0, len(paths), _BATCH):
-            some = paths[start : start + _BATCH]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT path FROM listed WHERE path IN ({marks})"  # noqa: S608 - marks only
-            with self._lock:
-                found.update(row[0] for row in self._db.execute(query, some))
-        return found
+        return {path for (path,) in self._among("SELECT path FROM listed WHERE path IN ", paths)}
 
     def remote_begin(self) -> None:
         with self._lock, self._db:
@@ -255,26 +253,14 @@ class Journal:
             self._db.executemany("INSERT OR REPLACE INTO remote VALUES (?,?,?,?)", rows)
 
     def remote(self, keys: list[str]) -> dict[str, tuple[str, int, str, str]]:
-        found: dict[str, tuple[str, int, str, str]] = {}
-        for start in range(0, len(keys), _BATCH):
-            some = keys[start : start + _BATCH]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT * FROM remote WHERE key IN ({marks})"  # noqa: S608 - marks only
-            with self._lock:
-                found.update((values[0], values) for values in self._db.execute(query, some))
-        return found
+        rows = self._among("SELECT * FROM remote WHERE key IN ", keys)
+        return {values[0]: values for values in rows}
 
     def remote_keys(self) -> Iterator[str]:
-        after = ""
-        while True:
-            with self._lock:
-                found = self._db.execute(
-                    "SELECT key FROM remote WHERE key > ? ORDER BY key LIMIT 1000", (after,)
-                ).fetchall()
-            if not found:
-                return
-            yield from (row[0] for row in found)
-            after = found[-1][0]
+        return (
+            key
+            for (key,) in self._by("SELECT key FROM remote WHERE key > ? ORDER BY key LIMIT 1000")
+        )
 
 
 def _opened(folder: Folder) -> sqlite3.Connection:
@@ -320,10 +306,3 @@ def _compare(folder: Folder) -> None:
         if (seen.st_dev, seen.st_ino) == (ours.st_dev, ours.st_ino):
             return
     raise Stop(Final.INTERNAL, "The folder for the state of this load was swapped.")
-
-
-def _unlinked(folder: Folder, name: str) -> None:
-    try:
-        folder.unlink(name)
-    except FileNotFoundError:
-        return

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Trouble, trouble_of
 from dataplane.safepath import NAME_MAX, OWN, PATH_MAX, Folder, UnsafePath, is_own
 
 KEY_MAX = 1024  # bytes, both kinds of store
@@ -169,7 +169,7 @@ def walk(root: Folder, *, top: bool, missed: Missed) -> Iterator[Found]:
         except UnsafePath:
             missed(f"{below}/", Trouble(Code.BAD_KEY, "The path is too long to be opened."))
         except OSError as error:
-            missed(f"{below}/", _trouble(error))
+            missed(f"{below}/", trouble_of(error))
 
 
 def _looked_at(entry: os.DirEntry[str], path: str, left: list[str], missed: Missed) -> Found | None:
@@ -182,12 +182,5 @@ def _looked_at(entry: os.DirEntry[str], path: str, left: list[str], missed: Miss
     except FileNotFoundError:
         return None
     except OSError as error:
-        missed(path, _trouble(error))
+        missed(path, trouble_of(error))
         return None
-
-
-def _trouble(error: OSError) -> Trouble:
-    meant = of_os(error)
-    if isinstance(meant, Stop):
-        raise meant from None
-    return meant

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dataplane.copy.checksums import Update
 from dataplane.copy.http1 import Connection
-from dataplane.copy.pace import Bucket
+from dataplane.copy.pace import Bucket, until_done
 from dataplane.copy.problems import of_os
 from dataplane.copy.progress import Progress
 
@@ -51,14 +51,7 @@ class Lane:
         """
         job = _Job(act, asyncio.get_running_loop())
         self._loop.call_soon_threadsafe(job.begin)
-        cancelled = False
-        while not job.over.done():
-            try:
-                await asyncio.wait([job.over])
-            except asyncio.CancelledError:
-                cancelled = True
-                self._loop.call_soon_threadsafe(job.cancel)
-        if cancelled:
+        if await until_done(job.over, lambda: self._loop.call_soon_threadsafe(job.cancel)):
             done = job.over.result()
             if unwanted is not None and not done.cancelled() and done.exception() is None:
                 self._loop.call_soon_threadsafe(unwanted, done.result())

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
@@ -18,8 +19,7 @@ from dataplane.copy.checksums import CRCS, LENGTH, MULTIPART, READ, Check, Updat
 from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import Connection, Head
 from dataplane.copy.journal import Partial
-from dataplane.copy.pace import Unit
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Stop, Trouble, trouble_of
 from dataplane.copy.pull import TRIES, WRONG_SUM, Fetch, Follower, NoRanges, Puller, Target
 from dataplane.copy.stores.base import Item, Multipart
 
@@ -85,14 +85,18 @@ class Large:
 
 
 class Larges:
-    """All large objects on their way; ``tick`` saves how far they are."""
+    """All large objects on their way; ``tick`` saves how far they are.
+
+    ``puller`` begins with them, and names what is complete.
+    """
+
+    puller: Puller
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._calls = engine.calls
         self._open: dict[str, Large] = {}
         self._ranges = True
-        self.puller: Puller | None = None
 
     # --- beginning --------------------------------------------------------------------------
 
@@ -119,11 +123,9 @@ class Larges:
             large.left = 1
             await self._ended(large)
             return
-        self._engine.work.put_first([_unit(self, large, piece) for piece in todo])
+        self._engine.work.put_first([partial(self.fetch, large, piece) for piece in todo])
 
     async def _described(self, target: Target) -> tuple[Item, Check, Multipart | None]:
-        if self.puller is None:
-            raise RuntimeError
         item = target.item
         if Check.best(item.sums).name not in CRCS:
             item = await self.puller.described(item.key)
@@ -153,7 +155,10 @@ class Larges:
                 return pieces
         os.ftruncate(fd, 0)
         _reserve(fd, item.size)
-        piece_size = _piece_size(item.size) if self._ranges else item.size
+        piece_size = item.size
+        if self._ranges:
+            rounded = -(-item.size // (PIECES * READ)) * READ
+            piece_size = min(max(rounded, PIECE_LEAST), PIECE_MOST)
         journal.begin(Partial(path, item.key, item.size, item.etag, piece_size))
         return _pieces(item.size, piece_size, names)
 
@@ -202,10 +207,7 @@ class Larges:
         except Trouble as trouble:
             large.trouble = trouble
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            large.trouble = meant
+            large.trouble = trouble_of(error)
         finally:
             self._open.pop(large.target.path, None)
             if large.follower is not None:
@@ -226,9 +228,8 @@ class Larges:
             if found != large.check.expected:
                 raise Trouble(Code.CHECKSUM, WRONG_SUM)
         await self._engine.threaded(os.fsync, large.fd)
-        if self.puller is not None:
-            crc = large.crc("crc32c")
-            self.puller.ready(large.target, large.fd, large.item, crc, name, durable=True)
+        crc = large.crc("crc32c")
+        self.puller.ready(large.target, large.fd, large.item, crc, name, durable=True)
 
     async def _anew(self, large: Large, trouble: Trouble) -> None:
         """Begin again where the object changed or came out wrong; else name it."""
@@ -236,12 +237,9 @@ class Larges:
         if trouble.code in {Code.CHECKSUM, Code.CHANGED} or isinstance(trouble, NoRanges):
             self._engine.state.journal.finish(target.path)
             target.tries += 1
-            if target.tries < TRIES and self.puller is not None:
-                puller = self.puller
-                self._engine.work.put_first([lambda: puller.take(target)])
+            if target.tries < TRIES:
+                self._engine.work.put_first([lambda: self.puller.take(target)])
                 return
-        if self.puller is None:
-            raise RuntimeError
         if trouble.again:  # what came is kept for the next run
             self._engine.fails(target.item.key, trouble)
         else:
@@ -290,16 +288,6 @@ class _Piece(Fetch):
 
     def into(self, _line: Connection, _head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
         return {name: checksums.updater(name) for name in self.crcs}, self.crcs, None
-
-
-def _unit(larges: Larges, large: Large, piece: Piece) -> Unit:
-    return lambda: larges.fetch(large, piece)
-
-
-def _piece_size(size: int) -> int:
-    wanted = -(-size // PIECES)
-    rounded = -(-wanted // READ) * READ
-    return min(max(rounded, PIECE_LEAST), PIECE_MOST)
 
 
 def _pieces(size: int, piece: int, names: list[str]) -> list[Piece]:

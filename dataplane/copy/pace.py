@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from dataplane.copy.http1 import now
 
@@ -40,6 +41,21 @@ class Bucket:
             self._tokens = min(self._rate / 4, self._tokens + (at - self._at) * self._rate) - count
             self._at = at
             return max(0.0, -self._tokens / self._rate)
+
+
+async def until_done(work: asyncio.Future[Any], hurry: Callable[[], object] = lambda: None) -> bool:
+    """Wait until it ended, even when that is cancelled: it may use what is the caller's.
+
+    ``hurry`` is called to make it end soon then. Return whether it was.
+    """
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            cancelled = True
+            hurry()
+    return cancelled
 
 
 @dataclass

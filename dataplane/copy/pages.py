@@ -172,7 +172,7 @@ class Pages:
         dropped = []
         while self._asked:
             task = self._asked.pop().coming
-            task.add_done_callback(_looked_at)
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
             task.cancel()
             dropped.append(task)
         self._lost += len(dropped)
@@ -211,9 +211,3 @@ def _sorted(page: Page) -> bool:
     """Whether all of it could be read and stands in the order of UTF-8."""
     keys = [item.key for item in page.items]
     return not page.bad and all(map(lt, keys, islice(keys, 1, None)))
-
-
-def _looked_at(task: asyncio.Task[Page | None]) -> None:
-    """Nobody waits for how it ended."""
-    if not task.cancelled():
-        task.exception()

@@ -132,6 +132,12 @@ def of_os(error: OSError) -> Stop | Trouble:
     return Trouble(Code.IO, f"The volume says: {error.strerror or 'input/output error'}.")
 
 
+def stop_of(error: OSError) -> Stop:
+    """Return how a run ends by an error of the file system."""
+    meant = of_os(error)
+    return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+
+
 def of_opening(error: OSError) -> Stop | Trouble:
     """Return why a file of the volume that was found can't be read."""
     if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ESTALE}:
@@ -139,6 +145,14 @@ def of_opening(error: OSError) -> Stop | Trouble:
     if error.errno in {errno.EACCES, errno.EPERM}:
         return Trouble(Code.UNREADABLE, "The file may not be read.")
     return of_os(error)
+
+
+def trouble_of(error: OSError, means: Callable[[OSError], Stop | Trouble] = of_os) -> Trouble:
+    """Return what is wrong with one file; raise where the error ends the run."""
+    meant = means(error)
+    if isinstance(meant, Stop):
+        raise meant from None
+    return meant
 
 
 def of_journal(error: sqlite3.Error, write: Callable[[], None]) -> Stop:
@@ -155,8 +169,7 @@ def of_journal(error: sqlite3.Error, write: Callable[[], None]) -> Stop:
     try:
         write()
     except OSError as trouble:
-        meant = of_os(trouble)
-        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+        return stop_of(trouble)
     return Stop(Final.INTERNAL, f"The volume failed at the journal of this load ({error}).")
 
 

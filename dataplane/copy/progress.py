@@ -28,6 +28,7 @@ _SECRET = 8  # what is shorter would be found in every line
 _OUT = 1
 ERRORS = 50
 WINDOW_S = 10.0
+_COUNTED = ("found", "done", "unchanged", "skipped", "failed", "deleted")  # of files
 
 
 class Log:
@@ -53,8 +54,10 @@ class Log:
         self._thread.start()
 
     def say(self, text: str) -> None:
+        for secret in self._hidden:
+            text = text.replace(secret, "…")
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._lines.append(f"{at} {shown(self._without_secrets(text), LINE)}\n")
+        self._lines.append(f"{at} {shown(text, LINE)}\n")
         self._due.set()
 
     def again(self, kind: str, text: str) -> None:
@@ -92,11 +95,6 @@ class Log:
                     data = data[os.write(self._out, data) :]
             except OSError:
                 return
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._hidden:
-            text = text.replace(secret, "…")
-        return text
 
 
 @dataclass
@@ -163,19 +161,8 @@ class Progress:
         eta = self.eta()
         return {
             "phase": self.phase,
-            "files": {
-                "found": self.found,
-                "done": self.done,
-                "unchanged": self.unchanged,
-                "skipped": self.skipped,
-                "failed": self.failed,
-                "deleted": self.deleted,
-            },
-            "bytes": {
-                "found": self.bytes_found,
-                "done": self.bytes_done,
-                "read": self.bytes_read,
-            },
+            "files": {name: getattr(self, name) for name in _COUNTED},
+            "bytes": {"found": self.bytes_found, "done": self.bytes_done, "read": self.bytes_read},
             "rate_bytes_s": int(self.rates()[0]),
             "eta_s": None if eta is None else round(eta, 1),
             "listed": self.listed,

@@ -15,9 +15,9 @@ from dataplane.copy.engine import Engine, stamp
 from dataplane.copy.http1 import Connection, Head, number_of
 from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.lanes import FileSink, Lane, Span, write_all
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Trouble, trouble_of
 from dataplane.copy.state import Ready
-from dataplane.copy.stores.base import Item, Multipart, Reading
+from dataplane.copy.stores.base import Item, Multipart, Store
 
 _GOOD = frozenset({200, 206})
 FOLLOW = 8 * 1024 * 1024  # it is woken for this much
@@ -29,7 +29,7 @@ _ANEW = frozenset({Code.CHECKSUM, Code.CHANGED, Code.LENGTH, Code.GONE})
 WRONG_SUM = "What was read does not have the checksum that the store gives."
 
 
-def check_head(store: Reading, item: Item, head: Head, start: int, end: int) -> None:
+def check_head(store: Store, item: Item, head: Head, start: int, end: int) -> None:
     """Raise unless the answer is these bytes of exactly this state of the object."""
     fields = head.fields
     state = store.state_of(head)
@@ -62,7 +62,6 @@ class Fetch:
         self._fd = fd
         self._start = start
         self._end = end
-        self.head: Head | None = None
         self.sink: FileSink | None = None
         self._lane: Lane | None = None
 
@@ -88,7 +87,6 @@ class Fetch:
         if head.status not in _GOOD:
             return None
         check_head(self._engine.calls.store, self._item, head, self._start, self._end)
-        self.head = head
         updates, crcs, hashing = self.into(line, head)
         hands = self._engine.hands
         scratch = hands.scratch if self._lane is None else self._lane.scratch
@@ -196,10 +194,7 @@ class Puller:
                 if await self._again(target, trouble):
                     continue
             except OSError as error:
-                meant = of_os(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.give_up(target, meant)
+                self.give_up(target, trouble_of(error))
             return
 
     def give_up(self, target: Target, trouble: Trouble) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.keys import Found, is_text, walk
 from dataplane.copy.pace import Unit
 from dataplane.copy.pages import Pages, guess_of
-from dataplane.copy.problems import Code, Stop, Trouble, of_opening, of_os, stopped
+from dataplane.copy.problems import Code, Stop, Trouble, of_opening, stopped, trouble_of
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.s3 import S3
 from dataplane.copy.upload_s3 import S3Uploader
@@ -65,11 +64,12 @@ class Outward:
         async for page in Pages(engine, self.prefix, guess).all():
             engine.page(len(page.items) + len(page.bad))
             engine.state.journal.remote_add(
-                (item.key, item.size, item.etag, _text(item.sums)) for item in page.items
+                (item.key, item.size, item.etag, " ".join(f"{k}={v}" for k, v in item.sums.items()))
+                for item in page.items
             )
         found = walk(engine.state.folder, top=not engine.plan.folder, missed=self._miss)
         engine.progress.phase = "copying"
-        while some := await asyncio.to_thread(_some, found):
+        while some := await asyncio.to_thread(lambda: list(islice(found, SOME))):
             for unit in self._units(some):
                 await engine.work.put(unit)
             engine.work.start()
@@ -148,10 +148,7 @@ class Outward:
             try:
                 fd, seen = self._engine.state.folder.open_file(local.path)
             except OSError as error:
-                meant = of_opening(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.failed(local, meant)
+                self.failed(local, trouble_of(error, of_opening))
                 return
             local = local._replace(size=seen.st_size, mtime=mtime_of(seen), inode=seen.st_ino)
             try:
@@ -162,10 +159,7 @@ class Outward:
                     continue
                 self.failed(local, trouble)
             except OSError as error:
-                meant = of_os(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.failed(local, meant)
+                self.failed(local, trouble_of(error))
             return
 
     async def _is_same(self, local: Local, fd: int, there: Remote | None) -> bool:
@@ -279,14 +273,6 @@ def open_uploader(engine: Engine, book: Book | None) -> Uploader:
 def prefix_of(prefix: str) -> str:
     """Return what every key starts with: a place to put files is a folder."""
     return prefix if not prefix or prefix.endswith("/") else prefix + "/"
-
-
-def _some(found: Iterator[Found]) -> list[Found]:
-    return list(islice(found, SOME))
-
-
-def _text(sums: object) -> str:
-    return " ".join(f"{k}={v}" for k, v in sums.items()) if isinstance(sums, dict) else ""
 
 
 def _unchanged(local: Local, row: Row, there: Remote) -> bool:

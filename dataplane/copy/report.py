@@ -5,7 +5,6 @@ Reports go from a thread of their own; failing to send one never stops a copy.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import ssl
@@ -15,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
 
 from dataplane.copy.engine import size_text
 from dataplane.copy.http1 import now
@@ -130,7 +132,7 @@ class Reporter:
         # Above whatever an earlier process of this launch sent: a Job may start a second pod.
         self._seq = int(time.time() * 1000)
         self._ended = threading.Event()
-        self._connection: http.client.HTTPConnection | None = None
+        self._pool: PoolManager | None = None
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
 
     def start(self) -> None:
@@ -172,40 +174,22 @@ class Reporter:
         self._seq += 1
         report = self._progress.report()
         report |= {"launch": self._plan.launch, "seq": self._seq, "final": final}
-        body = json.dumps(report).encode()
+        url, body = self._plan.report_url, json.dumps(report).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         try:
-            parts = urlsplit(self._plan.report_url)
-            if self._connection is None and parts.hostname:
-                if parts.scheme == "https":
-                    context = ssl.create_default_context()
-                    if self._plan.outbound.ca_file:
-                        context.load_verify_locations(self._plan.outbound.ca_file)
-                    self._connection = http.client.HTTPSConnection(
-                        parts.hostname, parts.port, timeout=ANSWER_S, context=context
-                    )
-                else:
-                    self._connection = http.client.HTTPConnection(
-                        parts.hostname, parts.port, timeout=ANSWER_S
-                    )
-            path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-            if self._connection is None:
-                return False
-            self._connection.request("POST", path, body, headers)
-            answer = self._connection.getresponse()
+            if self._pool is None:
+                context = ssl.create_default_context() if url.startswith("https:") else None
+                if context is not None and self._plan.outbound.ca_file:
+                    context.load_verify_locations(self._plan.outbound.ca_file)
+                self._pool = PoolManager(timeout=ANSWER_S, retries=False, ssl_context=context)
+            answer = self._pool.request(
+                "POST", url, body=body, headers=headers, redirect=False, preload_content=False
+            )
             answer.read(65536)
-            if answer.will_close:
-                self._drop()
-        except (OSError, http.client.HTTPException, ValueError):
-            self._drop()
+        except (OSError, HTTPError, ValueError):
             return False
         # A refusal is final too: the portal knows of a newer launch, or of none.
         return answer.status // 100 == _SUCCESS or answer.status in {401, 403, 404, 409, 410}
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def last_words(final: dict[str, Any], where: Path = LAST_WORDS) -> None:

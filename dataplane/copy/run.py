@@ -24,7 +24,7 @@ from dataplane.copy.journal import Row
 from dataplane.copy.lanes import Hands
 from dataplane.copy.pace import FILE_WORTH, STEP_S, Bucket, Climb
 from dataplane.copy.plan import Plan
-from dataplane.copy.problems import Code, Final, Stop, Trouble, of_journal, of_os, stopped
+from dataplane.copy.problems import Code, Final, Stop, Trouble, of_journal, stop_of, stopped
 from dataplane.copy.progress import Progress
 from dataplane.copy.push import Outward, open_uploader
 from dataplane.copy.state import MANIFEST, Settler, State
@@ -138,8 +138,7 @@ def run(
     except Stop as order:
         return order
     except OSError as error:
-        meant = of_os(error)
-        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+        return stop_of(error)
 
 
 def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
@@ -327,8 +326,7 @@ def _order(group: BaseExceptionGroup[BaseException], state: State) -> Stop:
     if isinstance(first, sqlite3.Error):
         return of_journal(first, state.try_to_write)
     if isinstance(first, OSError):
-        meant = of_os(first)
-        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+        return stop_of(first)
     raise group
 
 

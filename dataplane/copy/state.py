@@ -27,7 +27,16 @@ from typing import Any, Self, TextIO
 from dataplane.copy.http1 import now
 from dataplane.copy.journal import Journal, Row
 from dataplane.copy.plan import Plan
-from dataplane.copy.problems import Code, Final, Stop, Trouble, of_journal, of_os, stopped
+from dataplane.copy.problems import (
+    Code,
+    Final,
+    Stop,
+    Trouble,
+    of_journal,
+    of_os,
+    stopped,
+    trouble_of,
+)
 from dataplane.copy.progress import Progress
 from dataplane.safepath import OWN, Folder, UnsafePath
 
@@ -55,7 +64,9 @@ class State:
         self.where = f"{OWN}/loads/{plan.uid}"
         try:
             self.volume = Folder.at(Path(root) / plan.volume)
-            self.folder = self._chosen()
+            # giving up needs the journal only: the folder may be gone
+            chosen = "" if plan.mode == "abandon" else plan.folder
+            self.folder = self.volume.folder(chosen, make=plan.direction == "in")
             self.home = self.volume.folder(self.where, make=True)
             self.parts = self.home.folder(PARTS, make=True)
             self._lock = self.home.open("lock", os.O_RDWR | os.O_CREAT, 0o660)
@@ -74,12 +85,6 @@ class State:
             self._release()
             raise
         self.folds = self._folds()
-
-    def _chosen(self) -> Folder:
-        """Open the folder of the load. Giving up needs the journal only: it may be gone."""
-        if self.plan.mode == "abandon":
-            return self.volume.folder()
-        return self.volume.folder(self.plan.folder, make=self.plan.direction == "in")
 
     def __enter__(self) -> Self:
         return self
@@ -331,15 +336,9 @@ class Settler:
                 progress.bytes_done += ready.row.size
                 progress.bytes_copied += ready.row.size
                 progress.verified[ready.row.verified] += 1
-            except OSError as error:
-                meant = of_os(error)
-                if isinstance(meant, Stop):
-                    raise
+            except (OSError, Trouble) as error:
                 failed.append(ready.row.path)
-                self._failed(ready.row, meant)
-            except Trouble as trouble:
-                failed.append(ready.row.path)
-                self._failed(ready.row, trouble)
+                self._failed(ready.row, trouble_of(error) if isinstance(error, OSError) else error)
         if failed:
             self._state.journal.drop(failed)
 

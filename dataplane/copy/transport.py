@@ -19,7 +19,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import HTTPError
 
 from dataplane.copy.connector import SCHEMES, Dialer, Endpoint
-from dataplane.copy.http1 import COLLECT_MAX, Broken
+from dataplane.copy.http1 import COLLECT_MAX, Broken, Watched
 from dataplane.copy.problems import Code, Final, Stop
 from dataplane.sending import Received
 
@@ -30,15 +30,10 @@ ELSEWHERE = "The store sends elsewhere, and loads follow no redirects."
 _here = threading.local()
 
 
-class Call:
+class Call(Watched):
     """One thing that a library does, in a thread of its own. Watched as a ``Connection`` is."""
 
     def __init__(self) -> None:
-        self.got = 0  # bytes that went either way
-        self.paused = False
-        self.deadline = 0.0
-        self.watched_at = 0.0
-        self.watched_bytes = 0
         self._error: Exception | None = None
         self._ended = threading.Event()
         self._socket: socket.socket | None = None

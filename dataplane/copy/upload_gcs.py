@@ -21,19 +21,17 @@ from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.base import Item
 from dataplane.copy.stores.gcs import Gcs, item_of
-from dataplane.copy.uploads import WRONG, Book, Local, Nobody, Sent, Slice, unchanged
+from dataplane.copy.uploads import WRONG, Book, Local, Sent, Slice, Uploader, unchanged
 
 SMALL = 2 * 1024 * 1024  # the library has all of it in memory, twice
 _GOES_ON = 308
 _TYPE = "application/octet-stream"
 
 
-class GcsUploader:
+class GcsUploader(Uploader):
     def __init__(self, engine: Engine, store: Gcs, book: Book | None) -> None:
-        self._engine = engine
-        self._calls = engine.calls
+        super().__init__(engine, book)
         self._store = store
-        self._book = book or Nobody()
 
     async def send(self, local: Local, fd: int) -> None:
         try:
@@ -180,6 +178,3 @@ class GcsUploader:
         except Trouble as trouble:
             return trouble.code is Code.GONE
         return True
-
-    async def close(self) -> None:
-        return

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
@@ -16,8 +17,7 @@ from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import Head
 from dataplane.copy.journal import Partial
-from dataplane.copy.pace import Unit
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Trouble, trouble_of
 from dataplane.copy.stores.s3 import S3, version_of
 from dataplane.copy.uploads import (
     CHANGED,
@@ -25,9 +25,9 @@ from dataplane.copy.uploads import (
     WRONG,
     Book,
     Local,
-    Nobody,
     Sent,
     Slice,
+    Uploader,
     unchanged,
 )
 
@@ -57,12 +57,10 @@ class Upload:
     trouble: Trouble | None = None
 
 
-class S3Uploader:
+class S3Uploader(Uploader):
     def __init__(self, engine: Engine, store: S3, book: Book | None) -> None:
-        self._engine = engine
-        self._calls = engine.calls
+        super().__init__(engine, book)
         self._store = store
-        self._book = book or Nobody()
         self._open: set[int] = set()
 
     async def send(self, local: Local, fd: int) -> None:
@@ -164,7 +162,7 @@ class S3Uploader:
         if not todo:
             await self._ended(upload)
             return
-        self._engine.work.put_first([_unit(self, upload, part) for part in todo])
+        self._engine.work.put_first([partial(self.fetch, upload, part) for part in todo])
 
     async def _new(self, local: Local, fd: int) -> Upload:
         sums = {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
@@ -237,10 +235,7 @@ class S3Uploader:
         except Trouble as trouble:
             upload.trouble = upload.trouble or trouble
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            upload.trouble = upload.trouble or meant
+            upload.trouble = upload.trouble or trouble_of(error)
         await self._ended(upload)
 
     async def _part(self, upload: Upload, part: Part) -> None:
@@ -325,10 +320,6 @@ class S3Uploader:
 
 def _etag(said: dict[str, Any]) -> str:
     return str(said.get("ETag", "")).removeprefix("W/").strip('"')
-
-
-def _unit(uploader: S3Uploader, upload: Upload, part: Part) -> Unit:
-    return lambda: uploader.fetch(upload, part)
 
 
 def _parts(size: int, each: int) -> list[Part]:

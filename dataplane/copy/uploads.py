@@ -60,16 +60,27 @@ class Nobody:
     def failed(self, local: Local, trouble: Trouble) -> None: ...
 
 
-class Uploader(Protocol):
+class Uploader:
+    """Sends files to one store; ``book`` None: uploads are only given up."""
+
+    def __init__(self, engine: Engine, book: Book | None) -> None:
+        self._engine = engine
+        self._calls = engine.calls
+        self._book = book or Nobody()
+
     async def send(self, local: Local, fd: int) -> None:
         """Send a file, or begin to; ``fd`` is closed when that is over."""
+        raise NotImplementedError
 
-    async def delete(self, key: str) -> None: ...
+    async def delete(self, key: str) -> None:
+        raise NotImplementedError
 
     async def abandon(self, key: str, upload: str) -> bool:
         """Give up what the store holds of an upload that will not go on; False: it still does."""
+        raise NotImplementedError
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of files that are open."""
 
 
 class Slice(io.RawIOBase):

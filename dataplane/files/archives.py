@@ -26,10 +26,7 @@ from dataplane.files.memory import Share
 from dataplane.files.names import Refusal
 
 PART = 1024 * 1024
-ENDS = (
-    *(".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".tbz", ".txz"),
-    *(".tar", ".zip"),
-)
+ENDS = (*(".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".tbz", ".txz"), *(".tar", ".zip"))
 _MOST_TABLE = 32 * 1024 * 1024  # of a zip's table of contents
 _LEAST_LINE, _ZIP_ENTRY = 46, 560  # bytes of the table, and of memory, for an entry
 _MOST_HEADER = 1024 * 1024  # of one entry of a tar: names, access lists

@@ -17,11 +17,12 @@ import stat
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.names import FAILURES, Refusal, of_error
+from dataplane.files.names import FAILURES, Refusal
 from dataplane.files.notes import UPLOADS
 from dataplane.files.tree import (
     Beat,
@@ -34,6 +35,7 @@ from dataplane.files.tree import (
     place,
     require_room,
     walk,
+    write_all,
 )
 from dataplane.safepath import FOLDER_FLAGS, OWN, Folder
 
@@ -59,7 +61,7 @@ def set_aside(tree: Tree, paths: Sequence[str]) -> dict[str, Any]:
             try:
                 top.rename(path, f"{TRASH}/{made}/{number}", replace=False)
             except FAILURES as error:
-                refused.append({"path": names.shown(path), **of_error(error).as_json()})
+                refused.append(names.refused(path, error))
         if len(refused) == len(paths):
             _forget(top, made)
             raise Refusal(409, refused[0]["code"], refused[0]["detail"])
@@ -78,13 +80,9 @@ def bring_back(tree: Tree, trash_id: str) -> dict[str, Any]:
                 top.stat(source)
                 with top.folder(names.split(path)[0], make=True):
                     pass
-                back.append(place(path, "keep-both", _mover(top, source)))
+                back.append(place(path, "keep-both", partial(top.rename, source, replace=False)))
         _forget(top, trash_id)
     return {"restored": [names.shown(path) for path in back]}
-
-
-def _mover(top: Folder, source: str) -> Any:
-    return lambda to: top.rename(source, to, replace=False)
 
 
 def remove(tree: Tree, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -100,7 +98,7 @@ def remove(tree: Tree, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
                         if beat():
                             yield {"progress": {"files": files}}
             except FAILURES as error:
-                refused.append({"path": names.shown(path), **of_error(error).as_json()})
+                refused.append(names.refused(path, error))
         yield {"done": {"files": files, "refused": refused}}
 
 
@@ -236,10 +234,8 @@ def move(tree: Tree, paths: Sequence[str], folder: str, conflict: str) -> dict[s
             try:
                 _require_not_inside(path, to)
                 moved.append(names.shown(_moved(top, path, to, conflict)))
-            except Refusal as refusal:
-                refused.append({"path": names.shown(path), **refusal.as_json()})
-            except FAILURES as error:
-                refused.append({"path": names.shown(path), **of_error(error).as_json()})
+            except (Refusal, *FAILURES) as error:
+                refused.append(names.refused(path, error))
     return {"moved": moved, "refused": refused}
 
 
@@ -299,10 +295,8 @@ def copy(
                     _touch(top, temporary)
                     yield said
                 landed.append(names.shown(land(top, temporary, to, conflict)))
-            except Refusal as refusal:
-                refused.append({"path": names.shown(path), **refusal.as_json()})
-            except FAILURES as error:
-                refused.append({"path": names.shown(path), **of_error(error).as_json()})
+            except (Refusal, *FAILURES) as error:
+                refused.append(names.refused(path, error))
             except BaseException:  # nobody reads any more: nothing can be told, all of it goes
                 for _said in _clean(tree, top, temporary):
                     pass
@@ -379,9 +373,7 @@ def _copied_part(source: int, target: int) -> int:
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
             raise
     data = os.read(source, PART)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(target, view) :]
+    write_all(target, data)
     return len(data)
 
 

@@ -21,7 +21,7 @@ from dataplane.files.changing import take_down
 from dataplane.files.memory import Share
 from dataplane.files.names import FAILURES, Refusal
 from dataplane.files.notes import UPLOADS
-from dataplane.files.tree import Beat, Behind, Tree, land, open_file, require_room
+from dataplane.files.tree import Beat, Behind, Tree, land, open_file, require_room, write_all
 from dataplane.safepath import Folder, UnsafePath, is_own, parts_of
 
 MOST_DEEP = 100  # folders in one another
@@ -195,9 +195,7 @@ def _filled(fd: int, member: Member) -> Iterator[None]:
             left -= len(data)
             if left < 0:
                 raise ValueError  # more than it said
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+            write_all(fd, data)
             behind.wrote(len(data))
             yield
         if left:

@@ -304,7 +304,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _no(error: Refusal | OSError | UnsafePath) -> Sent:
-    refusal = error if isinstance(error, Refusal) else of_error(error)
+    refusal = of_error(error)
     return Sent(refusal.as_json(), refusal.status)
 
 

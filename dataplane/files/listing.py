@@ -114,7 +114,8 @@ class Listings:
             del order
             # what a page takes: each path three times as long, in three copies; each name too
             above = len(os.fsencode(path))
-            held.need(sum(_ENTRY + 9 * (above + size) + 16 * size for size in _sizes(chosen)))
+            sizes = (len(os.fsencode(name)) for name in chosen)
+            held.need(sum(_ENTRY + 9 * (above + size) + 16 * size for size in sizes))
             entries = [one for name in chosen if (one := _entry(folder, path, name, held))]
         return {
             "path": names.shown(path),
@@ -277,10 +278,6 @@ def _natural(name: str) -> str:
     return _DIGITS.sub(lambda one: f"\0{chr(len(one[1]))}{one[1]}", _plain(name))[:_KEY]
 
 
-def _sizes(chosen: Iterable[str]) -> Iterable[int]:
-    return (len(os.fsencode(name)) for name in chosen)
-
-
 def _entry(folder: Folder, path: str, name: str, held: Share) -> dict[str, Any] | None:
     try:
         info = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
@@ -289,9 +286,6 @@ def _entry(folder: Folder, path: str, name: str, held: Share) -> dict[str, Any] 
     target = ""
     if stat.S_ISLNK(info.st_mode) and held.grow(16 * _TARGET):
         with contextlib.suppress(OSError):
-            target = _cut(os.readlink(name, dir_fd=folder.fd))
+            target = os.readlink(name, dir_fd=folder.fd)
+            target = target if len(target) <= _TARGET else f"{target[:_TARGET]}…"
     return entry_json(names.below(path, name), info, target=target)
-
-
-def _cut(target: str) -> str:
-    return target if len(target) <= _TARGET else f"{target[:_TARGET]}…"

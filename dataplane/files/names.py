@@ -52,8 +52,10 @@ _BY_ERRNO: dict[int, tuple[int, str, str]] = {
 FAILURES = (OSError, UnsafePath)
 
 
-def of_error(error: OSError | UnsafePath) -> Refusal:
+def of_error(error: Refusal | OSError | UnsafePath) -> Refusal:
     """Return what a failed call to the file system means; never a path of this machine."""
+    if isinstance(error, Refusal):
+        return error
     if isinstance(error, UnsafePath):  # requests are checked before: what is made of them is long
         return Refusal(*_BY_ERRNO[errno.ENAMETOOLONG])
     status, code, detail = _BY_ERRNO.get(
@@ -94,6 +96,11 @@ def readable(name: str) -> str:
     """Return a name for people: no control character, no change of direction survives."""
     text = os.fsencode(name).decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def refused(path: str, error: Refusal | OSError | UnsafePath) -> dict[str, Any]:
+    """Return what is told of one thing among several that it was refused for."""
+    return {"path": shown(path), **of_error(error).as_json()}
 
 
 def below(folder: str, name: str) -> str:

@@ -205,6 +205,12 @@ def require_room(top: Folder, needed: int, room: int | None) -> None:
         raise Refusal(507, "disk-full", "There is not enough room on the volume.", room=free)
 
 
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
 class Behind:
     """Told how much more was written; the writer waits for the disk here, and nobody else."""
 

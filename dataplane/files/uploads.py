@@ -25,7 +25,16 @@ from dataplane.files import names, notes
 from dataplane.files.changing import take_down
 from dataplane.files.names import Refusal
 from dataplane.files.notes import UPLOADS, Upload
-from dataplane.files.tree import Beat, Behind, Tree, entry_json, kind_of, land, require_room
+from dataplane.files.tree import (
+    Beat,
+    Behind,
+    Tree,
+    entry_json,
+    kind_of,
+    land,
+    require_room,
+    write_all,
+)
 from dataplane.safepath import Folder
 
 STALE_S = 24 * 3600.0
@@ -159,9 +168,7 @@ class Uploads:
         os.lseek(fd, at, os.SEEK_SET)
         try:
             while arrived < length and (piece := body.read(min(PIECE, length - arrived))):
-                view = memoryview(piece)
-                while view:
-                    view = view[os.write(fd, view) :]
+                write_all(fd, piece)
                 behind.wrote(len(piece))
                 arrived += len(piece)
                 summed.update(piece)

@@ -26,7 +26,7 @@ from django.utils.translation import gettext as _
 from accounts.models import SshKey
 from accounts.services.sessions import record_denied
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate import guard
 from gate.access import Demand, target_of
 from gate.callers import Caller, SignedOut, from_ssh_key

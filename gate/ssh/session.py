@@ -14,10 +14,11 @@ from asyncssh.stream import SSHTCPStreamSession
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate.access import Demand, running_target
 from gate.callers import Caller, admitted
-from gate.terminal import record_opened, settle, shell_command
+from gate.terminal import record_opened, shell_command
+from gate.web import settle
 from runtime.protocol import DriverError
 from runtime.streams import STDERR, Exec, Forward
 

@@ -42,12 +42,6 @@ class GateView(WorkspaceView):
             return self.render(self.page(row), template="gate/one_machine.html")
         return self.render(self.gate(row, part, context))
 
-    def opened(self) -> Workspace:
-        row = self.workspace()
-        if not selectors.access_of(self.principal.user, row):
-            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
-        return row
-
     def gate(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
         ssh = ssh_of(row)
         return self.page(
@@ -71,16 +65,15 @@ class Terminal(GateView):
     tab = "terminal"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.shown(self.opened(), "terminal")
+        row = self.workspace()
+        if not selectors.access_of(self.principal.user, row):
+            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
+        return self.shown(row, self.tab)
 
 
-class Files(GateView):
+class Files(Terminal):
     template_name = "gate/files.html"
-    partial_name = RUNNING
     tab = "files"
-
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.shown(self.opened(), "files")
 
 
 class Ticket(PlatformView):

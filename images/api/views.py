@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.drf.serializers import StrictSerializer
-from common.oci.reference import LENGTH_MAX
+from common.oci import LENGTH_MAX
 from images.findings import CONTAINER, NOTEBOOK
 from images.services import cluster_for, image_check
 from projects.access import Permission

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from clusters import streams
 from clusters.streams import PART
-from common.drf.streams import (
+from common.drf.serializers import (
     PART_OF_A_LOG,
     EventStreamRenderer,
     offset_of,

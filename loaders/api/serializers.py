@@ -6,8 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.drf.serializers import StrictSerializer
-from common.drf.streams import LogOut
+from common.drf.serializers import LogOut, StrictSerializer
 from loaders.choices import Direction, Mode, Result, State, StoreKind, Task
 from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PATTERNS
 from loaders.reports import MAX_NUMBER

@@ -15,7 +15,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.etag import check_if_match, with_etag
+from common.drf.views import check_if_match, with_etag
 from common.errors import Invalid
 from loaders import selectors, services
 from loaders.api import render
@@ -23,8 +23,7 @@ from loaders.api import serializers as s
 from loaders.models import Load
 from loaders.states import FILTERS
 from projects.access import Permission
-from projects.api.base import ProjectAPIView
-from projects.api.reasons import REASON, ReasonIn, reason_in
+from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
 
 PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
 READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}

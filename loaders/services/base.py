@@ -20,7 +20,7 @@ from runtime.bus import publish
 from runtime.hints import hint
 from runtime.protocol import Desired
 from volumes.selectors import require_room, volume_for_use
-from volumes.services import volumes_hold
+from volumes.services.base import volumes_hold
 
 if TYPE_CHECKING:
     from projects.models import Project

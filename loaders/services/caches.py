@@ -18,8 +18,7 @@ from loaders.spec import CACHE
 from projects.access import Permission, require
 from volumes.models import Volume
 from volumes.selectors import volume_for_use, volumes_mountable
-from volumes.services import NewVolume, volume_create
-from volumes.services.create import choose
+from volumes.services.create import NewVolume, choose, volume_create
 from volumes.topology import names_near
 
 if TYPE_CHECKING:

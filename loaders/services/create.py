@@ -29,11 +29,8 @@ from projects.access import Permission, require
 from projects.services import require_active
 from runtime.protocol import Desired, Phase
 from volumes.selectors import require_room, volume_for_use
-from volumes.services import (
-    project_volume_ensure,
-    volume_take_turn,
-    volumes_hold,
-)
+from volumes.services.base import volume_take_turn, volumes_hold
+from volumes.services.create import project_volume_ensure
 from work.models import Workload
 
 if TYPE_CHECKING:

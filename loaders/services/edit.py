@@ -16,7 +16,7 @@ from loaders.services.create import require_folder
 from loaders.services.resolve import columns_of, fingerprint_of, spec_edited, spec_of
 from loaders.services.schedules import next_run
 from loaders.spec import HARMLESS, PUBLIC, Wanted
-from volumes.services import volume_take_turn
+from volumes.services.base import volume_take_turn
 
 if TYPE_CHECKING:
     from accounts.principal import Principal

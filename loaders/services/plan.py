@@ -9,9 +9,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from common.changes import Change
 from common.errors import Conflict, Invalid
 from common.ids import next_name
+from common.manifests import Change
 from common.templatetags.berth import filesize
 from loaders import policies, selectors
 from loaders.choices import Direction, Mode
@@ -28,13 +28,13 @@ from quotas import selectors as quotas
 from quotas.choices import STORAGE_MIB, words
 from volumes.choices import VolumeKind
 from volumes.selectors import room_left
-from volumes.services import volume_plan
-from volumes.services.homes import SHARED
+from volumes.services.create import SHARED
+from volumes.services.manifest import volume_plan
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
-    from volumes.services import NewVolume
+    from volumes.services.create import NewVolume
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from runtime.models import ONE_MACHINE
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.selectors import volume_for_use, volumes_mountable
-from volumes.services.homes import SHARED
+from volumes.services.create import SHARED
 
 if TYPE_CHECKING:
     from accounts.principal import Principal

@@ -16,7 +16,7 @@ from loaders.services.base import changed, lock, require_change, require_startab
 from loaders.services.uploads import note_begun
 from quotas import services as quotas
 from runtime.protocol import Desired
-from volumes.services import volume_note_use
+from volumes.services.base import volume_note_use
 from work import needs
 
 if TYPE_CHECKING:

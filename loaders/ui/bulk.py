@@ -11,12 +11,12 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from common.ui.rows import Act
+from common.ui.components import Act
 from loaders import selectors, services
 from loaders.models import Load
 from loaders.ui.present import possible
 from projects.access import Permission
-from projects.ui.bulk import Bulk, Chosen, Deed, asking
+from projects.ui.base import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import ago
-from common.ui.rows import mark, menu
+from common.ui.components import mark, menu
 from loaders import selectors
 from loaders.models import Load, LoadRun
 from loaders.states import SETTLED, state_of

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import status
 from rest_framework.response import Response
 
-from common.drf.etag import with_etag
+from common.drf.views import with_etag
 from common.errors import NotFound
 from notebooks import selectors
 from notebooks.api import render

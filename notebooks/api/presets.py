@@ -12,7 +12,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.viewsets import ANY_TOKEN
+from common.drf.views import ANY_TOKEN
 from common.errors import Invalid, NotFound
 from notebooks import selectors, services
 from notebooks.api import serializers as s

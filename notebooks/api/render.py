@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from common.errors import Unavailable
-from hubapi.services import port_short_id, workload_url
+from hubapi.registry import workload_url
+from hubapi.services import port_short_id
 from notebooks.choices import WorkspaceKind
 from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace

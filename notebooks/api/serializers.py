@@ -10,7 +10,16 @@ from common.drf.serializers import CurrencyField, StrictSerializer
 from notebooks.choices import WorkspaceKind
 from notebooks.kind import PORTS, TABLE
 from runtime.protocol import Desired, Phase
-from work.api.serializers import field_in, serializer_in, serializer_out
+from work.api.serializers import (
+    AttachedOut,
+    ChangeOut,
+    PullOut,
+    QuotaOut,
+    VolumeSeenOut,
+    field_in,
+    serializer_in,
+    serializer_out,
+)
 from work.attached import volume_word
 from work.standard_fields import TIME_LIMIT
 
@@ -87,15 +96,6 @@ class OpenPortOut(PortOut):
     url = serializers.CharField()
 
 
-class AttachedOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-
-
-class VolumeSeenOut(AttachedOut):
-    read_only = serializers.BooleanField()  # type: ignore[assignment]
-
-
 class SpecOut(
     serializer_out(  # type: ignore[misc]
         "SpecSaid",
@@ -111,13 +111,6 @@ class SpecOut(
         allow_blank=True, help_text="which bytes every start takes; empty: what the tag means then"
     )
     image_pinned_at = serializers.DateTimeField(allow_null=True)
-
-
-class PullOut(serializers.Serializer[Any]):
-    since = serializers.DateTimeField()
-    size_bytes = serializers.IntegerField(
-        allow_null=True, help_text="null: the registry of the image was not asked, or did not say"
-    )
 
 
 class StatusOut(serializers.Serializer[Any]):
@@ -161,23 +154,6 @@ class WorkspaceOut(serializers.Serializer[Any]):
     idle_stop_minutes = serializers.IntegerField(allow_null=True)
 
 
-class ChangeOut(serializers.Serializer[Any]):
-    field = serializers.CharField()
-    to = serializers.JSONField(allow_null=True)
-
-    def get_fields(self) -> dict[str, Any]:
-        # "from" is a word of Python and cannot be a class attribute
-        return {**super().get_fields(), "from": serializers.JSONField(allow_null=True)}
-
-
-class QuotaOut(serializers.Serializer[Any]):
-    resource = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    used = serializers.IntegerField()
-    after = serializers.IntegerField()
-    limit = serializers.IntegerField(allow_null=True)
-
-
 class PlanOut(serializers.Serializer[Any]):
     action = serializers.ChoiceField(("create", "update", "none"))
     name = serializers.CharField()
@@ -199,13 +175,6 @@ class ShareOut(serializers.Serializer[Any]):
     username = serializers.CharField()
     display_name = serializers.CharField(allow_blank=True)
     created_at = serializers.DateTimeField()
-
-
-class StepOut(serializers.Serializer[Any]):
-    launch = serializers.IntegerField()
-    word = serializers.CharField()
-    at = serializers.DateTimeField()
-    message = serializers.CharField(allow_blank=True)
 
 
 class SampleOut(serializers.Serializer[Any]):

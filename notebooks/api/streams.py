@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from clusters import streams
 from clusters.streams import PART, LogPart, log_read
-from common.drf.streams import (
+from common.drf.serializers import (
     PART_OF_A_LOG,
     EventStreamRenderer,
     LogOut,
@@ -32,6 +32,7 @@ from notebooks.api.base import WorkspaceAPIView
 from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Phase
+from work.api.serializers import StepOut
 from work.selectors import is_owner, steps_of
 from work.services import manifest_of
 
@@ -73,7 +74,7 @@ class WorkspaceEvents(WorkspaceAPIView):
 
     @extend_schema(
         responses={
-            (200, "application/json"): s.StepOut(many=True),
+            (200, "application/json"): StepOut(many=True),
             (200, "text/event-stream"): str,
         }
     )

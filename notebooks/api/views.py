@@ -15,7 +15,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.etag import check_if_match, with_etag
+from common.drf.views import check_if_match, with_etag
 from common.errors import Invalid
 from notebooks import services
 from notebooks.api import render
@@ -24,8 +24,7 @@ from notebooks.api.base import WorkspaceAPIView
 from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from projects.access import Permission
-from projects.api.base import ProjectAPIView
-from projects.api.reasons import REASON, ReasonIn, reason_in
+from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
 from runtime.protocol import Phase
 from work import services as work
 

@@ -10,13 +10,13 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from common.ui.rows import Act
+from common.ui.components import Act
 from notebooks import selectors
 from notebooks.hub import open_url
 from notebooks.models import Workspace
 from notebooks.ui.rights import may_keep
 from projects.access import Permission, role_of
-from projects.ui.bulk import Bulk, Chosen, Deed, asking
+from projects.ui.base import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired, Phase
 from work.selectors import may_end
 from work.services import workload_delete, workload_stop

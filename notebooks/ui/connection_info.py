@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from clusters.installed import kubectl_reaches
 from clusters.options import options_of
-from hubapi.services import port_short_id, workload_url
+from hubapi.registry import workload_url
+from hubapi.services import port_short_id
 from notebooks.ssh import ssh_of
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of

@@ -14,8 +14,8 @@ from notebooks.choices import WorkspaceKind
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from placement.clusters import clusters_of
+from placement.decision import names_in
 from placement.fleet import Fleet
-from placement.request import names_in
 from runtime.protocol import Phase
 from work.fields import MAX_GPUS
 from work.gpu_offers import gpu_offers

@@ -27,6 +27,7 @@ from runtime.protocol import Desired, Phase
 from work.attached import Attached
 from work.services.plan import cost_per_hour, prices
 from work.services.resolve import Resolved, refusal_of, request_of
+from work.ui.home import running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,6 +143,7 @@ class Home(PlatformView):
             "others": others,
             "shared": shared,
             "others_shared": others_shared,
+            "others_work": running(self.principal),
         }
         if project is not None:
             granted = permissions_of(self.principal, project)

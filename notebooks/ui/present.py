@@ -20,7 +20,7 @@ from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
 from notebooks.ui.rights import may_keep
 from notebooks.why import info_of
-from placement.request import names_in
+from placement.decision import names_in
 from projects.access import role_of
 from quotas import selectors as quotas
 from runtime import reasons

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import NOTHING, ago, phase
-from common.ui.rows import mark, menu
+from common.ui.components import mark, menu
 from notebooks.models import Workspace
 from notebooks.ui import bulk
 from work.ui.sizes import size_words

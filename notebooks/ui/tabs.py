@@ -1,7 +1,7 @@
 """Tabs of a workspace's page that other apps bring; their arguments are project and workspace."""
 
 from accounts.principal import Principal
-from common.ui.tabs import Tab, Tabs
+from common.ui.components import Tab, Tabs
 from notebooks.models import Workspace
 
 __all__ = ["Tab", "more_of", "register"]

@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common.loading import loading
+from common.memory import loading
 from portal.server import installation
 from portal.server.paths import UNLIKE, Paths, Refusal, private_umask
 from portal.server.up import EXPLAINED
@@ -223,7 +223,7 @@ def migrate() -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from portal.server.database_files import copy_before_upgrade
+    from portal.server.copies import copy_before_upgrade
 
     if connection.vendor == "sqlite" and connection.introspection.table_names():
         copy = copy_before_upgrade(Paths.from_environment())

@@ -1,13 +1,29 @@
-"""One child process: started, watched, restarted with a growing pause, stopped in time."""
+"""Child processes: started, watched, restarted with a growing pause, stopped in time.
+
+One kind runs only while a file says so: the gate, while a cluster is attached or somebody looks at
+files. Another outlives the portal: the supervisor of workspaces, found by its socket.
+"""
+
+from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import select
 import signal
+import socket
+import struct
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from portal.server.paths import ROOT, Paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 LIVED_LONG_S = 10.0
 PAUSES_S = (0.0, 0.3, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -46,18 +62,21 @@ class Child:
 
     def start(self, cwd: Path) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                list(self.command),
-                cwd=cwd,
-                env={**os.environ, **self.env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=tuple(self.sockets),
-                start_new_session=True,  # Ctrl-C is for the manager, which ends them in order
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - the manager has one thread
-            )
+            self.spawn(cwd, log, pass_fds=tuple(self.sockets), preexec_fn=end_with_parent)
         self.started_at = time.monotonic()
+
+    def spawn(self, cwd: Path, log: IO[bytes] | None, **more: Any) -> None:
+        """Begin the process; without a log it talks to the terminal itself."""
+        self.process = subprocess.Popen(
+            list(self.command),
+            cwd=cwd,
+            env={**os.environ, **self.env},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for the manager, which ends them in order
+            **more,  # the manager has one thread: what runs before the program may be Python
+        )
 
     def ended(self, now: float) -> int:
         """Plans the restart; answers how often in a row it ended soon after its start."""
@@ -103,3 +122,178 @@ def rotate(log: Path) -> bool:
     except OSError:
         return False  # a full disk must not end the manager
     return True
+
+
+LOOK_EVERY_S = 1.0
+GRACE_S = 12.0
+
+
+@dataclass
+class Standby:
+    """``child`` is there while it is wanted."""
+
+    name: str
+    wanted: Path
+    make: Callable[[], Child]
+    child: Child | None = None
+    leaving: list[Child] = field(default_factory=list)
+    look_at: float = 0.0
+
+    def tend(self, now: float) -> tuple[Child | None, Child | None]:
+        """Return (a child to add, a child to drop); each None when nothing changed."""
+        self.leaving = [one for one in self.leaving if one.alive]
+        if now < self.look_at:
+            return None, None
+        self.look_at = now + LOOK_EVERY_S
+        is_wanted = self.wanted.exists()
+        if is_wanted and self.child is None:
+            self.child = self.make()
+            return self.child, None
+        if not is_wanted and self.child is not None:
+            old, self.child = self.child, None
+            self._end(old)
+            return None, old
+        return None, None
+
+    def _end(self, old: Child) -> None:
+        """Ask it to go; it drains by itself, and nobody waits for it here."""
+        if old.alive and old.process is not None:
+            old.process.terminate()
+            self.leaving.append(old)
+
+    def stop(self) -> None:
+        for one in self.leaving:
+            one.stop()
+
+
+def gate_standby(
+    places: Paths, env: Mapping[str, str], sockets: Mapping[str, socket.socket]
+) -> Standby:
+    """The manager holds its sockets from the start: a port that pages name is never another's."""
+    options = {"gate": "--fd", "gate_internal": "--internal-fd", "ssh": "--ssh-fd"}
+    fds = {option: sockets[name].fileno() for name, option in options.items() if name in sockets}
+    command = [sys.executable, "-m", "gate"]
+    for option, number in fds.items():
+        command += [option, str(number)]
+
+    def make() -> Child:
+        log = places.log / "gate.log"
+        return Child("gate", command, log, env, tuple(fds.values()), grace_s=GRACE_S)
+
+    return Standby("gate", wanted_file(places.var), make)
+
+
+def wanted_file(var: Path) -> Path:
+    return var / "run" / "gate.wanted"
+
+
+def turn_file(var: Path) -> Path:
+    """Its time says when the worker of this machine made its last turn."""
+    return var / "run" / "worker.turn"
+
+
+def gate_state(places: Paths) -> str:
+    """One line for ``berth status``."""
+    if wanted_file(places.var).exists():
+        return "runs"
+    return "is not needed: no cluster is attached, and nobody looks at files"
+
+
+CONNECT_TIMEOUT_S = 2.0
+# How long it may take to end when it is asked to, and when it is not asked.
+ENDS_WITHIN_S = ((signal.SIGTERM, 30.0), (signal.SIGKILL, 10.0))
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+@dataclass
+class Supervisor(Child):
+    socket: Path = Path()
+    adopted: int = 0
+
+    @property
+    def alive(self) -> bool:
+        if self.process is not None:
+            return self.process.poll() is None
+        return bool(self.adopted) and socket_owner(self.socket) == self.adopted
+
+    @property
+    def number(self) -> int:
+        return self.process.pid if self.process else self.adopted
+
+    def start(self, cwd: Path) -> None:
+        self.started_at = time.monotonic()
+        self.adopted = socket_owner(self.socket) or 0
+        if self.adopted and self._is_of_this_version():
+            return
+        if self.adopted:
+            self._replace()
+        self._version.write_text(code_digest() + "\n")
+        with self.log.open("ab") as log:
+            self.spawn(cwd, log)
+
+    @property
+    def _version(self) -> Path:
+        return self.socket.with_name("version")
+
+    def _is_of_this_version(self) -> bool:
+        try:
+            return self._version.read_text().strip() == code_digest()
+        except OSError:
+            return False
+
+    def _replace(self) -> None:
+        """After an upgrade: it keeps nothing in memory, and its end touches no workspace.
+
+        The next one can't start beside it: it would find the state locked.
+        """
+        number, self.adopted = self.adopted, 0
+        try:
+            process = os.pidfd_open(number)
+        except ProcessLookupError:
+            return
+        try:
+            for sign, within_s in ENDS_WITHIN_S:
+                signal.pidfd_send_signal(process, sign)
+                if select.select([process], [], [], within_s)[0]:
+                    return
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(process)
+
+    def ended(self, now: float) -> int:
+        self.adopted = 0
+        return super().ended(now)
+
+    def stop(self) -> None:
+        """Does nothing: it stays, and with it the workspaces."""
+        self.process = None
+        self.adopted = 0
+
+
+def code_digest() -> str:
+    """What the supervisor is made of."""
+    total = hashlib.sha256()
+    for file in sorted((ROOT / "runtime/drivers/local").glob("*.py")):
+        total.update(file.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def socket_owner(path: Path) -> int | None:
+    """The process that listens on this socket, or None when nobody does."""
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            one.connect(str(path))
+            raw = one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    return int(_CREDENTIALS.unpack(raw)[0]) or None
+
+
+def supervisor_command(paths: dict[str, str], group: str | None) -> list[str]:
+    """How the supervisor is started; ``paths`` as the settings have them."""
+    words = [sys.executable, "-m", "runtime.drivers.local.supervisor"]
+    for name in ("socket", "state", "volumes", "environments"):
+        words += [f"--{name}", paths[name]]
+    return words + (["--group", group] if group else [])

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from portal.server.listeners import listen
+from portal.server.manager import listen
 from portal.server.paths import ROOT, UNLIKE, Refusal, private_umask
 
 DATABASE_WITHIN_S = 300.0
@@ -23,8 +23,12 @@ MIGRATION_LOCK = 0x62657274
 def serve(process: str, *, secret: str = "", anew: bool = False) -> int:
     """Run one of ``PROCESSES`` until it is told to end; return its exit code.
 
-    ``secret`` and ``anew`` are for ``migrate``.
+    ``secret`` is for ``secrets`` and ``migrate``, ``anew`` for ``migrate``.
     """
+    if process == "secrets":
+        from portal.server import installation
+
+        return installation.into_secret(secret) if secret else installation.print_lines()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.prod")
     private_umask()
     if process == "migrate":
@@ -85,14 +89,14 @@ def database_problem(*, migrated: bool) -> str:
     from django.db import DatabaseError, connection
 
     from portal.server.preflight import pending_migrations
-    from runtime import installation
+    from runtime import orphans
 
     is_set_up = True
     try:
         connection.ensure_connection()
         waiting = pending_migrations() if migrated else []
         if migrated and not waiting:
-            is_set_up = bool(installation.own_id())
+            is_set_up = bool(orphans.own_id())
     except DatabaseError as error:
         connection.close()
         return f"The database does not answer ({str(error).strip().splitlines()[0]})."
@@ -113,12 +117,12 @@ def migrate(*, secret: str = "", anew: bool = False) -> int:
     wait_for_database(migrated=False)
     from django.db import connection
 
-    from portal.server import generate
+    from portal.server import installation
     from portal.server.preflight import prepare_database
 
     if connection.vendor == "postgresql":
         alone()
-    prepare_database(generate.SecretRecord(secret) if secret else None, anew=anew)
+    prepare_database(installation.SecretRecord(secret) if secret else None, anew=anew)
     say("the database is ready.")
     return 0
 
@@ -169,13 +173,13 @@ def worker() -> int:
     load()
     from django.conf import settings
 
-    from portal.server import probes
+    from portal.server import worker
     from portal.server.duties import Worker
 
     wait_for_database()
     one = Worker()
     if settings.BERTH_HEALTH_PORT:
-        probes.start(settings.BERTH_BIND, settings.BERTH_HEALTH_PORT, one.silent)
+        worker.start_probes(settings.BERTH_BIND, settings.BERTH_HEALTH_PORT, one.silent)
     return one.run()
 
 

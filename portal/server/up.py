@@ -1,9 +1,11 @@
-"""``berth up``: everything for one machine, in the foreground."""
+"""``berth up``, ``down`` and ``status``: everything for one machine, in the foreground."""
 
+import contextlib
 import json
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,20 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portal.server import identity, standby, supervisor
-from portal.server.listeners import bind_all
-from portal.server.manager import Manager, say
+from portal.server import identity, processes
+from portal.server.manager import Manager, bind_all, say
 from portal.server.paths import (
     DATA_HERE,
     ROOT,
     UNLIKE,
     Paths,
     Refusal,
+    running,
     take_lock,
     write_private,
 )
-from portal.server.processes import Child, end_with_parent
-from portal.server.supervisor import Supervisor
+from portal.server.processes import Child, Supervisor, end_with_parent
 
 # Two memory arenas instead of one per thread: the threads wait most of the time.
 LEAN = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
@@ -53,14 +54,16 @@ def portal(places: Paths, *, insecure_http: bool) -> int:
     os.environ["BERTH_VAR"] = str(places.var)
     plan = begun_plan(places, insecure_http=insecure_http)
     sockets, kept = bind_all(plan)
-    children = processes(places, plan, sockets)
+    children = portal_children(places, plan, sockets)
     if GO in os.environ:
         go = int(os.environ.pop(GO))
         os.write(go, (json.dumps(plan["supervisor"]) + "\n").encode())
         os.close(go)
     elif plan["supervisor"]["wanted"]:
         children.insert(0, keeper(plan["supervisor"], places.log, None))
-    manager = Manager(children, logs=places.log, standby=[standby.gate(places, LEAN, sockets)])
+    manager = Manager(
+        children, logs=places.log, standby=[processes.gate_standby(places, LEAN, sockets)]
+    )
     manager.when_ready(plan["ports"]["internal"], lambda: announce(plan, begun))
     say("Starting Berth; Ctrl-C ends it, workspaces go on.")
     code = manager.run()
@@ -113,7 +116,7 @@ def checked_plan(*, insecure_http: bool, new_secrets: bool = False) -> dict[str,
     return plan
 
 
-def processes(
+def portal_children(
     places: Paths, plan: dict[str, Any], sockets: dict[str, socket.socket]
 ) -> list[Child]:
     fd = {name: one.fileno() for name, one in sockets.items()}
@@ -147,7 +150,7 @@ def keeper(paths: dict[str, str], logs: Path, group: str | None) -> Supervisor:
     Path(paths["socket"]).parent.mkdir(mode=0o700, exist_ok=True)
     return Supervisor(
         "supervisor",
-        supervisor.command(paths, group),
+        processes.supervisor_command(paths, group),
         logs / "supervisor.log",
         socket=Path(paths["socket"]),
     )
@@ -165,18 +168,15 @@ class Unprivileged(Child):
     def start(self, cwd: Path) -> None:
         if self.user is None:
             raise AssertionError
-        self.process = subprocess.Popen(
-            list(self.command),
-            cwd=cwd,
-            env={**os.environ, **self.env},
-            stdin=subprocess.DEVNULL,
+        self.spawn(
+            cwd,
+            None,
             pass_fds=tuple(self.sockets),
-            start_new_session=True,
             user=self.user.pw_uid,
             group=self.user.pw_gid,
             extra_groups=[],
             umask=0o077,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing has threads here
+            preexec_fn=end_with_parent,
         )
         self.started_at = time.monotonic()
 
@@ -209,3 +209,88 @@ class Rooted:
             logs = self.places.var / "supervisor"
             children.insert(0, keeper(paths, logs, identity.NAME))
         return Manager(children, until=half).run()
+
+
+PATIENCE_S = 60.0
+SHUTDOWN_TIMEOUT_S = 60.0
+SILENT_S = 60.0  # the worker makes a turn each second
+
+
+def down(*, workspaces: bool) -> int:
+    places = Paths.from_environment()
+    number = running(places)
+    if number:
+        end(places, number)
+    else:
+        print(f"Berth does not run on {places.var}.")
+    if workspaces:
+        end_workspaces(places)
+    return 0
+
+
+def end(places: Paths, number: int) -> None:
+    check_whose(places, number)
+    try:
+        os.kill(number, signal.SIGTERM)
+    except PermissionError as error:
+        message = f"Berth runs as another user (process {number}); run this as that user or root."
+        raise Refusal(message) from error
+    except ProcessLookupError:
+        return
+    deadline = time.monotonic() + PATIENCE_S
+    while running(places) == number:
+        if time.monotonic() > deadline:
+            message = f"Process {number} has not ended after {PATIENCE_S:.0f} s; see var/log."
+            raise Refusal(message)
+        time.sleep(0.05)
+    print("Berth has ended.")
+
+
+def check_whose(places: Paths, number: int) -> None:
+    """The portal's user wrote the number: it must not make root end a process that is not his."""
+    try:
+        owner = Path(f"/proc/{number}").stat().st_uid
+    except OSError:
+        owner = None
+    if number <= 0 or owner not in {None, places.run.stat().st_uid}:
+        message = f"{places.lock} names process {number}, which is not Berth's; nothing was ended."
+        raise Refusal(message)
+
+
+def end_workspaces(places: Paths) -> None:
+    """Asks the supervisor itself: it takes the processes down and then ends."""
+    path = Path(os.environ.get("BERTH_SUPERVISOR_SOCKET") or places.var / "supervisor" / "sock")
+    request = {"id": 1, "verb": "shutdown", "workspaces": True}
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(SHUTDOWN_TIMEOUT_S)
+        try:
+            one.connect(str(path))
+        except OSError:
+            print("No workspaces run: there is no supervisor.")
+            return
+        with contextlib.suppress(OSError):
+            one.sendall(json.dumps(request).encode() + b"\n")
+            while one.recv(65536):  # it ends the connection when it is gone
+                pass
+    print("All workspaces have been ended.")
+
+
+def status() -> int:
+    places = Paths.from_environment()
+    number = running(places)
+    if number is None:
+        print(f"Berth does not run on {places.var}.")
+        return 3
+    print(f"Berth runs on {places.var} (process {number}).")
+    print(f"The gate to clusters {processes.gate_state(places)}.")
+    begun = [places.lock.stat().st_mtime]  # the start of the manager, which comes before a turn
+    with contextlib.suppress(FileNotFoundError):
+        begun.append(processes.turn_file(places.var).stat().st_mtime)
+    idle = time.time() - max(begun)
+    if idle > SILENT_S:
+        print(
+            f"The worker has made no turn for {idle:.0f} s: nothing starts or stops."
+            f" See {places.log / 'worker.log'}, and start Berth again."
+        )
+        return 1
+    return 0

@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import Any
 
-from common.loading import loading
+from common.memory import loading
 
 GRACE_S = 5
 

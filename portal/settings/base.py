@@ -10,11 +10,9 @@ from urllib.parse import urlsplit
 
 from django.utils.translation import gettext_lazy as _
 
-from portal.settings import database
+from portal.settings import deploy
 from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
-from portal.settings.loads import *
-from portal.settings.logs import *
 from portal.settings.people import *
 
 BASE_DIR = ROOT
@@ -132,7 +130,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.metrics.AnyHostMiddleware",
+    "portal.monitoring.AnyHostMiddleware",
     "common.middleware.RequestContextMiddleware",
     "common.middleware.ListenerMiddleware",
     "common.metrics.RequestMetricsMiddleware",
@@ -148,11 +146,11 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "allauth.usersessions.middleware.UserSessionsMiddleware",
     "accounts.middleware.PrincipalMiddleware",
-    "projects.denials.DenialMiddleware",
+    "projects.middleware.DenialMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "common.ui.errors.BerthErrorMiddleware",
+    "common.middleware.BerthErrorMiddleware",
     "portal.read_only.ReadOnlyMiddleware",
 ]
 
@@ -170,18 +168,23 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "portal.context_processors.shell",
+                "portal.navigation.shell",
             ],
             "builtins": ["common.templatetags.berth"],
-            "libraries": {"accounts_tags": "accounts.ui", "events": "events.verbs"},
+            "libraries": {
+                "accounts_tags": "accounts.ui",
+                "events": "events.verbs",
+                "projects": "projects.ui.base",
+                "volumes": "volumes.ui.present",
+            },
         },
     }
 ]
-FORM_RENDERER = "common.ui.forms.BerthFormRenderer"
+FORM_RENDERER = "common.ui.components.BerthFormRenderer"
 
 # --- Data -----------------------------------------------------------------------------------
 BERTH_REDIS_URL = text("REDIS_URL")
-DATABASES = {"default": database.from_url(text("DATABASE_URL"), VAR)}
+DATABASES = {"default": deploy.from_url(text("DATABASE_URL"), VAR)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if BERTH_REDIS_URL:
     CACHES = {
@@ -235,7 +238,7 @@ else:
         "control_folder": str(_broker / "control"),
         "processed_folder": str(_broker / "processed"),
         "store_processed": False,
-        # Wake-ups go straight to the worker (runtime.bus_backends); this is for the rest.
+        # Wake-ups go straight to the worker (runtime.bus); this is for the rest.
         "polling_interval": 0.5,
     }
 # bus: "" = no bus (tests), "unix" = datagram sockets in BERTH_BUS_DIR, else Redis pub/sub
@@ -332,7 +335,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 # --- Mail ---------------------------------------------------------------------------------------
 EMAIL_BACKEND = text("EMAIL_BACKEND")
 if EMAIL_BACKEND == "django.core.mail.backends.smtp.EmailBackend" and BERTH_OUTBOUND_CA_FILE:
-    EMAIL_BACKEND = "common.outbound.mail.SmtpBackend"
+    EMAIL_BACKEND = "common.trust.SmtpBackend"
 EMAIL_HOST = text("EMAIL_HOST")
 EMAIL_PORT = number("EMAIL_PORT")
 EMAIL_HOST_USER = text("EMAIL_HOST_USER")
@@ -386,10 +389,10 @@ REST_FRAMEWORK = {
     "DEFAULT_THROTTLE_CLASSES": ["accounts.fair_use.FairUseThrottle"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PAGINATION_CLASS": "common.drf.pagination.CursorPagination",
+    "DEFAULT_PAGINATION_CLASS": "common.paging.CursorPagination",
     "PAGE_SIZE": 50,
-    "EXCEPTION_HANDLER": "common.drf.exceptions.problem_handler",
-    "DEFAULT_SCHEMA_CLASS": "common.drf.schema.BerthAutoSchema",
+    "EXCEPTION_HANDLER": "common.drf.views.problem_handler",
+    "DEFAULT_SCHEMA_CLASS": "common.drf.serializers.BerthAutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "STRICT_JSON": True,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -405,7 +408,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "common.drf.schema.add_problem",
+        "common.drf.serializers.add_problem",
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": True,
     "ENUM_NAME_OVERRIDES": {

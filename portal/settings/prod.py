@@ -4,8 +4,7 @@ from urllib.parse import urlsplit
 
 from portal.settings import env as _env
 from portal.settings.base import *
-from portal.settings.env import flag, words
-from portal.settings.refusals import refuse
+from portal.settings.env import flag, refuse, words
 
 _needed: list[str] = []
 if not SECRET_KEY and "SECRET_KEY" not in _env.wrong:

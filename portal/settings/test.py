@@ -8,9 +8,9 @@ os.environ.setdefault("BERTH_SECRET_KEY", "test-only-key-that-is-long-enough-for
 if "BERTH_VAR" not in os.environ:
     os.environ["BERTH_VAR"] = tempfile.mkdtemp(prefix="berth-test-")
 
-from portal.settings import database as _database
+from portal.settings import deploy as _database
 from portal.settings.base import *
-from portal.settings.refusals import refuse
+from portal.settings.env import refuse
 
 BERTH_CREDENTIAL_KEYS = ["test-only-credential-key"]
 ALLOWED_HOSTS = ["*"]

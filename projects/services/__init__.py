@@ -1,7 +1,5 @@
 """Everything that changes a project, its members and its invitations."""
 
-from projects.services.cluster_access import project_set_clusters
-from projects.services.groups import group_role_remove, group_role_set, groups_sync
 from projects.services.invitations import (
     invitation_accept,
     invitation_create,
@@ -22,11 +20,15 @@ from projects.services.life import (
     project_archive,
     project_create,
     project_request_delete,
+    project_set_clusters,
     project_unarchive,
     project_update,
     require_active,
 )
 from projects.services.members import (
+    group_role_remove,
+    group_role_set,
+    groups_sync,
     member_add,
     member_leave,
     member_remove,

@@ -15,13 +15,17 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
+from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 
+from accounts.crypto import seal, unseal
+from accounts.hooks import Permit
 from accounts.models import User
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound
+from common.middleware import client_ip
 from events.services import record
 from notifications.services import mail_queue
 from projects.access import Permission, require
@@ -186,3 +190,39 @@ def _check_room(project: Project, email: str) -> None:
         raise Conflict(_("Too many open invitations; withdraw some."))
     if Membership.objects.filter(project=project, user__email__iexact=email).exists():
         raise Conflict(_("Somebody with this address is a member already."), code="already-member")
+
+
+SESSION_SECRET = "berth_invitation"  # noqa: S105 - the name of a session key
+
+
+def secret_keep(request: HttpRequest, secret: str) -> None:
+    """Keep a link's secret in the session; encrypted, because the session is a row."""
+    request.session[SESSION_SECRET] = seal(secret)
+
+
+def secret_of(request: HttpRequest) -> str:
+    return unseal(request.session.get(SESSION_SECRET, "")) or ""
+
+
+def secret_take(request: HttpRequest) -> str:
+    secret = secret_of(request)
+    request.session.pop(SESSION_SECRET, None)
+    return secret
+
+
+class InvitationGate:
+    """The link's secret lies in the visitor's session, never in a later address."""
+
+    def permit(self, request: HttpRequest) -> Permit | None:
+        secret = secret_of(request)
+        if not secret:
+            return None
+        try:
+            row = invitation_find(secret)
+        except NotFound:
+            return None
+        return Permit(email=row.email, invited_to=row.project.name if row.project else "")
+
+    def accept(self, request: HttpRequest, user: User) -> None:
+        secret = secret_take(request)
+        invitation_accept(user=user, secret=secret, ip=client_ip(request))

@@ -7,12 +7,15 @@ handed out ends within a minute of the revocation, and with the membership or th
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import yaml
 from django.db import transaction
 from django.db.models import F
 from django.utils.translation import gettext as _
@@ -25,19 +28,20 @@ from clusters.options import ClusterOptions, options_of
 from common.clock import now
 from common.errors import Conflict, Invalid, NotFound, Unavailable, wrong
 from events.services import record
-from projects import hooks, kubeconfig, namespaces
+from projects import hooks, namespaces
 from projects.access import Permission, require
 from projects.choices import GrantKind
-from projects.models import KubeGrant, Membership, Project, ProjectPlace
+from projects.models import KubeGrant, Membership, Project, ProjectNamespace
 from projects.services.life import line
 from runtime import gateway
-from runtime.capabilities import Settling, SupportsKubeTokens
+from runtime.capabilities import KubeToken, Settling, SupportsKubeTokens
 from runtime.hints import hint
-from runtime.protocol import DriverError, KubeToken, NotYet, Phase
+from runtime.protocol import DriverError, NotYet, Phase
 
 if TYPE_CHECKING:
     from accounts.models import ApiToken, User
     from accounts.principal import Principal
+
 
 EXEC_LIFE = timedelta(days=90)  # of the file; its tokens live a quarter of an hour
 EXEC_TOKEN_S = 900
@@ -177,7 +181,7 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
     place = grant.place
     _reached(place.cluster_key)
     server, ca, server_name = server_of(place.cluster_key)
-    target = kubeconfig.Target(
+    target = Target(
         server=server,
         ca=ca,
         server_name=server_name,
@@ -187,9 +191,9 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
         username=principal.user.username,
     )
     if grant.kind == GrantKind.EXEC:
-        return kubeconfig.with_plugin(target, portal=portal, grant=str(grant.uid))
+        return with_plugin(target, portal=portal, grant=str(grant.uid))
     made = token_issue(principal=principal, grant=grant, patience_s=patience_s)
-    return kubeconfig.with_token(target, token=made.token)
+    return with_token(target, token=made.token)
 
 
 def server_of(cluster_key: str) -> tuple[str, str, str]:
@@ -246,7 +250,7 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
         raise _preparing() from error
     except NotYet as error:
         # It was made, so somebody removed it by hand: secrets are not watched.
-        ProjectPlace.objects.filter(pk=grant.place_id).update(generation=F("generation") + 1)
+        ProjectNamespace.objects.filter(pk=grant.place_id).update(generation=F("generation") + 1)
         hint(grant.place)
         raise _preparing() from error
     except DriverError as error:
@@ -308,7 +312,7 @@ def _check(grant: KubeGrant) -> None:
     members = Membership.objects.filter(project=grant.place.project, user=grant.user)
     if not alive.exists() or not members.exists():
         raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
-    place = ProjectPlace.objects.get(pk=grant.place_id)
+    place = ProjectNamespace.objects.get(pk=grant.place_id)
     if place.phase == Phase.FAILED:
         raise Conflict(place.message or _("The namespace can't be made."), code="place-failed")
     if str(grant.uid) not in place.external_ref.get("grants", ()):
@@ -334,7 +338,7 @@ def _asked(cluster_key: str) -> Any:
         raise Unavailable(str(error)) from error
 
 
-def _place(project: Project, cluster_key: str) -> ProjectPlace:
+def _place(project: Project, cluster_key: str) -> ProjectNamespace:
     allowed = namespaces.clusters_of(project.uid)
     place = None
     if not allowed or cluster_key in allowed:
@@ -361,3 +365,74 @@ def _uid(value: Any) -> UUID:
         return UUID(str(value))
     except ValueError:
         raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours.")) from None
+
+
+# kubectl prints it where it finds no berth: as the pages say it
+HINT = "Install Berth's command line (pip install ./cli in its checkout), then run: berth login {}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a file points at."""
+
+    server: str
+    ca: str  # PEM
+    cluster: str
+    project: str
+    namespace: str
+    username: str
+    server_name: str = ""  # that its certificate proves, where that is not the server's own
+
+
+def with_plugin(target: Target, *, portal: str, grant: str) -> str:
+    """Return a file without a secret: the berth command signs in with what it holds."""
+    args = ["--server", portal, "kube-credential", "--cluster", target.cluster]
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "berth",
+            "args": [*args, "--project", target.project, "--grant", grant],
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+            "installHint": HINT.format(portal),
+        }
+    }
+    return _file(target, user)
+
+
+def with_token(target: Target, *, token: str) -> str:
+    return _file(target, {"token": token})
+
+
+def _file(target: Target, user: dict[str, Any]) -> str:
+    context = f"{target.project}@{target.cluster}"
+    who = f"{target.username}@{target.cluster}/{target.project}"
+    authority = base64.b64encode(target.ca.encode()).decode()
+    name = {"tls-server-name": target.server_name} if target.server_name else {}
+    said = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": target.cluster,
+                "cluster": {
+                    "server": target.server,
+                    "certificate-authority-data": authority,
+                    **name,
+                },
+            }
+        ],
+        "contexts": [
+            {
+                "name": context,
+                "context": {
+                    "cluster": target.cluster,
+                    "namespace": target.namespace,
+                    "user": who,
+                },
+            }
+        ],
+        "current-context": context,
+        "users": [{"name": who, "user": user}],
+    }
+    return yaml.safe_dump(said, sort_keys=False)

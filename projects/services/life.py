@@ -1,18 +1,22 @@
-"""A project from its beginning to its end."""
+"""A project from its beginning to its end, and which clusters it may use."""
+
+from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Collection
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
+from clusters.models import Cluster
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, wrong
 from common.ids import slugify
 from events.services import record
-from projects import contents, hooks, namespaces
+from projects import hooks, namespaces
 from projects.access import Permission, require
 from projects.choices import Role
 from projects.models import Membership, Project
@@ -82,11 +86,7 @@ def project_update(
         row.name = line(name, "name", _NAME_LIMIT)
     if description is not None:
         row.description = _text(description)
-    row.generation += 1
-    row.observed_generation = row.generation  # nothing outside depends on these columns
-    row.save(
-        update_fields=["name", "description", "generation", "observed_generation", "updated_at"]
-    )
+    _save(row, "name", "description")
     renamed = "" if row.name == before else f"{before} → {row.name}"
     record(
         actor=principal,
@@ -108,20 +108,18 @@ def project_archive(
     row = lock(project)
     if row.archived_at is not None:
         return row
-    held = contents.summaries(row)
+    held = hooks.summaries(row)
     busy = sum(s.running for s in held)
     if busy and not confirm_stop:
-        said = {"what": contents.running_words(held)}
+        said = {"what": hooks.running_words(held)}
         raise Conflict(
             _("Running now: %(what)s. Archiving stops that. Confirm it.") % said,
             code="confirm-stop",
             extra={"running": busy},
         )
     row.archived_at = now()
-    row.generation += 1
-    row.observed_generation = row.generation
-    row.save(update_fields=["archived_at", "generation", "observed_generation", "updated_at"])
-    contents.request_stop(row, principal)
+    _save(row, "archived_at")
+    hooks.request_stop(row, principal)
     record(actor=principal, verb="project.archived", target=row, project_uid=row.uid)
     changed(row)
     return row
@@ -134,9 +132,7 @@ def project_unarchive(*, principal: Principal, project: Project) -> Project:
     if row.archived_at is None:
         return row
     row.archived_at = None
-    row.generation += 1
-    row.observed_generation = row.generation
-    row.save(update_fields=["archived_at", "generation", "observed_generation", "updated_at"])
+    _save(row, "archived_at")
     record(actor=principal, verb="project.unarchived", target=row, project_uid=row.uid)
     changed(row)
     return row
@@ -154,13 +150,13 @@ def project_request_delete(*, principal: Principal, project: Project, confirm: s
     row = Project.objects.select_for_update().get(pk=project.pk)
     if row.desired == Desired.ABSENT:
         return row
-    lost = [s.text for s in contents.summaries(row)]
+    lost = [s.text for s in hooks.summaries(row)]
     row.desired = Desired.ABSENT
     row.phase = Phase.DELETING
     row.phase_since = now()
     row.generation += 1
     row.save(update_fields=["desired", "phase", "phase_since", "generation", "updated_at"])
-    contents.request_delete(row, principal)
+    hooks.request_delete(row, principal)
     record(
         actor=principal,
         verb="project.delete-requested",
@@ -171,6 +167,13 @@ def project_request_delete(*, principal: Principal, project: Project, confirm: s
     hint(row)
     changed(row)
     return row
+
+
+def _save(row: Project, *columns: str) -> None:
+    """Write columns on which nothing outside depends."""
+    row.generation += 1
+    row.observed_generation = row.generation
+    row.save(update_fields=[*columns, "generation", "observed_generation", "updated_at"])
 
 
 def require_active(project: Project) -> None:
@@ -235,3 +238,33 @@ def _free_slug(name: str) -> str:
     if base != "project" and not Project.objects.filter(slug=base).exists():
         return base
     return f"{base}-{secrets.token_hex(3)}"
+
+
+@transaction.atomic
+def project_set_clusters(
+    *, principal: Principal, project: Project, keys: Collection[str]
+) -> list[str]:
+    """Limit a project to some clusters; none means all of them. Nothing is stopped."""
+    require(principal, project, Permission.PROJECT_READ)
+    if not principal.is_operator:
+        raise Forbidden(_("Operators decide which clusters a project may use."))
+    row = lock(project)
+    wanted = sorted(set(keys))
+    found = list(Cluster.objects.filter(key__in=wanted))
+    if unknown := set(wanted) - {c.key for c in found}:
+        sentence = _("There is no cluster called “%(name)s”.") % {"name": min(unknown)[:63]}
+        raise wrong("clusters", sentence)
+    before = sorted(row.clusters.values_list("key", flat=True))
+    if before == wanted:
+        return wanted
+    row.clusters.set(found)
+    record(
+        actor=principal,
+        verb="project.clusters-changed",
+        target=row,
+        project_uid=row.uid,
+        message=", ".join(wanted) or _("all clusters"),
+        data={"from": before, "to": wanted},
+    )
+    changed(row)
+    return wanted

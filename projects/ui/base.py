@@ -6,13 +6,29 @@ Handlers find ``self.project``, ``self.principal``, ``self.can(permission)``; te
 (``common.ui.views``, typed here for upper apps).
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import template
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
+from common.errors import BerthError
 from common.ui import views
 from projects.access import Entry, Permission, project_enter
+from projects.choices import Role
 from projects.models import Project
+
+if TYPE_CHECKING:
+    from django.utils.functional import Promise
+
 
 SESSION_PROJECT = "project"  # the project last looked at; the switcher shows it
 
@@ -60,3 +76,123 @@ class PlatformView(views.PlatformView):
     """A page outside projects."""
 
     principal: Principal
+
+
+register = template.Library()
+
+
+@register.simple_tag
+def role_label(value: str | None) -> str:
+    """The role in the reader's language; a dash for somebody outside."""
+    return str(Role(value).label) if value else "-"
+
+
+MOST = 100  # rows at one time: more than a page of a list has
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What can be done to many. ``destroys``: asked for by a typed word.
+
+    ``title`` and ``done`` are for how many: they return words with ``%(n)d``.
+    """
+
+    name: str
+    icon: str
+    on_chosen: Promise | str
+    title: Callable[[int], str]
+    done: Callable[[int], str]
+    act: Callable[..., Any]  # principal=, row=, said=: why, of what is another's
+    fits: Callable[..., bool]  # principal, row
+    lost: Promise | str = ""
+    destroys: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A row as the page names it; ``who``: whose it is, '' where it is one's own."""
+
+    key: str
+    name: str
+    who: str
+    url: str
+
+
+def asking(route: str, project: Project, act: str, key: str) -> str:
+    """Return the address of the page that asks before it is done to one row."""
+    return reverse(route, kwargs={"project": project.slug}, query={"act": act, "id": key})
+
+
+class Bulk(ProjectView):
+    """``GET`` asks, ``POST`` does it: to those that it can be done to, each by itself."""
+
+    template_name = "projects/bulk.html"
+    deeds: ClassVar[Sequence[Deed]]
+    list_route: ClassVar[str]
+
+    def chosen(self, keys: Sequence[str]) -> Sequence[Any]:
+        """Return the rows of these keys that one may see."""
+        raise NotImplementedError
+
+    def described(self, row: Any) -> Chosen:
+        raise NotImplementedError
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        deed, rows, left_out = self._asked(request.GET)
+        if deed is None or not rows:
+            messages.warning(request, _("Nothing was chosen that this can be done to."))
+            return self._back()
+        return self._page(deed, rows, left_out)
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        deed, rows, left_out = self._asked(request.POST)
+        if deed is None or not rows:
+            return self._back()
+        if deed.destroys and request.POST.get("confirm", "").strip() != self._word(rows):
+            messages.error(request, _("This is not the word. Nothing was deleted."))
+            return self._page(deed, rows, left_out, status=422)
+        said = request.POST.get("reason", "")
+        if not said.strip() and any(self.described(row).who for row in rows):
+            messages.error(request, _("Say why: some of it is others', and they are told it."))
+            return self._page(deed, rows, left_out, status=422)
+        done = 0
+        for row in rows:
+            try:
+                deed.act(principal=self.principal, row=row, said=said)
+                done += 1
+            except BerthError as error:
+                messages.error(request, f"{self.described(row).name}: {error.message}")
+        if done:
+            messages.success(request, deed.done(done))
+        return self._back()
+
+    def _asked(self, said: Any) -> tuple[Deed | None, list[Any], list[Any]]:
+        """What is to be done, to which rows, and which of the chosen it can't be done to."""
+        deed = next((one for one in self.deeds if one.name == said.get("act")), None)
+        if deed is None:
+            return None, [], []
+        rows = list(self.chosen([key[:64] for key in said.getlist("id")][:MOST]))
+        fit = [row for row in rows if deed.fits(self.principal, row)]
+        return deed, fit, [row for row in rows if row not in fit]
+
+    def _word(self, rows: Sequence[Any]) -> str:
+        return self.described(rows[0]).name if len(rows) == 1 else str(len(rows))
+
+    def _page(
+        self, deed: Deed, rows: Sequence[Any], left_out: Sequence[Any], status: int = 200
+    ) -> HttpResponse:
+        shown = [self.described(row) for row in rows]
+        context = {
+            "deed": deed,
+            "title": deed.title(len(rows)),
+            "rows": shown,
+            "owners": ", ".join(dict.fromkeys(row.who for row in shown if row.who)),
+            "reason": self.request.POST.get("reason", ""),
+            "left_out": [self.described(row) for row in left_out],
+            "word": self._word(rows),
+            "back": reverse(self.list_route, kwargs={"project": self.project.slug}),
+        }
+        return self.render(context, status=status)
+
+    def _back(self) -> HttpResponse:
+        return redirect(self.list_route, project=self.project.slug)

@@ -55,10 +55,6 @@ class ProjectEditForm(forms.Form):
     )
 
 
-def _roles(roles: Iterable[Role]) -> list[tuple[str, Any]]:
-    return [(r.value, r.label) for r in roles]
-
-
 class AddPersonForm(forms.Form):
     """One field for both: a known person is added, an unknown address is invited."""
 
@@ -71,7 +67,7 @@ class AddPersonForm(forms.Form):
 
     def __init__(self, *args: Any, roles: Iterable[Role], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["role"].choices = _roles(roles)  # type: ignore[attr-defined]
+        self.fields["role"].choices = [(r.value, r.label) for r in roles]  # type: ignore[attr-defined]
         self.fields["role"].initial = Role.MEMBER
 
 

@@ -1,22 +1,29 @@
 # ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
-"""Pages of a project."""
+"""Pages of a project, and the one behind an invitation's link."""
 
 from functools import partial
 from typing import Any, ClassVar
 
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
+from django.views import View
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
 
 from common.errors import Conflict, Forbidden, Invalid, NotFound
+from common.middleware import client_ip
 from common.paging import paginate
 from events import selectors as events
 from notifications.selectors import is_mail_set_up
-from projects import contents, namespaces, selectors, services
+from projects import hooks, namespaces, selectors, services
 from projects.access import PERMISSION_TEXT, Permission, denial
 from projects.choices import Role
+from projects.services.invitations import secret_keep, secret_of, secret_take
 from projects.services.life import may_create
 from projects.ui import forms
 from projects.ui.base import PlatformView, ProjectView
@@ -104,7 +111,7 @@ class Overview(ProjectView):
                 "tabs": tabs(self, "overview"),
                 "members": selectors.members_by_rank(self.project)[:12],
                 "member_count": selectors.members_of(self.project).count(),
-                "contents": contents.summaries(self.project),
+                "contents": hooks.summaries(self.project),
                 "events": happened,
             }
         )
@@ -314,14 +321,14 @@ class Settings(ProjectView):
         return self._page(form, status=422)
 
     def _page(self, form: forms.ProjectEditForm, *, status: int = 200) -> HttpResponse:
-        held = contents.summaries(self.project)
+        held = hooks.summaries(self.project)
         return self.render(
             {
                 "tabs": tabs(self, "settings"),
                 "form": form,
                 "reach": self._reach(),
                 "lost": [s.text for s in held] or [_("The project itself: it holds nothing.")],
-                "running": contents.running_words(held),
+                "running": hooks.running_words(held),
                 "denied": {
                     p.name.lower(): denial(p)
                     for p in (
@@ -397,3 +404,38 @@ class PermissionTable(PlatformView):
                 "texts": PERMISSION_TEXT,
             }
         )
+
+
+# The page behind an invitation's link. Open to visitors: they may have no account yet.
+#
+# The secret goes from the address into the session at once, so that neither history, logs of later
+# requests nor a Referer carry it.
+
+
+@method_decorator([login_not_required, never_cache, sensitive_variables("secret")], name="dispatch")
+class OpenInvitation(View):
+    http_method_names = ["get"]
+
+    def get(self, request: HttpRequest, secret: str) -> HttpResponse:
+        services.invitation_find(secret)
+        secret_keep(request, secret)
+        return redirect("projects:invitation-accept")
+
+
+@method_decorator([login_not_required, never_cache], name="dispatch")
+class AcceptInvitation(View):
+    http_method_names = ["get", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        row = services.invitation_find(secret_of(request))
+        return render(request, "projects/invitation.html", {"invitation": row})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        user: Any = request.user
+        if not user.is_authenticated:
+            return redirect("projects:invitation-accept")
+        secret = secret_take(request)
+        row = services.invitation_accept(user=user, secret=secret, ip=client_ip(request))
+        if row.project is None:
+            return redirect("/")
+        return redirect("projects:overview", project=row.project.slug)

@@ -21,8 +21,8 @@ from typing import Any
 
 from runtime import protocol as p
 from runtime.capabilities import CannotGrow, Held
-from runtime.drivers import mount_names
-from runtime.drivers.secret_files import checked
+from runtime.drivers import mounts
+from runtime.drivers.mounts import checked
 from runtime.store import Store
 
 _ERRORS: dict[str, Callable[[], Exception]] = {
@@ -89,7 +89,9 @@ class FakeDriver:
 
     def set_devices(self, devices: Iterable[p.Device]) -> None:
         with self._store.open() as world:
-            world["devices"] = [_device_dict(d) for d in devices]
+            world["devices"] = [
+                {name: getattr(d, name) for name in d.__dataclass_fields__} for d in devices
+            ]
 
     def set_capacity(self, *, cpu_milli: int, memory_mib: int) -> None:
         with self._store.open() as world:
@@ -103,10 +105,10 @@ class FakeDriver:
         with self._store.open() as world:
             return dict(world.get("workloads", {}).get(str(uid), {}))
 
-    def write_log(self, uid: str, text: str) -> None:
+    def write_log(self, uid: str, text: str, *, replica: int = 0) -> None:
         with self._store.open() as world:
-            logs = world.setdefault("logs", {})
-            logs[str(uid)] = logs.get(str(uid), "") + text
+            logs, key = world.setdefault("logs", {}), _log_of(str(uid), replica)
+            logs[key] = logs.get(key, "") + text
 
     # --- the verbs ----------------------------------------------------------------------
     def ensure(self, spec: p.WorkloadSpec) -> Mapping[str, object]:
@@ -123,7 +125,7 @@ class FakeDriver:
                 raise p.NotYet("The previous run is still ending.", retry_in=0.05)
             if spec.is_group and not spec.once:
                 raise p.InvalidSpec("Only what runs to its end can have several replicas.")
-            mount_names.check(spec.mounts)
+            mounts.check(spec.mounts)
             secrets, files = spec.secret_env(), checked(spec.secret_files())
             workloads[spec.uid] = {
                 "uid": spec.uid,
@@ -415,6 +417,23 @@ class FakeDriver:
         self._settle(world, uid)
         item = world["workloads"][uid]
         ready = item["seen"] == p.Seen.READY
+        # All are as the whole is; one that ended badly took the others with it
+        seen, code = p.Seen(item["seen"]), item.get("exit_code")
+        found = []
+        for number, role in enumerate(item.get("roles", ())):
+            own = not code or number == item.get("ended_first", 0)
+            found.append(
+                p.ReplicaSeen(
+                    index=number,
+                    role=role,
+                    seen=seen,
+                    exit_code=code if own else -15,
+                    reason=item.get("reason", "") if own else "stopped",
+                    node="fake",
+                    started_at=item.get("started_at"),
+                    ended_at=item.get("ended_at"),
+                )
+            )
         return p.Observation(
             uid=uid,
             seen=p.Seen(item["seen"]),
@@ -434,29 +453,8 @@ class FakeDriver:
                 "failed_attempts": item.get("attempt", 1) - 1,
             },
             installation=item.get("installation", ""),
-            replicas=_replicas(item),
+            replicas=tuple(found),
         )
-
-
-def _replicas(item: Mapping[str, Any]) -> tuple[p.ReplicaSeen, ...]:
-    """All are as the whole is; one that ended badly took the others with it."""
-    seen, code = p.Seen(item["seen"]), item.get("exit_code")
-    found = []
-    for number, role in enumerate(item.get("roles", ())):
-        own = not code or number == item.get("ended_first", 0)
-        found.append(
-            p.ReplicaSeen(
-                index=number,
-                role=role,
-                seen=seen,
-                exit_code=code if own else -15,
-                reason=item.get("reason", "") if own else "stopped",
-                node="fake",
-                started_at=item.get("started_at"),
-                ended_at=item.get("ended_at"),
-            )
-        )
-    return tuple(found)
 
 
 def _log_of(uid: str, replica: int) -> str:
@@ -466,7 +464,3 @@ def _log_of(uid: str, replica: int) -> str:
 def _port(uid: str, launch: int) -> int:
     low, high = _PORTS
     return low + (int(uid.replace("-", "")[:8], 16) + launch) % (high - low)
-
-
-def _device_dict(device: p.Device) -> dict[str, Any]:
-    return {name: getattr(device, name) for name in device.__dataclass_fields__}

@@ -1,7 +1,5 @@
 """What a proxy is asked. Like a driver it knows no ORM, no HTTP and no tenant model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol

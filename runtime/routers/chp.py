@@ -22,8 +22,7 @@ def path_of(key: str) -> str:
     """
     inner = key.strip("/")
     if not inner:
-        message = f"{key!r} is not a route."
-        raise ValueError(message)
+        raise ValueError(f"{key!r} is not a route.")
     return "/api/routes/" + quote(inner, safe="/~@:.-_")
 
 

@@ -71,8 +71,7 @@ class ProxyService:
     def parse(cls, text: str) -> ProxyService | None:
         found = _SERVICE.fullmatch(text)
         if text and (found is None or not 0 < int(found[3]) <= MAX_PORT):
-            message = f"BERTH_GATEWAY_PROXY must be namespace/service:port, not {text!r}."
-            raise ValueError(message)
+            raise ValueError(f"BERTH_GATEWAY_PROXY must be namespace/service:port, not {text!r}.")
         return cls(found[1], found[2], int(found[3])) if found else None
 
 
@@ -260,9 +259,7 @@ class GatewayRouter:
             self._known, self._listed = found, time.monotonic()
 
     def _doubt_unlike(
-        self,
-        found: dict[str, tuple[RouteEntry, str]],
-        carried: Mapping[str, tuple[str, str]],
+        self, found: dict[str, tuple[RouteEntry, str]], carried: Mapping[str, tuple[str, str]]
     ) -> None:
         """A host that lacks its way for WebSockets, or has but that, is there with no target: who
         wants it puts it again, and else it is dropped.
@@ -280,6 +277,5 @@ class GatewayRouter:
 def _plain(key: str) -> str:
     inner = key.strip("/")
     if not inner or "/" in inner:
-        message = f"{key!r} is not a host: a gateway routes by host only."
-        raise ValueError(message)
+        raise ValueError(f"{key!r} is not a host: a gateway routes by host only.")
     return f"/{inner}"

@@ -1,6 +1,6 @@
 // Live parts: an element with data-live="topic topic" refreshes itself (hx-trigger="live")
 // when one of its topics changed. One event stream per page; polling only while it is broken.
-// Topics: user:<uid>, project:<uid>, workspace:<uid>, operators.
+// Topics: user:<uid>, project:<uid>, <kind of work>:<uid>, operators.
 const url = document.body.dataset.liveUrl;
 const POLL_MS = 5000;
 const stale = new Set();

@@ -76,6 +76,9 @@ function showFitting(form) {
     const elsewhere = cluster && part.dataset.clusterOnly !== cluster;
     part.hidden = Boolean(elsewhere) || kind === "container";
   }
+  for (const part of form.querySelectorAll("[data-cluster-not]")) {
+    part.hidden = cluster === part.dataset.clusterNot;
+  }
 }
 
 // What has the focus stands above the foot, also when something grows: a note, a late answer, the

@@ -27,7 +27,7 @@ REFERENCES = {
     "imagePullSecrets": [{"name": "theirs"}],
     "ownerReferences": [{"kind": "Namespace", "name": "berth-theirs"}],
 }
-DOORS = {"Workspace": "workspaces", "Volume": "volumes", "Load": "loads"}
+DOORS = {"Workspace": "workspaces", "Volume": "volumes", "Load": "loads", "Job": "jobs"}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from common.drf.viewsets import BerthAPIMixin, PlatformAPIMixin
+from common.drf.views import BerthAPIMixin, PlatformAPIMixin
 from common.ui.views import BerthView, PlatformView
 from projects.api.base import ProjectAPIMixin
 from projects.ui.base import ProjectView
@@ -66,9 +66,7 @@ class Route:
     def demand(self, verb: str) -> Any:
         """What the view declares for ``verb``; None = refused."""
         view: Any = self.view
-        return (
-            view.declared(verb, self.actions.get(verb, "")) if self.is_api else view.declared(verb)
-        )
+        return view.declared(verb)
 
 
 def every_route() -> list[Route]:

@@ -87,9 +87,9 @@ def _projects(n: int, project: Any, user: Any, people: list[Any], mark: str) -> 
 
 
 def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
-    from projects.models import KubeGrant, ProjectPlace
+    from projects.models import KubeGrant, ProjectNamespace
 
-    place, _made = ProjectPlace.objects.get_or_create(
+    place, _made = ProjectNamespace.objects.get_or_create(
         project=project, cluster_key="rows", namespace="berth-rows"
     )
     at = now()
@@ -108,6 +108,7 @@ def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
 
 def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
     from credentials.models import Credential
+    from jobs.models import Job
     from loaders.models import Load
     from notebooks.models import Preset, Workspace
     from volumes.models import Volume
@@ -151,6 +152,17 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
             launch=1,
             phase="running" if i % 3 else "pending",
             stage="copying",
+        )
+        for i, p in enumerate(people)
+    )
+    insert(
+        Job(
+            project=project,
+            owner=user if i % 2 else p,
+            name=f"j{mark}-{i}",
+            command=["true"],
+            launch=1,
+            phase="running" if i % 3 else "pending",
         )
         for i, p in enumerate(people)
     )

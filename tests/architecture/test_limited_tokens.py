@@ -11,7 +11,7 @@ from django.test import Client
 
 from accounts.principal import ACCOUNT_MANAGE, ACCOUNT_READ, Principal, known_scopes
 from accounts.services.tokens import token_create
-from common.drf.viewsets import ANY_TOKEN
+from common.drf.views import ANY_TOKEN
 from projects.models import Membership, Project
 from tests.architecture import world
 from tests.architecture.routes import Route, every_route

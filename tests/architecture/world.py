@@ -12,10 +12,11 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
     from accounts.models import ApiToken, SshKey
     from credentials.models import Credential
+    from jobs.models import Job
     from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
-    from projects.models import Invitation, KubeGrant, ProjectPlace
+    from projects.models import Invitation, KubeGrant, ProjectNamespace
     from volumes.models import Volume
 
     volume, _made = Volume.objects.get_or_create(
@@ -43,7 +44,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
     )
     own = Credential.objects.create(owner=owner, kind="git", name=f"own{mark}", sealed="x")
-    place, _made = ProjectPlace.objects.get_or_create(
+    place, _made = ProjectNamespace.objects.get_or_create(
         project=project, cluster_key="guard", namespace=f"berth-{project.slug}"
     )
     grant = KubeGrant.objects.create(
@@ -67,9 +68,13 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         phase="stopped",
         result="done",
     )
+    job = Job.objects.create(
+        project=project, owner=owner, name=f"job{mark}", launch=1, phase="stopped"
+    )
     return {
         "project": project.slug,
         "project_slug": project.slug,
+        "job": job.short_id,
         "workspace": workspace.short_id,
         "workspace_uid": str(workspace.uid),
         "load": str(load.uid),

@@ -37,7 +37,7 @@ def volume(portal: Portal, people: dict[str, str]) -> str:
     made = portal.shell(
         "from accounts.models import User; from accounts.principal import Principal\n"
         "from projects.models import Project\n"
-        "from volumes.services import project_volume_ensure\n"
+        "from volumes.services.create import project_volume_ensure\n"
         "who = Principal(user=User.objects.get(username='ann'))\n"
         "project = Project.objects.get(slug='demo')\n"
         "row = project_volume_ensure(principal=who, project=project, cluster_key='local')\n"

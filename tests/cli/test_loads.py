@@ -187,7 +187,7 @@ def test_a_project_in_a_document_is_of_that_document_only(
 ) -> None:
     from loaders.models import Load
     from projects.models import Membership, Project
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     other = Project.objects.create(slug="other", name="Other", phase="running")
     Membership.objects.create(project=other, user=alice, role="owner")

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from devcluster.kube import Kube
+from runtime.capabilities import TenantSpec
 from runtime.drivers.kubernetes import access, kubeconfig, names
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import NotYet, TenantSpec
+from runtime.protocol import NotYet
 
 T = TypeVar("T")
 

@@ -18,11 +18,12 @@ from clusters.checks.probe_runner import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions
 from devcluster.kube import Kube
+from runtime.capabilities import KubeUser, TenantSpec
 from runtime.drivers.kubernetes import access, kubeconfig
 from runtime.drivers.kubernetes.builders.tenant_access import PORTAL
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.watch import kinds_of
-from runtime.protocol import KubeUser, NotYet, TenantSpec
+from runtime.protocol import NotYet
 from tests.cluster.tenants import PREFIX, World, when_there, world
 from tests.cluster.test_tenants import ALICE, GRANT, TOUCHED
 from tests.deploy import chart

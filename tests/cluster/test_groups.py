@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from runtime.protocol import Observation, PodGroup, Resources, Seen, TenantSpec, WorkloadSpec
+from runtime.capabilities import TenantSpec
+from runtime.protocol import Observation, PodGroup, Resources, Seen, WorkloadSpec
 from tests.cluster import dials
 from tests.cluster.tenants import World, when_there, world
 from tests.drivers.kubernetes.harness import wait_for

@@ -19,9 +19,9 @@ from devcluster.kube import Kube
 from images import services
 from images.findings import Finding, Verdict
 from images.models import ImageFacts
-from projects import registries
-from projects.models import ProjectPlace
-from runtime.protocol import TenantSpec
+from projects import namespaces
+from projects.models import ProjectNamespace
+from runtime.capabilities import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
 
@@ -116,7 +116,7 @@ def check(client: Any, image: str, **more: Any) -> dict[str, Any]:
 
 def tenant_of(there: World, project: Any) -> TenantSpec:
     """The project's place on the cluster, with the sign-ins that it has now."""
-    logins, version = registries.of(project.uid)
+    logins, version = namespaces.registries_of(project.uid)
     spec = there.tenant(project.slug, registries=logins, registries_version=version)
     return there.ensure(spec)
 
@@ -147,7 +147,7 @@ def test_the_program_of_an_image_says_whether_it_is_a_notebook(
 ) -> None:
     spec = tenant_of(there, project)
     Cluster.objects.create(key="dev", name="Dev", driver="kubernetes")
-    ProjectPlace.objects.create(
+    ProjectNamespace.objects.create(
         project=project, cluster_key="dev", namespace=spec.namespace, phase="running"
     )
     monkeypatch.setitem(drivers._drivers, "dev", there.driver)
@@ -197,14 +197,14 @@ def test_c9_a_private_image_is_pulled_by_a_pod_with_the_sign_in_and_not_without(
     found = check(member, reference, kind="container")
     assert found["verdict"] == "good", found
 
-    logins, version = registries.of(project.uid)
+    logins, version = namespaces.registries_of(project.uid)
     spec = there.ensure(spec, registries=logins, registries_version=version)
     kube.apply(sleeper(spec.namespace, "with", found["pinned"]))
     until(lambda: phase(kube, spec.namespace, "with") == "Running")
 
     gone = owner.delete(f"/api/v1/projects/vision/credentials/{made.json()['id']}")
     assert gone.status_code == 204
-    logins, version = registries.of(project.uid)
+    logins, version = namespaces.registries_of(project.uid)
     there.ensure(spec, registries=logins, registries_version=version)
     left = kube.get("v1", "Secret", "berth-registries", spec.namespace)
     assert left is not None

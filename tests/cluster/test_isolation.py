@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from runtime.protocol import TenantSpec
+from runtime.capabilities import TenantSpec
 from tests.cluster import dials
 from tests.cluster.pods import is_ready, phase, pod
 from tests.cluster.tenants import HUB_PORT, World, world

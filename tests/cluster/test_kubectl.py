@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube
-from projects.kubeconfig import Target, with_token
-from runtime.protocol import KubeToken, KubeUser, NotYet, TenantSpec
+from projects.services.kube import Target, with_token
+from runtime.capabilities import KubeToken, KubeUser, TenantSpec
+from runtime.protocol import NotYet
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod
 from tests.cluster.tenants import World, when_there, world

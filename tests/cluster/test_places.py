@@ -17,7 +17,7 @@ import pytest
 
 from common.clock import now
 from devcluster.kube import Kube
-from projects.place_reconciler import PAUSE_S
+from projects.reconciler import PAUSE_S
 from runtime.drivers.kubernetes import names
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.visitors import named, until

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube, KubeError, path_of
+from runtime.capabilities import KubeUser, TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.namespaces import Leaving
-from runtime.protocol import InvalidSpec, KubeUser, NotYet, TenantSpec
+from runtime.protocol import InvalidSpec, NotYet
 from tests.cluster.pods import STRICT, pod
 from tests.cluster.tenants import World, world
 

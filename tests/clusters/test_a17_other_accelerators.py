@@ -9,11 +9,12 @@ from clusters.device_use import kinds_for
 from clusters.models import Cluster, Flavor
 from clusters.selectors import use_sources
 from clusters.services import nodes_store
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
+from runtime.capabilities import NodeChanges
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import NodeChanges, Resources, WorkloadSpec
+from runtime.protocol import Resources, WorkloadSpec
 from tests.drivers.kubernetes.pieces import built
 from tests.engineapp.models import Thing
 

@@ -13,7 +13,7 @@ from clusters.services.detach import run_due
 from common import sealing
 from common.clock import now
 from events.models import Event
-from projects.models import ProjectPlace
+from projects.models import ProjectNamespace
 from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.protocol import Denied, NotYet
 from tests.clusters import kubeconfigs
@@ -82,7 +82,7 @@ def detach(stub, as_user, operator, project):
     body = {"name": "East", "kubeconfig": yaml.safe_dump(document)}
     made = op.post(CLUSTERS, body, content_type="application/json")
     assert made.status_code == 201, made.content
-    place = ProjectPlace.objects.create(
+    place = ProjectNamespace.objects.create(
         project=project, cluster_key="east", namespace="berth-demo", phase_since=now()
     )
     ours = {"berth.dev/uid": str(place.uid), "berth.dev/kind": "place"}

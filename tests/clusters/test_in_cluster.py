@@ -13,7 +13,7 @@ from clusters.models import Cluster
 from clusters.registry import access_of
 from common.clock import now
 from common.errors import Invalid
-from projects.models import ProjectPlace
+from projects.models import ProjectNamespace
 from runtime.drivers.kubernetes.access import Bearer, own_access
 from tests.clusters.probing import Api, bench, subject
 
@@ -57,7 +57,7 @@ def test_the_first_project_has_its_place_there_from_the_start(db: None, settings
     settings.BERTH_IN_CLUSTER = "here"
     settings.BERTH_ADMIN_PASSWORD = "chosen by the operator"
     call_command("berth_bootstrap")
-    place = ProjectPlace.objects.get(project__slug="demo")
+    place = ProjectNamespace.objects.get(project__slug="demo")
     assert place.cluster_key == "here"
     assert User.objects.get(username="admin").check_password("chosen by the operator")
 
@@ -65,12 +65,12 @@ def test_the_first_project_has_its_place_there_from_the_start(db: None, settings
 def test_changed_options_apply_the_projects_namespaces_anew(db: None, settings: Any) -> None:
     settings.BERTH_IN_CLUSTER = "here"
     call_command("berth_bootstrap")
-    ProjectPlace.objects.update(next_reconcile_at=None)
+    ProjectNamespace.objects.update(next_reconcile_at=None)
     installed.ensure_in_cluster()
-    assert ProjectPlace.objects.get().next_reconcile_at is None
+    assert ProjectNamespace.objects.get().next_reconcile_at is None
     settings.BERTH_IN_CLUSTER_OPTIONS = {"internet": False}
     installed.ensure_in_cluster()
-    assert ProjectPlace.objects.get().next_reconcile_at is not None
+    assert ProjectNamespace.objects.get().next_reconcile_at is not None
 
 
 def test_changed_options_are_checked_at_once(db: None, settings: Any) -> None:

@@ -9,15 +9,15 @@ from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from notebooks.models import Workspace
-from projects.models import Project, ProjectPlace
+from projects.models import Project, ProjectNamespace
 from quotas.models import Reservation
 from runtime.models import Route
 from runtime.protocol import Unreachable
 from tests.architecture.world import build
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from tests.support import driving
-from volumes import services as volumes
 from volumes.models import Volume
+from volumes.services import create
 
 pytestmark = pytest.mark.django_db
 __all__ = ["alpha"]
@@ -33,7 +33,7 @@ def attached(alpha: TenantFake) -> Cluster:
 @pytest.fixture
 def home(attached: Cluster, project: Any, alice: Any, principal: Any) -> Volume:
     """Somebody's home there, as full as it was measured last."""
-    made = volumes.home_ensure(
+    made = create.home_ensure(
         principal=principal(alice), project=project, owner=alice, cluster_key=KEY
     )
     driving.run_due()
@@ -114,7 +114,7 @@ def test_a_dead_cluster_is_forgotten_with_all_that_was_there(
         row.refresh_from_db()
         assert (row.phase, row.next_reconcile_at) == ("deleted", None)
     assert not Route.objects.exists()
-    assert not ProjectPlace.objects.filter(cluster_key=KEY, deleted_at=None).exists()
+    assert not ProjectNamespace.objects.filter(cluster_key=KEY, deleted_at=None).exists()
     assert Event.objects.get(verb="cluster.forgotten").data["left"] == answer.json()["left"]
 
 
@@ -149,9 +149,9 @@ def test_a_project_is_deleted_while_a_cluster_is_silent_and_cleaned_when_it_is_b
     assert project.name in page
     assert alpha.volume_usage(str(home.uid)) is not None
     Volume.objects.update(next_reconcile_at=now())
-    ProjectPlace.objects.update(next_reconcile_at=now())
+    ProjectNamespace.objects.update(next_reconcile_at=now())
     driving.run_due()
     driving.run_due()
     assert alpha.volume_usage(str(home.uid)) is None
     assert alpha.places == {}
-    assert not ProjectPlace.objects.filter(deleted_at=None).exists()
+    assert not ProjectNamespace.objects.filter(deleted_at=None).exists()

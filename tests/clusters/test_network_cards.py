@@ -6,8 +6,8 @@ import pytest
 from django.urls import reverse
 
 from clusters.models import Cluster, NetworkProfile
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Resources, WorkloadSpec
 from tests.drivers.kubernetes.pieces import built

@@ -11,9 +11,10 @@ from clusters.services import nodes_store
 from clusters.usable import METADATA, launch_refusal
 from common.clock import now
 from common.errors import Forbidden, Invalid
+from placement.decision import Request
 from placement.fleet import Fleet, decision_on, engine_decision
-from placement.request import Request
-from runtime.protocol import InvalidSpec, NodeChanges, Resources
+from runtime.capabilities import NodeChanges
+from runtime.protocol import InvalidSpec, Resources
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ import pytest
 
 from clusters import services
 from clusters.models import Claim, Cluster
+from placement.decision import Request
 from placement.fleet import Fleet
-from placement.request import Request
 from queues import local
 from runtime.ports import Granted
 from runtime.protocol import Device, Health

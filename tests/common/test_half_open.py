@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from common import crowd, serving
-from common.crowd import Bounds, Listening, bounded
+from common import serving
+from common.serving import Bounds, Listening, bounded
 from tests.support.store_certificates import Authority
 
 OWED_S = 0.4
@@ -25,8 +25,8 @@ Serve = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "OWED_S", OWED_S)
-    monkeypatch.setattr(crowd, "SWEEP_S", 0.05)
+    monkeypatch.setattr(serving, "OWED_S", OWED_S)
+    monkeypatch.setattr(serving, "SWEEP_S", 0.05)
     monkeypatch.setattr(serving, "STUCK_S", OWED_S)
 
 
@@ -154,7 +154,7 @@ async def test_half_open_requests_of_one_address_keep_nobody_out() -> None:
         serve(app, Bounds(most=150, owing=120, owing_of_address=100)) as here,
         serve(app) as inside,
     ):
-        crowd.OWED_S = 60.0
+        serving.OWED_S = 60.0
         held = []
         for _ in range(300):
             _, writer = await connect(here)
@@ -210,7 +210,7 @@ async def test_a_handshake_that_does_not_end_is_cut(tmp_path: Any) -> None:
     ],
 )
 def test_a_network_of_ipv6_is_counted_as_one(one: str, other: str, same: bool) -> None:
-    assert (crowd._network((one, 1)) == crowd._network((other, 1))) is same
+    assert (serving._network((one, 1)) == serving._network((other, 1))) is same
 
 
 async def _uploaded(to: Listening) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.loading import loading
+from common.memory import loading
 
 
 class Part:

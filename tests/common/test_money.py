@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils.translation import override
 
-from common.money import money, price
+from common.templatetags.berth import money, price
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,18 @@ from typing import Any
 
 import pytest
 
-from common.outbound import Bounds, Client, OutboundError, Policy, Trouble, policy_from_settings
-from common.outbound.addresses import Opening, clean_host, is_public, split_host
-from common.outbound.network import Deadline, GuardedBackend
+from common.outbound import (
+    Bounds,
+    Client,
+    Deadline,
+    GuardedBackend,
+    OutboundError,
+    Trouble,
+    clean_host,
+    policy_from_settings,
+    split_host,
+)
+from dataplane.addresses import Opening, Policy, is_public
 from tests.common.conftest import Server, say
 from tests.support.shortest import shortest
 

@@ -13,8 +13,7 @@ import pytest
 import requests
 from allauth.socialaccount.adapter import get_adapter
 
-from common.outbound.mail import SmtpBackend
-from common.outbound.trust import authorities
+from common.trust import SmtpBackend, authorities
 from tests.common.test_outbound import certificate
 
 

@@ -10,7 +10,7 @@ from django.db.models import F
 
 from accounts.models import User
 from common.clock import now
-from common.updating import update_returning
+from common.database import update_returning
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from common.templatetags.berth import NOTHING
 from hubapi.models import Activity
 from metrics.models import Quiet, Sample
 from notebooks.models import Workspace
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet, node
 from tests.support.queries import fewest
 from volumes.models import Volume

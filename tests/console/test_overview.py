@@ -9,8 +9,8 @@ from django.urls import reverse
 from clusters.models import Claim, Cluster, Device, Flavor, Hold
 from common.clock import now
 from common.ids import new_uid
-from console.overview import overview
-from runtime import worker_identity
+from console.views.overview import overview
+from runtime import leases
 from runtime.models import ONE_MACHINE
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +91,7 @@ def test_what_is_urgent_comes_first(as_user: Any, operator: Any) -> None:
 
 def test_where_all_is_well_the_page_says_so(as_user: Any, operator: Any) -> None:
     cluster(ONE_MACHINE, driver="local")
-    worker_identity.beat()  # a worker lives
+    leases.beat()  # a worker lives
     page = as_user(operator).get(reverse("console:overview"))
     assert page.context["seen"].needs == []
     assert "All is well" in page.content.decode()

@@ -16,9 +16,9 @@ PATIENT_S = 60.0  # for a store of this machine, which others use too
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test fails because a store on loopback was asked while the machine stood still."""
-    from credentials.probe import gcs, git, hdfs, registry, s3, ssh
+    from credentials.probe import hosts, stores
 
-    for module in (gcs, git, hdfs, registry, s3, ssh):
+    for module in (stores, hosts, stores, hosts, stores, hosts):
         monkeypatch.setattr(module, "SECONDS", PATIENT_S)
 
 

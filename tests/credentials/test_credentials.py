@@ -13,10 +13,9 @@ import pytest
 from common.clock import now
 from common.errors import Unavailable
 from credentials import rekey, sealing, selectors
-from credentials.messages import Sentence
-from credentials.models import Credential
+from credentials.models import Credential, Sentence
 from events.models import Event
-from projects import registries
+from projects import namespaces
 from runtime.protocol import Denied
 from tests.credentials import samples
 
@@ -159,27 +158,27 @@ def test_the_operators_sign_ins_are_every_projects_and_its_own_go_before_them(
     theirs = {"auth": base64.b64encode(b"puller:a:b").decode()}
     own = {"username": "puller", "password": "x"}
     file.write_text(json.dumps({"auths": {"images.example": theirs, "registry.example.com": own}}))
-    logins, version = registries.of(project.uid)
+    logins, version = namespaces.registries_of(project.uid)
     assert logins() == {
         "images.example": ("puller", "a:b"),
         "registry.example.com": ("robot", SECRET),
     }
     file.write_text(json.dumps({"auths": {"images.example": own}}))
-    assert registries.of(project.uid)[1] != version
+    assert namespaces.registries_of(project.uid)[1] != version
     file.write_text("{}")
     with pytest.raises(Denied, match="operator's sign-ins"):
-        registries.of(project.uid)
+        namespaces.registries_of(project.uid)
 
 
 def test_a_rotation_is_what_the_cluster_gets_next(
     stored: Credential, project: Any, alice: Any, as_user: Any
 ) -> None:
-    logins, version = registries.of(project.uid)
+    logins, version = namespaces.registries_of(project.uid)
     assert logins() == {"registry.example.com": ("robot", SECRET)}
     client = as_user(alice)
     answer = post(client, f"{API}/{stored.uid}/rotate", {"password": "second-secret"})
     assert (answer.status_code, answer.json()["version"]) == (200, 2)
-    logins, newer = registries.of(project.uid)
+    logins, newer = namespaces.registries_of(project.uid)
     assert newer != version
     assert logins() == {"registry.example.com": ("robot", "second-secret")}
     stored.refresh_from_db()
@@ -246,9 +245,9 @@ def test_d13_a_deleted_credential_is_gone_for_clusters_and_wakes_them(
     from credentials import services
 
     woken: list[Any] = []
-    monkeypatch.setattr(services.wakeups, "wake", woken.append)
+    monkeypatch.setattr(services, "wake", woken.append)
     assert as_user(alice).delete(f"{API}/{stored.uid}").status_code == 204
-    logins, version = registries.of(project.uid)
+    logins, version = namespaces.registries_of(project.uid)
     assert (dict(logins()), version) == ({}, "")
     assert woken == [project]
 
@@ -374,7 +373,7 @@ def test_d11_without_the_key_it_fails_closed_and_says_why(
     stored: Credential, project: Any, settings: Any, alice: Any, as_user: Any
 ) -> None:
     settings.BERTH_CREDENTIAL_KEYS = ["another"]
-    logins, _version = registries.of(project.uid)
+    logins, _version = namespaces.registries_of(project.uid)
     with pytest.raises(Unavailable, match="BERTH_CREDENTIAL_KEYS"):
         logins()
     assert rekey.again() == (0, 1)

@@ -17,7 +17,7 @@ from common.outbound import OutboundError
 from credentials.embedding import embed
 from credentials.embedding.items import Item
 from credentials.models import Credential
-from runtime.drivers.secret_files import filled
+from runtime.drivers.mounts import filled
 from tests.credentials import samples
 
 pytestmark = pytest.mark.django_db

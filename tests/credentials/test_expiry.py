@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 def test_an_expiry_is_told_once_when_near_and_once_when_over(
     project: Any, keep: Any, alice: Any, mona: Any, bob: Any
 ) -> None:
-    from credentials.expiry import tell_due
+    from credentials.rules import tell_due
     from notifications.models import Notification
 
     row, own = keep("s3"), keep("git", own=bob)
@@ -39,7 +39,7 @@ def test_an_expiry_of_what_one_person_may_use_is_told_to_that_person(
     project: Any, keep: Any, alice: Any, mona: Any
 ) -> None:
     """Nobody else may replace it, and his work stops also when he manages nothing any more."""
-    from credentials.expiry import tell_due
+    from credentials.rules import tell_due
     from notifications.models import Notification
     from projects.models import Membership
 
@@ -53,7 +53,7 @@ def test_an_expiry_of_what_one_person_may_use_is_told_to_that_person(
 def test_a_rotation_begins_the_warnings_anew(
     project: Any, keep: Any, alice: Any, principal: Any
 ) -> None:
-    from credentials.expiry import tell_due
+    from credentials.rules import tell_due
     from credentials.services import credential_rotate
 
     row = keep("git")

@@ -12,7 +12,7 @@ import pytest
 from botocore.awsrequest import AWSRequest
 
 from credentials.models import Credential
-from credentials.probe import credential_test, s3
+from credentials.probe import credential_test, stores
 from dataplane.s3_client import Keys, _Signer, s3_client
 from dataplane.sending import Received
 from tests.common.conftest import say
@@ -165,7 +165,7 @@ def test_d10_endless_and_slow_answers_end(store: Any, ask: Any, monkeypatch: Any
 
     row = store(drip)
     with monkeypatch.context() as hurried:
-        hurried.setattr(s3, "SECONDS", 0.5)
+        hurried.setattr(stores, "SECONDS", 0.5)
         assert shortest(dripped) < 3
     Credential.objects.all().delete()
     ok, text = ask(store(say(b"x" * 2_000_000)))

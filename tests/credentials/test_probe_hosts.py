@@ -18,7 +18,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from credentials.kinds.ssh import known_host
+from credentials.kinds.git import known_host
 from tests.common.conftest import say
 from tests.common.test_outbound import certificate
 from tests.credentials import samples
@@ -227,10 +227,10 @@ def test_connecting_and_signing_in_share_one_limit(
     keep: Any, ask: Any, ssh_host: Any, monkeypatch: Any
 ) -> None:
     """Whoever asks stops waiting soon after it: what the first took the second has not."""
-    from credentials.probe import ssh
+    from credentials.probe import hosts
 
     left: list[float] = []
-    real_resolve, real_sign_in = ssh.system_resolve, ssh._signed_in
+    real_resolve, real_sign_in = hosts.system_resolve, hosts._signed_in
 
     def slow(*given: Any) -> Any:
         time.sleep(0.5)
@@ -240,12 +240,12 @@ def test_connecting_and_signing_in_share_one_limit(
         left.append(given[-1])
         return await real_sign_in(*given)
 
-    monkeypatch.setattr(ssh, "system_resolve", slow)
-    monkeypatch.setattr(ssh, "_signed_in", noted)
+    monkeypatch.setattr(hosts, "system_resolve", slow)
+    monkeypatch.setattr(hosts, "_signed_in", noted)
     server = ssh_host(public_half())
     where = f"127.0.0.1:{server.port}"
     assert ask(keep("ssh", host=where, known_hosts=server.line))[0] is True
-    assert 0 < left[0] <= ssh.SECONDS - 0.5
+    assert 0 < left[0] <= hosts.SECONDS - 0.5
 
 
 def test_a_key_without_a_host_is_only_well_formed(keep: Any, ask: Any) -> None:

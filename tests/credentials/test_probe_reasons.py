@@ -8,8 +8,7 @@ import pytest
 from django.utils import translation
 
 from common.outbound import OutboundError, split_host
-from credentials.messages import Sentence, sentence_of
-from credentials.models import Credential
+from credentials.models import Credential, Sentence, sentence_of
 from credentials.probe import credential_test, verdict
 from tests.credentials.answers import error
 

@@ -19,7 +19,7 @@ def folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Folder]:
     if request.param == "walk":
-        monkeypatch.setattr(safepath, "_known", [False])
+        monkeypatch.setattr(safepath, "_has_openat2", lambda: False)
     elif not safepath._has_openat2():
         pytest.skip("this kernel has no openat2")
     (tmp_path / "in/deep").mkdir(parents=True)

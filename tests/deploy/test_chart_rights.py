@@ -10,8 +10,8 @@ import yaml
 from clusters.checks.recipe import small_account
 from clusters.checks.rights import NEEDED, ROUTES, VOLUMES, Act
 from clusters.options import ClusterOptions
+from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes.builders.tenant_access import rules_of
-from runtime.protocol import KubeUser
 from tests.deploy import chart
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]

@@ -23,7 +23,7 @@ from django.db.models import F  # noqa: E402
 from clusters import registry, services  # noqa: E402
 from clusters.models import Claim, Hold  # noqa: E402
 from common.clock import now  # noqa: E402
-from runtime import due_scheduler, engine, hints, killpoints, routes, worker_identity  # noqa: E402
+from runtime import due_scheduler, engine, hints, killpoints, leases, routes  # noqa: E402
 from runtime.models import Lease, Route  # noqa: E402
 from tests.engineapp.models import Note, Thing  # noqa: E402
 from tests.support import driving  # noqa: E402
@@ -38,7 +38,7 @@ def child(act, *args):
         os.close(reader)
         code = 0
         try:
-            worker_identity.renew_after_fork()
+            leases.renew_after_fork()
             registry.reset()
             result = act(*args)
             os.write(writer, pickle.dumps(result))
@@ -78,7 +78,7 @@ def settle():
 
 
 def work_until_killed(point, nth):
-    worker_identity.beat()
+    leases.beat()
     killpoints._armed, killpoints._left = point, nth
     driving.run_due()
 
@@ -86,7 +86,7 @@ def work_until_killed(point, nth):
 def take_over():
     """A new worker, after the time in which the dead one would have said that it lives."""
     Lease.objects.filter(name__startswith="worker:").update(until=now())
-    worker_identity.beat()
+    leases.beat()
     due_scheduler.free_dead_leases()
     driving.run_due()
     for proxy in routes.proxies():
@@ -191,7 +191,7 @@ def race(workers=4, things=60):
         pid = os.fork()
         if pid == 0:
             try:
-                worker_identity.renew_after_fork()
+                leases.renew_after_fork()
                 race_worker()
             except BaseException:  # noqa: BLE001 - a forked child must never return
                 traceback.print_exc()

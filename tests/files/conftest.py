@@ -16,7 +16,7 @@ def _fresh_machine(world: Any) -> None:
 @pytest.fixture
 def shared(project: Any, alice: Any, principal: Any, settle: Any) -> Any:
     """The volume that the project's members share; it is there."""
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     made = project_volume_ensure(principal=principal(alice), project=project, cluster_key="local")
     return settle(made)
@@ -25,7 +25,7 @@ def shared(project: Any, alice: Any, principal: Any, settle: Any) -> Any:
 @pytest.fixture
 def home(project: Any, bob: Any, principal: Any, settle: Any) -> Any:
     """The home of bob."""
-    from volumes.services import home_ensure
+    from volumes.services.create import home_ensure
 
     return settle(home_ensure(principal=principal(bob), project=project, owner=bob))
 

@@ -26,7 +26,7 @@ PIECE = 32 << 20  # what the command line sends at once
 PEOPLE = """
 from accounts.models import User; from accounts.principal import Principal
 from projects.models import Membership, Project
-from volumes.services import home_ensure, project_volume_ensure
+from volumes.services.create import home_ensure, project_volume_ensure
 project = Project.objects.get(slug='demo')
 for name in ('ann', 'ben'):
     user = User(username=name, email=f'{name}@example.org'); user.set_unusable_password()

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from common.errors import BerthError, Conflict, Unavailable
 from runtime import gateway
 from runtime.capabilities import SupportsLogs, SupportsMetrics
-from runtime.drivers.remote import RemoteDriver
+from runtime.gateway import RemoteDriver
 from runtime.protocol import Unreachable
 
 TOKEN = "t" * 40

@@ -348,7 +348,7 @@ async def test_nobody_waits_for_what_is_only_noted(
         assert held.wait(2 * PATIENCE_S)
 
     monkeypatch.setattr(access.services, "session_touch", busy)
-    monkeypatch.setattr(access.volumes, "volume_measure_soon", busy)
+    monkeypatch.setattr(access, "volume_measure_soon", busy)
     old = now() - timedelta(minutes=5)
     await sync_to_async(FileSession.objects.update)(last_used_at=old)
     try:

@@ -13,8 +13,7 @@ from django.test import Client as Browser
 
 from common.ids import new_short_id, new_uid
 from hubapi import registry, services
-from hubapi.addresses import callback_url
-from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup
+from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup, callback_url
 from hubapi.services import LaunchCredentials
 from runtime.protocol import Phase
 
@@ -96,7 +95,7 @@ def describe(
         phase=phase,
         launch=1,
         page_url=f"/projects/vision/workspaces/{short_id}",
-        public_url=services.workload_url(short_id),
+        public_url=registry.workload_url(short_id),
         resume_url=f"/projects/vision/workspaces/{short_id}/resume",
     )
 

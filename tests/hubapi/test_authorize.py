@@ -8,8 +8,8 @@ import pytest
 from django.test import Client as Browser
 
 from events.models import Event
-from hubapi.addresses import callback_url
 from hubapi.models import Code
+from hubapi.registry import callback_url
 from tests.hubapi.conftest import World
 
 

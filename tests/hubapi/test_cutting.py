@@ -9,7 +9,7 @@ import time_machine
 
 from clusters import registry as clusters
 from common.clock import now
-from hubapi import keys, revocation, services
+from hubapi import registry, revocation, services
 from hubapi.models import Code, NotebookToken
 from tests.hubapi.conftest import World, whoami
 
@@ -37,7 +37,7 @@ def test_visitors_connections_are_cut_and_cut_again_when_no_server_believes_him(
         assert revocation.cut_due() == 1
         assert revocation.cut_due() == 0
         assert 0 < revocation.next_cut_in() <= services.CACHE_AGE_S + 2
-    wanted = (services.route_key(world.info.short_id), keys.digest(visit[1]))
+    wanted = (registry.route_key(world.info.short_id), services.digest(visit[1]))
     assert proxy.cuts() == [wanted]
     with time_machine.travel(now() + timedelta(seconds=services.CACHE_AGE_S + 3), tick=False):
         assert revocation.cut_due() == 1
@@ -81,7 +81,7 @@ def test_a3_sweep_finds_tokens_that_lost_their_ground(
     else:
         del lookup.infos[world.info.uid]
     assert revocation.sweep_tokens() == 0  # all were looked at
-    row = NotebookToken.objects.get(digest=keys.digest(token))
+    row = NotebookToken.objects.get(digest=services.digest(token))
     assert row.revoked_at is not None
     assert row.cut_due_at is not None
 
@@ -101,7 +101,7 @@ def test_a14_tokens_end_with_single_sign_on_though_no_page_was_opened(
     session.save()
     revocation.sweep_sessions()
     assert whoami(token).status_code == 403
-    assert NotebookToken.objects.get(digest=keys.digest(token)).cut_due_at is not None
+    assert NotebookToken.objects.get(digest=services.digest(token)).cut_due_at is not None
 
 
 def test_sweep_leaves_good_tokens_alone(world: World, visit: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hubapi import services
+from hubapi import registry, services
 from hubapi.models import Activity, Client, NotebookToken
 from tests.hubapi.conftest import World, ensure, whoami
 
@@ -70,7 +70,7 @@ def test_path_routing_environment(world: World, settings: Any) -> None:
     assert env["JUPYTERHUB_OAUTH_CALLBACK_URL"] == (
         f"http://127.0.0.1:8001/ws/{short_id}/oauth_callback"
     )
-    assert services.route_key(short_id) == f"/ws/{short_id}"
+    assert registry.route_key(short_id) == f"/ws/{short_id}"
     assert services.readiness_path(short_id) == f"/ws/{short_id}/api"
 
 
@@ -96,7 +96,7 @@ def test_odd_user_names_are_quoted_in_addresses(world: World, lookup: Any) -> No
 
 
 def test_route_keys_begin_with_the_host_under_host_routing() -> None:
-    assert services.route_key("abc") == "/abc.nb.localhost"
+    assert registry.route_key("abc") == "/abc.nb.localhost"
 
 
 def test_new_launch_starts_with_unknown_use(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hubapi import keys, oauth, registry, services
+from hubapi import oauth, registry, services
 from hubapi.models import Client, NotebookToken
 from hubapi.registry import AccessLevel
 
@@ -28,7 +28,7 @@ def port(make_workload, alice, project):
 
 def test_a_port_has_its_own_address_and_its_workloads_people(port, lookup, alice, bob):
     info, found = port
-    assert found.public_url == services.workload_url(f"{info.short_id}-{PORT}")
+    assert found.public_url == registry.workload_url(f"{info.short_id}-{PORT}")
     assert (found.parent, found.workload_uid) == (info.uid, info.uid)
     assert registry.by_uid(found.uid) == found
     assert registry.access(alice, found.uid) == AccessLevel.OWNER
@@ -63,7 +63,7 @@ def test_a_stop_takes_every_port_along_and_a_new_start_opens_them_again(port, al
     )
     client = Client.objects.get(uid=found.uid)
     assert client.revoked_at is None
-    assert client.secret_digest == keys.digest(again.api_token)
+    assert client.secret_digest == services.digest(again.api_token)
 
 
 def test_who_agreed_to_the_workload_is_not_asked_again_for_a_port(port, lookup, bob, principal):

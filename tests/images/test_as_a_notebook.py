@@ -15,9 +15,10 @@ from clusters.models import Cluster, Pool
 from clusters.services import nodes_store
 from common.clock import now
 from images.models import ImageFacts
-from projects.models import ProjectPlace
+from projects.models import ProjectNamespace
+from runtime.capabilities import NodeChanges
 from runtime.drivers.kubernetes.oneshot import PROBE
-from runtime.protocol import NodeChanges, Phase
+from runtime.protocol import Phase
 from tests.clusters.fleet import node
 from tests.drivers.kubernetes.stub import Stub
 from tests.images.conftest import Registry
@@ -36,7 +37,7 @@ def stub(tmp_path: Path, project: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
     driver = made.driver()
     monkeypatch.setattr("images.lookup.driver_for", lambda _key: driver)
     Cluster.objects.create(key="gpu", name="GPU", driver="kubernetes")
-    ProjectPlace.objects.create(
+    ProjectNamespace.objects.create(
         project=project, cluster_key="gpu", namespace="ns", phase=Phase.RUNNING
     )
     yield made

@@ -102,7 +102,7 @@ def test_of_many_launches_one_waits_for_a_silent_registry(
 def test_a_person_has_two_questions_under_way_at_most(
     registry: Registry, signed_in: Any, project: Any, bob: Any, alice: Any, as_user: Any
 ) -> None:
-    from common.concurrency import turn
+    from common.streams import turn
 
     registry.image("1")
     body = json.dumps({"image": f"{registry.host}/a/b:1"})
@@ -120,7 +120,7 @@ def test_a_person_has_two_questions_under_way_at_most(
 def test_a_launch_waits_for_its_turn_and_believes_what_others_heard(
     registry: Registry, project: Any, bob: Any, principal: Any, monkeypatch: Any
 ) -> None:
-    from common import concurrency
+    from common import streams
 
     digest = registry.image("1", User="1000")
     asked = {
@@ -130,9 +130,9 @@ def test_a_launch_waits_for_its_turn_and_believes_what_others_heard(
         "reference": f"{registry.host}/a/b:1",
         "kind": "notebook",
     }
-    with concurrency.turn(bob.pk), concurrency.turn(bob.pk):
+    with streams.turn(bob.pk), streams.turn(bob.pk):
         monkeypatch.setattr(services, "SECONDS", -3.0)
-        with pytest.raises(concurrency.TooManyAtOnce):
+        with pytest.raises(streams.TooManyAtOnce):
             services.require_good(**asked)
     assert services.require_good(**asked).digest == digest
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.oci.reference import BadReference, parse
+from common.oci import BadReference, parse_reference
 
 SHA = "sha256:" + "ab" * 32
 
@@ -32,10 +32,10 @@ SHA = "sha256:" + "ab" * 32
 def test_a_name_has_one_spelling(text: str, whole: str | None) -> None:
     if whole is None:
         with pytest.raises(BadReference):
-            parse(text)
+            parse_reference(text)
     else:
-        assert str(parse(text)) == whole
-        assert str(parse(whole)) == whole
+        assert str(parse_reference(text)) == whole
+        assert str(parse_reference(whole)) == whole
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_a_name_has_one_spelling(text: str, whole: str | None) -> None:
 )
 def test_c9_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(BadReference):
-        parse(text)
+        parse_reference(text)
 
 
 @given(st.text(max_size=80))
 def test_whatever_is_typed_is_refused_or_has_one_spelling(text: str) -> None:
     try:
-        name = parse(text)
+        name = parse_reference(text)
     except BadReference:
         return
-    assert parse(str(name)) == name
+    assert parse_reference(str(name)) == name

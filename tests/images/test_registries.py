@@ -152,12 +152,11 @@ def test_d2_a_digest_in_an_index_that_is_none_is_not_asked_for(
 
 
 def test_d2_what_is_no_digest_never_becomes_part_of_an_address(registry: Registry) -> None:
-    from common.oci.problems import ImageProblem, Problem
-    from common.oci.reference import parse
-    from common.oci.registry import Registry as Asked
+    from common.oci import ImageProblem, Problem, parse_reference
+    from common.oci import Registry as Asked
     from common.outbound import policy_from_settings
 
-    name = parse(f"{registry.host}/team/lab:1")
+    name = parse_reference(f"{registry.host}/team/lab:1")
     with Asked(name.host, policy_from_settings()) as asked, pytest.raises(ImageProblem) as caught:
         asked.manifest(name, "../../../token")
     assert caught.value.problem is Problem.NOT_AN_IMAGE

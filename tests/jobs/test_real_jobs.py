@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.jobs.running import Jobs
+from tests.jobs.running import WITHIN_S, Jobs
 from tests.support import torch
-from tests.support.portal import Portal
+from tests.support.portal import ROOT, Portal
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -80,6 +83,29 @@ def test_cancelled_it_ends_with_all_its_replicas(jobs: Jobs) -> None:
     found = jobs.until(one, "cancelled")
     assert [(r["seen"], r["reason"]) for r in found["replicas"]] == [("exited", "stopped")] * 2
     assert found["exit_code"] is None
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 23", 23), ("kill -9 $$", 137)])
+def test_a_command_line_follows_one_and_ends_as_it_did(
+    script: str, code: int, portal: Portal, tmp_path: Path
+) -> None:
+    """As people run it: a process of its own that asks the portal over HTTP."""
+    own = {"BERTH_CONFIG": str(tmp_path / "config.json"), "BERTH_PROJECT": "demo"}
+    own |= {"BERTH_URL": portal.url, "BERTH_TOKEN": portal.token("admin")}
+    size = ("--cpu", "1", "--memory", "1G", "--environment", "jupyterlab", "--env", "WORD=spoken")
+    program = ("bash", "-c", f'for n in 1 2; do echo "$WORD $n"; sleep 0.7; done; {script}')
+    ended = subprocess.run(
+        [sys.executable, "-m", "berth_cli", "job", "run", *size, "--follow", "--", *program],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "cli"), **own},
+        timeout=WITHIN_S,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout == "spoken 1\nspoken 2\n"
+    assert ended.stderr.splitlines()[0].startswith("queued")
+    assert ("failed" in ended.stderr) == (code != 0)
 
 
 def test_pytorch_trains_one_model_on_two_replicas(jobs: Jobs) -> None:

@@ -24,7 +24,7 @@ from files.services import session_open
 from loaders.models import Load
 from loaders.services import Wanted, load_create
 from volumes.models import Volume
-from volumes.services import NewVolume, volume_create
+from volumes.services.create import NewVolume, volume_create
 
 PATIENCE_S = 20.0
 _WAITS = ("FOR KEY SHARE", "FOR NO KEY UPDATE")

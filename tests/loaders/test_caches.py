@@ -16,8 +16,9 @@ from runtime.drivers.kubernetes.options import KubernetesOptions
 from tests.drivers.kubernetes.pieces import built as job
 from tests.notebooks.cluster_world import attach, pool
 from volumes.models import ClassPlace, Volume
-from volumes.services import NewVolume, volume_bring_back, volume_create, volume_delete
 from volumes.services.classes import default_class
+from volumes.services.create import NewVolume, volume_create
+from volumes.services.removal import volume_bring_back, volume_delete
 
 BASE = "/api/v1/projects/vision/loads"
 URL = "s3://bucket/sets/Images"

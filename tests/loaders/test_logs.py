@@ -161,7 +161,7 @@ def test_members_read_it_and_strangers_do_not_learn_that_it_is_there(
 
 
 def test_of_a_load_into_a_home_its_owner_alone(load, alice, bob, project, settle, as_user, api):
-    from volumes.services import home_ensure
+    from volumes.services.create import home_ensure
 
     home_ensure(principal=None, project=project, owner=bob)
     row = settle(load(bob, volume="home"))

@@ -24,7 +24,7 @@ def theirs(make_user: Any) -> dict[str, Any]:
     """Another project with a volume, a credential and a load."""
     from credentials.models import Credential
     from projects.models import Membership, Project
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     tom = make_user("tom")
     other = Project.objects.create(slug="other", name="Other", phase="running")
@@ -179,7 +179,7 @@ def test_a3_a_role_that_is_lowered_while_a_load_is_checked_makes_none(
 ):
     """Into his own home, which a viewer may still see."""
     from loaders.services import create
-    from volumes.services import home_ensure
+    from volumes.services.create import home_ensure
 
     home_ensure(principal=None, project=project, owner=bob)
     checked = create.check
@@ -271,7 +271,7 @@ def test_a_personal_credential_is_its_owner_s_alone(load, alice, bob, credential
 
 
 def test_nobody_loads_into_the_home_of_another(load, alice, bob, project, settle, api, report):
-    from volumes.services import home_ensure
+    from volumes.services.create import home_ensure
 
     home = home_ensure(principal=None, project=project, owner=bob)
     with pytest.raises(Forbidden):
@@ -285,7 +285,7 @@ def test_nobody_loads_into_the_home_of_another(load, alice, bob, project, settle
 def test_a_folder_of_a_home_is_shown_to_its_owner_only(
     load, bob, alice, project, settle, report, as_user
 ):
-    from volumes.services import home_ensure
+    from volumes.services.create import home_ensure
 
     home_ensure(principal=None, project=project, owner=bob)
     row = settle(load(bob, volume="home", folder="secret-plans"))

@@ -11,7 +11,7 @@ BASE = "/projects/vision/loads/"
 
 @pytest.fixture
 def two(project: Any, alice: Any) -> list[Load]:
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     volume = project_volume_ensure(principal=None, project=project)
     common = {"project": project, "owner": alice, "volume": volume, "anonymous": True}

@@ -71,7 +71,7 @@ def test_a_paused_load_gives_its_turn_back_and_asks_anew_at_the_end(load, alice,
 def test_e17_ten_thousand_loads_of_one_project_hold_two_places_and_no_more(load, alice, make_user):
     from clusters.models import Claim
     from projects.models import Membership, Project
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     greta = make_user("greta")
     crowd = Project.objects.create(slug="crowd", name="Crowd", phase="running")

@@ -26,10 +26,10 @@ from loaders.models import Load
 from notebooks.models import Workspace
 from projects.models import Project
 from runtime import due_scheduler, observe
-from runtime.wakeup_listener import EngineEar
+from runtime.bus import EngineEar
 from tests.support.workloads import insert
 from tests.support.workspaces import workspace_delete, workspace_launch
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 
 LAUNCHES = 7
 PATIENCE_S = 60.0

@@ -19,7 +19,7 @@ from common.errors import Conflict
 from notebooks.models import Workspace
 from tests.support.workspaces import workspace_launch
 from volumes.models import Volume
-from volumes.services import NewVolume, volume_create
+from volumes.services.create import NewVolume, volume_create
 
 PATIENCE_S = 20.0
 

@@ -53,7 +53,7 @@ def _spec(body):
 
 def _volume(who, project, name):
     from clusters.installed import ensure_local_cluster
-    from volumes.services import NewVolume, volume_create
+    from volumes.services.create import NewVolume, volume_create
 
     ensure_local_cluster()
     return volume_create(principal=who, project=project, wanted=NewVolume(name, 1024))
@@ -358,7 +358,7 @@ def test_a_volume_that_runs_is_held_and_a_stopped_workspace_says_that_it_is_gone
 ):
     from common.errors import Conflict
     from volumes.references import holders_of
-    from volumes.services import volume_delete
+    from volumes.services.removal import volume_delete
 
     made = api(alice, "POST", BASE, {"volumes": ["data"]}).json()
     settle()

@@ -14,7 +14,8 @@ from notebooks.services import (
     preset_update,
 )
 from portal.server.duties import Usage
-from runtime.protocol import Device, NodeChanges
+from runtime.capabilities import NodeChanges
+from runtime.protocol import Device
 from tests.clusters.fleet import fleet, node
 from tests.notebooks.cluster_world import attach
 

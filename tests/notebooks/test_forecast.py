@@ -10,10 +10,11 @@ from clusters.services import nodes_store
 from common.clock import now
 from notebooks.kind import WORKSPACE
 from notebooks.models import Preset, Workspace
+from placement.decision import Request
 from placement.fleet import Fleet, decision_on
-from placement.request import Request
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges, Resources
+from runtime.protocol import Resources
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import attach
 from work.attached import Attached

@@ -10,8 +10,8 @@ from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Conflict
 from notebooks.models import Workspace
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, network, pool, row_of
 from tests.support.workspaces import workspace_launch

@@ -9,8 +9,8 @@ from notebooks.models import Workspace
 from notebooks.reconciler import WorkspaceReconciler
 from tests.notebooks.cluster_world import attach, pool
 from volumes.models import ClassPlace, Volume
-from volumes.services import NewVolume, volume_create
 from volumes.services.classes import default_class
+from volumes.services.create import NewVolume, volume_create
 
 BASE = "/api/v1/projects/vision/workspaces"
 IMAGE = "registry.example.org/team/train:1.2"

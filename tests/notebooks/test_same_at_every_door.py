@@ -3,7 +3,7 @@
 from common.clock import now
 from notebooks.models import Workspace
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, row_of, spec
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 from work.models import Step
 
 WHOLE = {

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import connection
 
 from credentials import rekey
-from credentials.sealed import Sealed, sealed
+from credentials.sealing import Sealed, sealed
 from notebooks.models import Workspace
 from notebooks.reconciler import WorkspaceReconciler
 from tests.notebooks.cluster_world import BASE
@@ -77,11 +77,11 @@ def test_a_row_of_a_version_that_did_not_seal_is_read_and_sealed_by_the_next_edi
 
 
 def test_the_housekeeping_seals_what_an_older_process_wrote(launch, alice):
-    from portal import housekeeping
+    from portal.server import duties
 
     row = launch(alice, env={"A": "1"})
     as_before(ENV, row)
-    housekeeping.tick()
+    duties.tidy()
     assert CANARY not in stored()[0]
     assert Workspace.objects.get().env == ENV
 

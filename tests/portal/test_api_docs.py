@@ -8,7 +8,7 @@ import yaml
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-from portal import api_docs
+from portal import views
 
 pytestmark = pytest.mark.django_db
 SCHEMA = "/api/v1/schema"
@@ -25,9 +25,9 @@ def made(monkeypatch: Any) -> Iterator[list[SchemaGenerator]]:
         return whole(self, *args, **named)
 
     monkeypatch.setattr(SchemaGenerator, "get_schema", counted)
-    api_docs.written.cache_clear()
+    views.written.cache_clear()
     yield found
-    api_docs.written.cache_clear()
+    views.written.cache_clear()
 
 
 def test_it_is_made_once_however_often_anybody_asks(made: list[SchemaGenerator]) -> None:

@@ -73,13 +73,13 @@ def test_operators_see_who_holds_most(
 ) -> None:
     from clusters import registry
     from clusters.services import ensure_local_cluster
-    from volumes import services
     from volumes.models import Volume
+    from volumes.services import create
 
     registry.reset()
     ensure_local_cluster()
-    wanted = services.NewVolume(name="hoard", size_mib=2048)
-    row = services.volume_create(principal=principal(bob), project=project, wanted=wanted)
+    wanted = create.NewVolume(name="hoard", size_mib=2048)
+    row = create.volume_create(principal=principal(bob), project=project, wanted=wanted)
     driving.run_due()
     Volume.objects.filter(pk=row.pk).update(used_bytes=7 * 2**30, used_at=now())
     page = as_user(operator).get(reverse("console:system")).content.decode()

@@ -18,12 +18,12 @@ FULL = 507
 def volume(db: None, project: Any, bob: Any, principal: Any) -> Iterator[Any]:
     from clusters import registry
     from clusters.services import ensure_local_cluster
-    from volumes import services
+    from volumes.services import create
 
     registry.reset()
     ensure_local_cluster()
-    wanted = services.NewVolume(name="set", size_mib=2048)
-    row = services.volume_create(principal=principal(bob), project=project, wanted=wanted)
+    wanted = create.NewVolume(name="set", size_mib=2048)
+    row = create.volume_create(principal=principal(bob), project=project, wanted=wanted)
     driving.run_due()
     yield row
     registry.reset()

@@ -16,7 +16,7 @@ from django.db.utils import ConnectionHandler
 from common.database import is_database_away
 from common.disk import is_disk_full
 from notebooks.models import Workspace
-from portal.settings.database import from_url
+from portal.settings.deploy import from_url
 from tests.support.migrated import postgres_database
 
 BASE = "/api/v1/projects/vision/workspaces"

@@ -98,7 +98,7 @@ def test_a_worker_that_makes_no_turn_is_down_and_a_duty_that_is_late_is_named() 
     import time_machine
 
     from console.health import check_all
-    from runtime import leases, worker_identity
+    from runtime import leases
 
     def worker() -> tuple[bool, str]:
         (found,) = [check for check in check_all() if check.name == "worker"]
@@ -106,7 +106,7 @@ def test_a_worker_that_makes_no_turn_is_down_and_a_duty_that_is_late_is_named() 
 
     assert worker() == (False, "No worker has made a turn for 25 s.")
     assert Client().get("/readyz").json()["checks"]["worker"] == "down"
-    worker_identity.beat()
+    leases.beat()
     for name, every in (("duty:mail", 5.0), ("duty:housekeeping", 3600.0)):
         held = leases.acquire(name, ttl_s=15.0)
         assert held
@@ -116,7 +116,7 @@ def test_a_worker_that_makes_no_turn_is_down_and_a_duty_that_is_late_is_named() 
     with time_machine.travel(now() + timedelta(seconds=30), tick=False):
         assert worker()[0] is False
     with time_machine.travel(now() + timedelta(seconds=90), tick=False):
-        worker_identity.beat()
+        leases.beat()
         assert worker() == (False, "Late: Sends mail")
 
 

@@ -9,7 +9,7 @@ import pytest
 from babel.messages.pofile import read_po
 from django.utils.translation import gettext
 
-from common.looks import look
+from common.streams import look
 from gate import internal
 from runtime import gateway
 from tools import messages

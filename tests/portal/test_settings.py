@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings as now
 
 from common.sealing import new_pair
-from portal.settings import env, refusals
+from portal.settings import env
 from portal.settings.table import TABLE
 from tests.support.portal import ROOT
 
@@ -126,9 +126,9 @@ def test_a_value_that_is_right_is_taken(said: Any, name: str, value: str) -> Non
 
 
 def test_a_name_that_nobody_reads_is_refused_with_the_nearest_one() -> None:
-    [near] = refusals.unknown({"BERTH_OIDC_ISSUR": "x", "BERTH_TOKEN": "of the command line"})
+    [near] = env.unknown({"BERTH_OIDC_ISSUR": "x", "BERTH_TOKEN": "of the command line"})
     assert near == "BERTH_OIDC_ISSUR is no setting; did you mean BERTH_OIDC_ISSUER?"
-    assert refusals.unknown({"BERTH_SECRET_KEY_FILE": "/x", "BERTH_TLS_CERT": "/x"}) == []
+    assert env.unknown({"BERTH_SECRET_KEY_FILE": "/x", "BERTH_TLS_CERT": "/x"}) == []
 
 
 PAIR = new_pair()
@@ -179,7 +179,7 @@ def test_settings_that_contradict_each_other_are_a_sentence(
     for name, value in changes.items():
         setattr(settings, name, value)
     values = {name: getattr(settings, name) for name in dir(now) if name.startswith("BERTH_")}
-    found = [one for check in refusals.TOGETHER.values() for one in check(values)]
+    found = [one for check in env.TOGETHER.values() for one in check(values)]
     assert len(found) == bool(word)
     assert all(word in one for one in found)
 

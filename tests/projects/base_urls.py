@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.urls import path
 from rest_framework.response import Response
 
-from common.drf.etag import check_if_match, with_etag
+from common.drf.views import check_if_match, with_etag
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
 from projects.models import Project

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Settling
+from runtime.capabilities import KubeToken, Settling, TenantSpec
 from runtime.drivers.fake import FakeDriver
-from runtime.protocol import KubeToken, NotYet, TenantSpec
+from runtime.protocol import NotYet
 
 KEY = "alpha"
 

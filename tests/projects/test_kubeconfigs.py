@@ -14,8 +14,8 @@ from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from notebooks.models import Workspace
-from projects import place_reconciler, services
-from projects.models import KubeGrant, ProjectPlace
+from projects import reconciler, services
+from projects.models import KubeGrant, ProjectNamespace
 from runtime.drivers.kubernetes.access import KubeAccess
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from tests.support import driving
@@ -47,7 +47,7 @@ def test_the_file_holds_no_secret_and_asks_the_berth_command(
     answer = client.post(f"{API}/{made['id']}/file")
     assert answer["Cache-Control"] == "no-store"
     said = yaml.safe_load(answer.json()["kubeconfig"])
-    place = ProjectPlace.objects.get()
+    place = ProjectNamespace.objects.get()
     assert said["contexts"][0]["context"]["namespace"] == place.namespace
     assert said["clusters"][0]["cluster"]["server"] == "https://alpha.example.org:6443"
     (user,) = said["users"]
@@ -143,7 +143,7 @@ def test_rights_name_ones_own_pods_only(
             project=project, owner=user, name=name, home=home, cluster_key=KEY, short_id=f"{name}1"
         )
     _make(as_user(bob))
-    assert {u.user: u.pods for u in place_reconciler.kube_users(ProjectPlace.objects.get())} == {
+    assert {u.user: u.pods for u in reconciler.kube_users(ProjectNamespace.objects.get())} == {
         str(bob.uid): ("ws-ba1-0",)
     }
 
@@ -217,10 +217,10 @@ def test_a_grant_that_ended_is_removed_by_itself(
     alpha: TenantFake, project: Any, bob: Any, as_user: Any
 ) -> None:
     made = _make(as_user(bob), kind="token", hours=1)
-    place = ProjectPlace.objects.get()
+    place = ProjectNamespace.objects.get()
     assert place.next_reconcile_at is not None
     KubeGrant.objects.update(expires_at=now() - timedelta(seconds=1))
-    ProjectPlace.objects.update(next_reconcile_at=now())
+    ProjectNamespace.objects.update(next_reconcile_at=now())
     driving.run_due()
     assert _users(alpha) == {}
     assert as_user(bob).post(f"{API}/{made['id']}/token").status_code == 404

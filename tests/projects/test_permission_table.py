@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from portal.management.commands.berth_permissions import markdown
 from projects.access import (
     AUDITOR_PERMISSIONS,
     OPERATOR_PERMISSIONS,
@@ -12,7 +13,6 @@ from projects.access import (
     Permission,
 )
 from projects.choices import Role
-from projects.management.commands.berth_permissions import markdown
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 

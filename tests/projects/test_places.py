@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from clusters import hooks
+from clusters import hooks as clusters
 from clusters.models import Cluster
 from events.models import Event
-from projects import contents, namespaces, services
-from projects.contents import ContentSummary
-from projects.models import Project, ProjectPlace
+from projects import hooks, namespaces, services
+from projects.hooks import ContentSummary
+from projects.models import Project, ProjectNamespace
 from runtime import observe, ports
 from runtime.protocol import Observation, Seen
 from tests.projects.cluster_double import KEY, TenantFake, alpha
@@ -20,7 +20,7 @@ __all__ = ["alpha"]
 
 
 @pytest.fixture
-def place(alpha: TenantFake, project: Any) -> ProjectPlace:
+def place(alpha: TenantFake, project: Any) -> ProjectNamespace:
     made = namespaces.place_ensure(project=project, cluster_key=KEY)
     assert made is not None
     driving.run_due()
@@ -28,7 +28,9 @@ def place(alpha: TenantFake, project: Any) -> ProjectPlace:
     return made
 
 
-def _watch(monkeypatch: pytest.MonkeyPatch, place: ProjectPlace, version: int, **seen: Any) -> None:
+def _watch(
+    monkeypatch: pytest.MonkeyPatch, place: ProjectNamespace, version: int, **seen: Any
+) -> None:
     """Let the watch say something of the place."""
     monkeypatch.setattr(observe, "is_watched", lambda _key: True)
     said = Observation(
@@ -47,7 +49,7 @@ def test_a_new_project_gets_a_namespace_on_every_cluster(
 ) -> None:
     made = services.project_create(principal=principal(alice), name="Über Sprache / 音声")
     driving.run_due()
-    place = ProjectPlace.objects.get(project=made)
+    place = ProjectNamespace.objects.get(project=made)
     assert place.phase == "running"
     assert place.namespace in alpha.places
     assert place.namespace.startswith("berth-")
@@ -57,14 +59,14 @@ def test_a_limited_project_gets_none_elsewhere(alpha: TenantFake, project: Any) 
     other = Cluster.objects.create(key="beta", name="Beta", driver="kubernetes")
     project.clusters.add(other)
     namespaces.places_ensure(project)
-    assert list(ProjectPlace.objects.values_list("cluster_key", flat=True)) == ["beta"]
+    assert list(ProjectNamespace.objects.values_list("cluster_key", flat=True)) == ["beta"]
 
 
 def test_the_first_launch_waits_until_the_namespace_is_there(
     alpha: TenantFake, project: Any
 ) -> None:
     assert ports.tenant_ready(KEY, str(project.uid))
-    assert ProjectPlace.objects.count() == 1
+    assert ProjectNamespace.objects.count() == 1
     driving.run_due()
     assert ports.tenant_ready(KEY, str(project.uid)) is None
 
@@ -75,7 +77,7 @@ def test_one_machine_needs_no_place(project: Any) -> None:
 
 
 def test_nothing_is_written_while_nothing_changes(
-    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = alpha.ensured
     for version in range(1, 6):
@@ -84,7 +86,7 @@ def test_nothing_is_written_while_nothing_changes(
 
 
 def test_what_was_changed_by_hand_is_put_back_and_told_once(
-    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alpha.broken = ["ResourceQuota/objects"]
     _watch(monkeypatch, place, 1, drift=["ResourceQuota/objects"])
@@ -100,7 +102,7 @@ def test_what_was_changed_by_hand_is_put_back_and_told_once(
 
 
 def test_what_keeps_projects_apart_is_put_back_at_once_however_often(
-    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = alpha.ensured
     for version in range(1, 12):
@@ -111,7 +113,7 @@ def test_what_keeps_projects_apart_is_put_back_at_once_however_often(
 
 
 def test_a_policy_of_others_that_opens_pods_is_told_once_and_left_alone(
-    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, told = alpha.ensured, Event.objects.filter(verb="place.opened")
     _watch(monkeypatch, place, 1, drift=[], foreign=["NetworkPolicy/open-all"])
@@ -125,7 +127,7 @@ def test_a_policy_of_others_that_opens_pods_is_told_once_and_left_alone(
 
 
 def test_e1_what_a_worker_without_its_lease_wrote_is_put_right(
-    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is missing of what its note names: that note is of an older row."""
     made = alpha.places[place.namespace]
@@ -142,7 +144,7 @@ def test_e1_what_a_worker_without_its_lease_wrote_is_put_right(
 
 
 def test_a_namespace_deleted_by_hand_is_made_again(
-    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alpha.places.clear()
     _watch(monkeypatch, place, 1, seen=Seen.MISSING)
@@ -151,25 +153,25 @@ def test_a_namespace_deleted_by_hand_is_made_again(
 
 
 def test_changed_options_are_applied_to_every_namespace(
-    alpha: TenantFake, place: ProjectPlace
+    alpha: TenantFake, place: ProjectNamespace
 ) -> None:
     asked = alpha.ensured
     alpha.options = "options 2"
-    hooks.cluster_changed(KEY)
+    clusters.cluster_changed(KEY)
     place.refresh_from_db()
     assert place.next_reconcile_at is not None  # after the workers have heard of it
-    ProjectPlace.objects.update(next_reconcile_at=place.created_at)
+    ProjectNamespace.objects.update(next_reconcile_at=place.created_at)
     driving.run_due()
     assert alpha.ensured == asked + 1
     assert not Event.objects.filter(verb="place.repaired").exists()
 
 
 def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
-    alpha: TenantFake, place: ProjectPlace, alice: Any, principal: Any, monkeypatch: Any
+    alpha: TenantFake, place: ProjectNamespace, alice: Any, principal: Any, monkeypatch: Any
 ) -> None:
     left = [ContentSummary("workspace", "1 workspace", 1)]
-    source = contents.Source(lambda _p: left, lambda _p, _w: None)
-    monkeypatch.setitem(contents._sources, "test", source)
+    source = hooks.Source(lambda _p: left, lambda _p, _w: None)
+    monkeypatch.setitem(hooks._sources, "test", source)
     services.project_request_delete(
         principal=principal(alice), project=place.project, confirm="vision"
     )
@@ -184,9 +186,9 @@ def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
     assert Project.objects.get(pk=place.project_id).deleted_at is not None
 
 
-def test_a_detached_cluster_takes_its_places_along(place: ProjectPlace) -> None:
+def test_a_detached_cluster_takes_its_places_along(place: ProjectNamespace) -> None:
     Cluster.objects.filter(key=KEY).delete()
-    hooks.cluster_changed(KEY)
+    clusters.cluster_changed(KEY)
     place.refresh_from_db()
     assert place.deleted_at is not None
 

@@ -6,7 +6,7 @@ import pytest
 from django.conf import settings
 
 from events.models import Event
-from projects import contents
+from projects import hooks
 from projects.models import Membership, Project
 from tests.support import driving
 
@@ -22,8 +22,8 @@ class Shelf:
         self.running = 1
         self.asked: list[str] = []
 
-    def summarize(self, project: Any) -> list[contents.ContentSummary]:
-        return [contents.ContentSummary("shelf", f"{self.count} books", self.count, self.running)]
+    def summarize(self, project: Any) -> list[hooks.ContentSummary]:
+        return [hooks.ContentSummary("shelf", f"{self.count} books", self.count, self.running)]
 
     def delete(self, project: Any, who: Any) -> None:
         self.asked.append("delete")
@@ -35,8 +35,10 @@ class Shelf:
 @pytest.fixture
 def shelf(monkeypatch: Any) -> Shelf:
     made = Shelf()
-    monkeypatch.setattr(contents, "_sources", {})
-    contents.register("shelf", made.summarize, request_delete=made.delete, request_stop=made.stop)
+    monkeypatch.setattr(hooks, "_sources", {})
+    hooks.register_contents(
+        "shelf", made.summarize, request_delete=made.delete, request_stop=made.stop
+    )
     return made
 
 

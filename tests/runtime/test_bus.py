@@ -10,7 +10,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import AsyncRequestFactory
 
-from runtime import bus, bus_backends, sse
+from runtime import bus, sse
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def unix_bus(settings, tmp_path):
 
 async def test_a_message_reaches_readers_of_its_topic_only(unix_bus):
     async with bus.subscription(["workspace:a"]) as a, bus.subscription(["workspace:b"]) as b:
-        assert bus_backends.send(["workspace:a", "user:1"], {"kind": "workspace"}) == 1
+        assert bus.send(["workspace:a", "user:1"], {"kind": "workspace"}) == 1
         assert await a.get(timeout_s=30) == {"kind": "workspace"}
         assert await b.get(timeout_s=0.05) is None
 
@@ -36,7 +36,7 @@ def clock(monkeypatch):
 async def _say(reader, *messages):
     """Send each, and wait until it was heard."""
     for message in messages:
-        bus_backends.send(["t"], message)
+        bus.send(["t"], message)
         assert await reader.get(timeout_s=30) == message
 
 
@@ -92,7 +92,7 @@ async def test_a_listener_that_died_is_forgotten(unix_bus):
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     dead.bind(str(unix_bus / "1-dead.pages.sock"))
     dead.close()
-    assert bus_backends.send(["t"], {}) == 0
+    assert bus.send(["t"], {}) == 0
     assert list(unix_bus.iterdir()) == []
 
 
@@ -103,24 +103,24 @@ async def test_subscribe_yields_messages(unix_bus):
         # what is sent before it listens is lost
         while not list(unix_bus.iterdir()):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.02)
-        bus_backends.send(["t"], {"n": 1})
+        bus.send(["t"], {"n": 1})
         assert await waiting == {"n": 1}
     await stream.aclose()
 
 
 def test_too_large_a_message_becomes_a_request_to_look_again():
-    topics, message = bus_backends.unpack(bus_backends.pack(["t"], {"x": "y" * 9000}))
+    topics, message = bus.unpack(bus.pack(["t"], {"x": "y" * 9000}))
     assert (topics, message) == ({"t"}, {"kind": "resync"})
 
 
 def test_rubbish_on_the_bus_is_nothing():
-    assert bus_backends.unpack(b"\xff") == (set(), {})
-    assert bus_backends.unpack(b'{"t":3}') == (set(), {})
+    assert bus.unpack(b"\xff") == (set(), {})
+    assert bus.unpack(b'{"t":3}') == (set(), {})
 
 
 def test_a_message_waits_for_the_commit(db, monkeypatch, django_capture_on_commit_callbacks):
     sent = []
-    monkeypatch.setattr(bus_backends, "send", lambda *a: sent.append(a))
+    monkeypatch.setattr(bus, "send", lambda *a: sent.append(a))
     with django_capture_on_commit_callbacks(execute=True):
         bus.publish(["t"], {"n": 1})
         bus.publish([], {"n": 2})
@@ -156,7 +156,7 @@ class TestStream:
         assert response["Content-Type"] == "text/event-stream"
         parts = response.streaming_content
         assert "hello" in (await anext(parts)).decode()
-        bus_backends.send(["user:x"], {"kind": "workspace", "uid": "u"})
+        bus.send(["user:x"], {"kind": "workspace", "uid": "u"})
         told = (await asyncio.wait_for(anext(parts), 30)).decode()
         assert told == 'event: changed\ndata: {"kind": "workspace", "uid": "u"}\n\n'
         await parts.aclose()
@@ -171,11 +171,11 @@ class TestStream:
     @pytest.mark.parametrize("more", [{}, {"age": ""}, {"age": "soon"}])
     async def test_without_an_age_nothing_is_told_again(self, signed_in, unix_bus, more):
         async with bus.subscription(["user:x"]) as before:
-            bus_backends.send(["user:x"], {"n": 1})
+            bus.send(["user:x"], {"n": 1})
             assert await before.get(timeout_s=30) == {"n": 1}
         parts = (await self.view()(signed_in(**more))).streaming_content
         assert "hello" in (await anext(parts)).decode()
-        bus_backends.send(["user:x"], {"n": 2})
+        bus.send(["user:x"], {"n": 2})
         assert '{"n": 2}' in (await asyncio.wait_for(anext(parts), 30)).decode()
         await parts.aclose()
 
@@ -247,19 +247,19 @@ async def test_messages_travel_over_redis_and_a_reader_that_was_cut_looks_again(
     settings.BERTH_BUS, settings.BERTH_REDIS_URL = "redis", redis_url
     async with bus.subscription(["t"]) as mine:
         assert await mine.get(timeout_s=30) == bus.RESYNC  # now it listens
-        sent = await sync_to_async(bus_backends.send)(["t"], {"n": 1})
+        sent = await sync_to_async(bus.send)(["t"], {"n": 1})
         assert sent >= 1
         assert await mine.get(timeout_s=30) == {"n": 1}
 
 
 def test_e5_a_redis_that_is_down_is_asked_once_and_left_in_peace(settings, monkeypatch):
-    bus_of = bus_backends.RedisBus("redis://127.0.0.1:9/0")
+    bus_of = bus.RedisBus("redis://127.0.0.1:9/0")
     clock = [1000.0]
-    monkeypatch.setattr(bus_backends, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(bus, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with pytest.raises(Exception, match="refused"):
         bus_of.send(["t"], {})
     monkeypatch.setattr(bus_of, "_client", None)  # who asks makes another one
-    clock[0] += bus_backends._REST_S - 0.1
+    clock[0] += bus._REST_S - 0.1
     assert bus_of.send(["t"], {}) == 0
     assert bus_of._client is None
     clock[0] += 0.2

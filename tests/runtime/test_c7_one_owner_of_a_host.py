@@ -72,7 +72,7 @@ def test_c7_the_second_gets_it_once_the_first_gave_it_up(first, second, settle, 
 
 def test_c7_a_row_that_came_between_looking_and_writing_is_kept(first, make_thing):
     from runtime.routers.base import RouteEntry
-    from runtime.workload_routes import TakenError, _put
+    from runtime.routes import TakenError, _put
 
     late = make_thing(name="host-a")
     with pytest.raises(TakenError, match="belongs to another workload"):

@@ -9,7 +9,7 @@ import time_machine
 from django.db import OperationalError, connection
 
 from common.clock import now
-from runtime import due_scheduler, engine, reconcilers, worker_identity
+from runtime import due_scheduler, engine, leases, reconcilers
 from runtime.models import Lease
 from runtime.protocol import Phase
 from runtime.reasons import Reason
@@ -264,7 +264,7 @@ def test_e1_rows_of_a_dead_worker_are_taken_over_before_their_lease_ends(make_th
     Thing.objects.filter(pk=thing.pk).update(
         lease_token=dead, lease_until=later(80), next_reconcile_at=later(80)
     )
-    worker_identity.beat()
+    leases.beat()
     assert due_scheduler.free_dead_leases() == 1
     assert settle(thing).phase == Phase.RUNNING
 
@@ -274,21 +274,21 @@ def test_e1_a_worker_that_died_on_this_machine_is_recognised_at_once(make_thing,
 
     gone = subprocess.Popen(["true"])
     gone.wait()
-    name = f"worker:{'beef' * 4}:{worker_identity._here()}:{gone.pid}"
+    name = f"worker:{'beef' * 4}:{leases._here()}:{gone.pid}"
     Lease.objects.create(name=name, until=later(20))
     thing = make_thing(
         lease_token=uuid.UUID(hex="beef" * 4 + "0" * 16),
         lease_until=later(80),
         next_reconcile_at=later(80),
     )
-    worker_identity.beat()
+    leases.beat()
     assert due_scheduler.free_dead_leases() == 1
     assert settle(thing).phase == Phase.RUNNING
 
 
 def test_rows_of_a_living_worker_are_left_to_it(make_thing):
     thing = make_thing()
-    worker_identity.beat()
+    leases.beat()
     engine.claim("thing", thing.pk)
     assert due_scheduler.free_dead_leases() == 0
 

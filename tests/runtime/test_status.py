@@ -4,7 +4,7 @@ import pytest
 
 from runtime.protocol import Desired, Observation, Phase, Seen
 from runtime.reasons import REASONS, Fault, Reason, end_reason, info
-from runtime.status import OFFERS, status_of
+from runtime.workload_state import OFFERS, status_of
 
 RUN, STOP, GONE = Desired.RUNNING, Desired.STOPPED, Desired.ABSENT
 

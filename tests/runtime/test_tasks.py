@@ -9,9 +9,9 @@ from celery import current_app
 
 from common import tasks as base
 from common.clock import now
-from runtime import bus_backends, hints, tasks
+from runtime import bus, hints, tasks
+from runtime.bus import EngineEar
 from runtime.protocol import Phase
-from runtime.wakeup_listener import EngineEar
 from tests.engineapp.models import Thing
 
 
@@ -152,9 +152,7 @@ def test_over_redis_a_wake_up_goes_to_a_worker_whoever_else_listens(
         ear = EngineEar(lambda kind, pk: heard.append((kind, pk)))
         ear.start()
         try:
-            until(
-                lambda: bus_backends.send([bus_backends.ENGINE_TOPIC], {"kind": "thing", "pk": 7})
-            )
+            until(lambda: bus.send([bus.ENGINE_TOPIC], {"kind": "thing", "pk": 7}))
             with django_capture_on_commit_callbacks(execute=True):
                 tasks.wake("thing", 8)
             until(lambda: len(heard) == 2)

@@ -11,8 +11,8 @@ from django.test import Client
 
 from credentials.choices import EMBEDDED
 from credentials.kinds import KINDS, Part
-from hubapi import keys
-from hubapi.addresses import callback_url
+from hubapi import services
+from hubapi.registry import callback_url
 from tests.credentials import samples
 
 PASSWORD = "canary-password-Yw2qPz"
@@ -34,6 +34,7 @@ class Planted:
 
     secrets: dict[str, str] = field(default_factory=dict)
     workspace: Any = None
+    job: str = ""  # its id
     api_token: str = ""
 
 
@@ -55,11 +56,12 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     _terminal(browser, done)
     row = launch(owner, env={"CANARY": ENV_VALUE}, credentials=given)
     _by_api(browser, project)
+    done.job = _job(browser, project)
     settle(row)
     done.workspace = row
     done.secrets["env"] = ENV_VALUE
     for purpose in ("server", "service"):
-        done.secrets[f"{purpose}-token"] = keys.derive(purpose, row.uid, row.launch)
+        done.secrets[f"{purpose}-token"] = services.derive(purpose, row.uid, row.launch)
     _visit(browser, row, done)
     return done
 
@@ -125,6 +127,18 @@ def _by_api(browser: Client, project: Any) -> None:
         headers={"Idempotency-Key": "canary-launch"},
     )
     assert answer.status_code in {201, 202}, answer.content
+
+
+def _job(browser: Client, project: Any) -> str:
+    """A job of the same variable, which may be repeated; the engine runs it."""
+    answer = browser.post(
+        f"/api/v1/projects/{project.slug}/jobs",
+        json.dumps({"command": ["true"], "env": {"CANARY": ENV_VALUE}}),
+        content_type="application/json",
+        headers={"Idempotency-Key": "canary-job"},
+    )
+    assert answer.status_code == 202, answer.content
+    return str(answer.json()["id"])
 
 
 def _invitation(owner: Any, project: Any, done: Planted) -> None:

@@ -24,9 +24,10 @@ from tests.security.canaries import Planted
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ODD = ("/no-such-page", "/api/v1/no-such", "/projects/nowhere/", "/projects/vision/workspaces/x/")
+KINDS = ("workspaces", "jobs")
 # what the holder himself is shown on purpose
 OWN_PAGES = {
-    "env": ("/projects/vision/workspaces/", "/api/v1/projects/vision/workspaces/"),
+    "env": tuple(f"{where}/projects/vision/{kind}/" for where in ("", "/api/v1") for kind in KINDS),
     "recovery-seed": (),
 }
 # who may invite may copy the link again
@@ -76,7 +77,7 @@ def sent(monkeypatch: Any) -> Iterator[list[str]]:
     """Everything that goes to the worker or to browsers as a message."""
     from celery.signals import before_task_publish
 
-    from runtime import bus, bus_backends
+    from runtime import bus
 
     found: list[str] = []
 
@@ -85,7 +86,7 @@ def sent(monkeypatch: Any) -> Iterator[list[str]]:
 
     def message(topics: list[str], data: dict[str, Any]) -> None:
         found.append(f"{topics} {data!r}")
-        bus_backends.send(topics, data)
+        bus.send(topics, data)
 
     before_task_publish.connect(task, weak=False)
     monkeypatch.setattr(bus, "_send", message)
@@ -143,6 +144,7 @@ def addresses(planted: Planted, ids: dict[str, str]) -> list[tuple[Route, str]]:
         **ids,
         "workspace": planted.workspace.short_id,
         "workspace_uid": str(planted.workspace.uid),
+        "job": planted.job,
     }
     return [
         (route, world.address(route, ids))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portal.server import homes
+from portal.server import copies
 from runtime.drivers.local.records import Trash
 
 
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Path:
 def archived(home: Path) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
     target = home.parents[1] / "b.tar"
     with tarfile.open(target, "w") as archive:
-        homes.add_homes(archive, home.parent)
+        copies.add_homes(archive, home.parent)
     with tarfile.open(target) as archive:
         found = {}
         for one in archive.getmembers():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portal.server import down, identity
+from portal.server import identity, up
 from portal.server.paths import Paths, Refusal
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
@@ -39,5 +39,5 @@ def test_down_as_root_ends_no_process_that_the_portals_user_names(
     ended: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, _signal: ended.append(pid))
     with pytest.raises(Refusal, match="not Berth's"):
-        down.end(places, number)
+        up.end(places, number)
     assert not ended

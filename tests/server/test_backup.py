@@ -113,11 +113,11 @@ def test_folders_below_a_shared_one_keep_their_access_lists_and_group(
     tmp_path: Path, alices: Server
 ) -> None:
     """Without them the next person could not write into what others made in a shared volume."""
-    from runtime.drivers.local import folders
+    from runtime.drivers.local import users
 
     top = alices.var / "volumes" / "abc" / "shared"
-    folders.make_shared(top, os.getegid())
-    if not folders.has_acl(top):
+    users.make_shared(top, os.getegid())
+    if not users.has_acl(top):
         pytest.skip("this disk keeps no access lists")
     inner = top / "inner"
     inner.mkdir()
@@ -131,9 +131,9 @@ def test_folders_below_a_shared_one_keep_their_access_lists_and_group(
     for name in (".", "inner", "inner/file"):
         assert _lists(restored / name) == _lists(top / name)
         assert (restored / name).stat().st_mode == (top / name).stat().st_mode
-    assert folders.has_acl(restored / "inner")
+    assert users.has_acl(restored / "inner")
     (restored / "inner" / "new").mkdir()
-    assert folders.has_acl(restored / "inner" / "new")
+    assert users.has_acl(restored / "inner" / "new")
 
 
 def _lists(path: Path) -> dict[str, bytes]:
@@ -227,7 +227,7 @@ def test_a_file_that_is_no_whole_backup_changes_nothing(
 
 def test_an_upgrade_keeps_a_copy_of_the_database_as_it_was(tmp_path: Path, alices: Server) -> None:
     code = (
-        "from portal.server.database_files import copy_before_upgrade\n"
+        "from portal.server.copies import copy_before_upgrade\n"
         "from portal.server.paths import Paths\n"
         "import time\n"
         "for _ in range(5): copy_before_upgrade(Paths.from_environment()); time.sleep(1.01)"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from portal.server import duties
-from portal.server.standby import turn_file, wanted_file
+from portal.server.processes import turn_file, wanted_file
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from portal.server import preflight, up
-from portal.server.listeners import LISTENERS, bind_all
+from portal.server.manager import LISTENERS, bind_all
 from portal.server.paths import Paths, Refusal
 from tests.support.ports import free_ports
 

@@ -10,7 +10,7 @@ import pytest
 
 from portal.server.main import main
 from portal.server.paths import GENERATED, Paths, Refusal, running, take_lock
-from portal.server.standby import turn_file
+from portal.server.processes import turn_file
 
 
 @pytest.fixture

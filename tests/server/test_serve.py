@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from portal.server import generate
+from portal.server import installation as secrets_made
 from portal.server.paths import UNLIKE
 from tests.support.portal import ROOT, free_ports
 
@@ -65,7 +65,7 @@ def installation(tmp_path: Any) -> Iterator[Installation]:
     one = Installation(
         {
             **plain,
-            **generate.made(),
+            **secrets_made.made(),
             "BERTH_VAR": str(tmp_path / "var"),
             "BERTH_DATABASE_URL": f"{postgres.rpartition('/')[0]}/{name}",
             "BERTH_REDIS_URL": redis,
@@ -161,9 +161,9 @@ def test_the_secret_of_the_keys_records_which_installation_it_is(
         return 200, {"data": kept}
 
     (tmp_path / "namespace").write_text("berth")
-    monkeypatch.setattr(generate, "ACCOUNT", tmp_path)
-    monkeypatch.setattr(generate, "_ask", ask)
-    record = generate.SecretRecord("berth-secrets")
+    monkeypatch.setattr(secrets_made, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(secrets_made, "_ask", ask)
+    record = secrets_made.SecretRecord("berth-secrets")
     assert record.read() == ""
     record.write("which-one")
     assert record.read() == "which-one"
@@ -212,7 +212,7 @@ def test_a_generated_secret_in_the_cluster_is_only_added_to(
     """The API server here is a stub of three answers; the chart's test has the real one."""
     calls: list[tuple[str, dict[str, Any]]] = []
     if have == "everything":
-        have = dict.fromkeys([*generate.made(), "BERTH_SSH_HOST_KEY"], "b2xk")
+        have = dict.fromkeys([*secrets_made.made(), "BERTH_SSH_HOST_KEY"], "b2xk")
 
     def ask(method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         if method != "GET":
@@ -221,19 +221,19 @@ def test_a_generated_secret_in_the_cluster_is_only_added_to(
         return (404, {}) if have is None else (200, {"data": have})
 
     (tmp_path / "namespace").write_text("berth")
-    monkeypatch.setattr(generate, "ACCOUNT", tmp_path)
-    monkeypatch.setattr(generate, "_ask", ask)
-    assert generate.into_secret("berth") == 0
+    monkeypatch.setattr(secrets_made, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(secrets_made, "_ask", ask)
+    assert secrets_made.into_secret("berth") == 0
     assert [method for method, _ in calls] == ([written] if written else [])
     if written == "PATCH":
         assert "BERTH_SECRET_KEY" not in calls[0][1]["data"]
 
 
 def test_the_workers_probes_name_the_duty_that_shows_no_sign_of_life() -> None:
-    from portal.server import probes
+    from portal.server import worker
 
     silent: list[str] = []
-    server = probes.start("127.0.0.1", 0, lambda: silent)
+    server = worker.start_probes("127.0.0.1", 0, lambda: silent)
     url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
         assert httpx.get(f"{url}/livez", trust_env=False, timeout=30).status_code == 200

@@ -25,15 +25,15 @@ def test_it_starts_when_wanted_restarts_when_killed_and_goes_when_not(tmp_path: 
     script = f"""
         import sys, time
         from pathlib import Path
-        from portal.server import standby
+        from portal.server import processes
         from portal.server.manager import Manager
         from portal.server.processes import Child
-        standby.LOOK_EVERY_S = 0.1
+        processes.LOOK_EVERY_S = 0.1
         body = "import os, time; open({str(pids)!r}, 'a').write(str(os.getpid()) + ' '); time.sleep(600)"
         def make():
             return Child("extra", [sys.executable, "-c", body], Path({str(tmp_path / "log")!r}))
         stay = Child("stay", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
-        one = standby.Standby("extra", Path({str(wanted)!r}), make)
+        one = processes.Standby("extra", Path({str(wanted)!r}), make)
         sys.exit(Manager([stay], standby=[one]).run())
     """
     manager = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT)

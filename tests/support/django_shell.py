@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common.loading import loading
+from common.memory import loading
 
 ROOT = Path(__file__).resolve().parents[2]
 

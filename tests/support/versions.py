@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from portal.server import generate
+from portal.server import installation
 from tests.support.portal import ROOT
 from tests.support.ports import free_ports
 
@@ -56,7 +56,7 @@ class Mixed:
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
         self.env = {
             **plain,
-            **generate.made(),
+            **installation.made(),
             "BERTH_ADMIN_PASSWORD": PASSWORD,
             "BERTH_PUBLIC_URL": f"http://localhost:{self.ports['new']}",
             **env,

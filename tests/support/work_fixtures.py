@@ -76,6 +76,6 @@ def launch(presets: Any, project: Any, principal: Any) -> Callable[..., Any]:
 @pytest.fixture
 def shared(project: Any) -> Any:
     """The project's own volume."""
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     return project_volume_ensure(principal=None, project=project)

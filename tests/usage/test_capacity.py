@@ -10,8 +10,8 @@ import time_machine
 from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now
-from console.capacity_chart import HEIGHT, chart
-from runtime.protocol import NodeChanges
+from console.views.system import HEIGHT, chart
+from runtime.capabilities import NodeChanges
 from tests.clusters.fleet import fleet
 from tests.engineapp.models import Thing
 from usage import capacity

@@ -34,11 +34,11 @@ def settle() -> Callable[..., int]:
 @pytest.fixture
 def make(project: Any, principal: Any, settle: Any) -> Callable[..., Any]:
     """Make a volume of ``vision`` as somebody, and let the engine make it."""
-    from volumes import services
+    from volumes.services import create
 
     def build(who: Any, name: str = "set", size_mib: int = 2048, **more: Any) -> Any:
-        wanted = services.NewVolume(name=name, size_mib=size_mib, **more)
-        row = services.volume_create(principal=principal(who), project=project, wanted=wanted)
+        wanted = create.NewVolume(name=name, size_mib=size_mib, **more)
+        row = create.volume_create(principal=principal(who), project=project, wanted=wanted)
         settle()
         row.refresh_from_db()
         return row

@@ -26,8 +26,8 @@ from quotas.models import Limit, Reservation
 from runtime import killpoints
 from tests.engineapp.scenario import child, take_over, work_until_killed
 from tests.support import driving
-from volumes import services
 from volumes.models import Volume, VolumeSnapshot
+from volumes.services import base, create, edit, removal, transfers
 
 ENGINE = ("claimed", "stepped", "applied", "committed")
 BYTES = 7 * 1024**2
@@ -50,8 +50,8 @@ def driver():
 
 
 def make():
-    wanted = services.NewVolume("set", 2048)
-    row = services.volume_create(
+    wanted = create.NewVolume("set", 2048)
+    row = create.volume_create(
         principal=who(), project=Project.objects.get(slug="one"), wanted=wanted
     )
     return row.pk
@@ -63,39 +63,39 @@ def made():
     driving.run_due()
     row = Volume.objects.get(pk=pk)
     driver().fill_volume(row.uid, BYTES)
-    services.volume_measure_soon(uids=[row.uid])
+    base.volume_measure_soon(uids=[row.uid])
     driving.run_due()
     return pk
 
 
 def copied():
     pk = made()
-    services.snapshot_create(principal=who(), volume=Volume.objects.get(pk=pk), name="copy")
+    removal.snapshot_create(principal=who(), volume=Volume.objects.get(pk=pk), name="copy")
     driving.run_due()
     return pk
 
 
 def copy_asked(pk):
-    services.snapshot_create(principal=who(), volume=Volume.objects.get(pk=pk), name="copy")
+    removal.snapshot_create(principal=who(), volume=Volume.objects.get(pk=pk), name="copy")
 
 
 def restore_asked(pk):
     row = Volume.objects.get(pk=pk)
     driver().fill_volume(row.uid, 1)
-    services.snapshot_restore(principal=who(), snapshot=row.snapshots.get())
+    removal.snapshot_restore(principal=who(), snapshot=row.snapshots.get())
 
 
 def copy_unwanted(pk):
-    services.snapshot_delete(principal=who(), snapshot=VolumeSnapshot.objects.get(volume_id=pk))
+    removal.snapshot_delete(principal=who(), snapshot=VolumeSnapshot.objects.get(volume_id=pk))
 
 
 def purged(pk):
-    services.volume_purge(principal=who(), volume=Volume.objects.get(pk=pk), said="full")
+    removal.volume_purge(principal=who(), volume=Volume.objects.get(pk=pk), said="full")
 
 
 def moved(pk):
-    offer = services.transfer_ask(principal=who(), volume=Volume.objects.get(pk=pk), to="two")
-    services.transfer_accept(principal=who(), transfer=offer)
+    offer = transfers.transfer_ask(principal=who(), volume=Volume.objects.get(pk=pk), to="two")
+    transfers.transfer_accept(principal=who(), transfer=offer)
 
 
 def audit(pk):
@@ -202,8 +202,8 @@ def race():
     project, principal = Project.objects.get(slug="one"), who()
 
     def create(name, size):
-        wanted = services.NewVolume(name, size)
-        return lambda: services.volume_create(principal=principal, project=project, wanted=wanted)
+        wanted = create.NewVolume(name, size)
+        return lambda: create.volume_create(principal=principal, project=project, wanted=wanted)
 
     same = at_once([create("set", 2048 + number) for number in range(8)])
     rows = Volume.objects.filter(kind="data").count()
@@ -214,8 +214,8 @@ def race():
     small = list(Volume.objects.filter(name__startswith="v"))
     grown = at_once(
         [
-            lambda row=row: services.volume_edit(
-                principal=principal, volume=row, changes=services.Changes(size_limit_mib=2048)
+            lambda row=row: edit.volume_edit(
+                principal=principal, volume=row, changes=edit.Changes(size_limit_mib=2048)
             )
             for row in small
         ]
@@ -223,9 +223,9 @@ def race():
     row = Volume.objects.get(name="set")
     ended = at_once(
         [
-            lambda: services.volume_delete(principal=principal, volume=row),
-            lambda: services.volume_edit(
-                principal=principal, volume=row, changes=services.Changes(size_limit_mib=1024)
+            lambda: removal.volume_delete(principal=principal, volume=row),
+            lambda: edit.volume_edit(
+                principal=principal, volume=row, changes=edit.Changes(size_limit_mib=1024)
             ),
         ]
     )

@@ -112,9 +112,9 @@ def test_two_people_do_not_overwrite_each_other(as_user, make, bob):
 def test_the_shared_volume_keeps_its_name_and_is_changed_by_managers(
     as_user, project, bob, mona, settle
 ):
-    from volumes import services
+    from volumes.services import create
 
-    row = services.project_volume_ensure(principal=None, project=project)
+    row = create.project_volume_ensure(principal=None, project=project)
     settle()
     assert patch(as_user(bob), row, description="x").status_code == 403
     assert patch(as_user(mona), row, description="x").status_code == 202

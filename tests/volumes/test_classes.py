@@ -6,9 +6,9 @@ import pytest
 
 from clusters.models import Cluster, Pool
 from tests.volumes.conftest import API, JSON
-from volumes import services
 from volumes.backing import OPTIONS, clean_options
 from volumes.models import ClassPlace, Volume, VolumeClass
+from volumes.services import base, create
 
 CLASSES = "/api/v1/volume-classes"
 NFS = {
@@ -134,7 +134,7 @@ def test_changing_a_class_moves_no_volume(as_user, operator, make, bob, settle, 
     VolumeClass.objects.filter(key="standard-local").update(
         backing_kind="nfs", options={"server": "x", "export": "/y"}
     )
-    services.volume_measure_soon(uids=[row.uid])
+    base.volume_measure_soon(uids=[row.uid])
     settle()
     row.refresh_from_db()
     assert (row.backing_kind, row.backing_options) == ("directory", {})
@@ -183,11 +183,11 @@ def test_homes_and_shared_volumes_take_the_default_size_within_limits(
         f"{CLASSES}/standard-local", {"default_size_mib": 2048}, content_type=JSON
     )
     limit(4096, project=project)
-    home = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    home = create.home_ensure(principal=principal(bob), project=project, owner=bob)
     assert home.size_limit_mib == 2048
-    services.project_volume_ensure(principal=principal(alice), project=project)
+    create.project_volume_ensure(principal=principal(alice), project=project)
     with pytest.raises(LimitExceeded):
-        services.home_ensure(principal=principal(alice), project=project, owner=alice)
+        create.home_ensure(principal=principal(alice), project=project, owner=alice)
     assert Volume.objects.count() == 2
 
 

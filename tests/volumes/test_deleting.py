@@ -9,8 +9,8 @@ from common.clock import now
 from notifications.models import Notification
 from tests.volumes.conftest import API, JSON
 from tests.volumes.test_making import reserved
-from volumes import services
 from volumes.models import Volume
+from volumes.services import create, removal
 
 LATER = timedelta(days=7, minutes=5)
 
@@ -64,7 +64,7 @@ def test_c9_after_the_days_it_is_wiped_and_its_place_is_free_again(
     make, bob, machine, settle, principal
 ):
     row = make(bob)
-    services.volume_delete(principal=principal(bob), volume=row)
+    removal.volume_delete(principal=principal(bob), volume=row)
     with time_machine.travel(now() + LATER, tick=False):
         settle()
         row.refresh_from_db()
@@ -77,7 +77,7 @@ def test_c9_after_the_days_it_is_wiped_and_its_place_is_free_again(
 
 def test_too_late_is_said(as_user, make, bob, principal):
     row = make(bob)
-    services.volume_delete(principal=principal(bob), volume=row)
+    removal.volume_delete(principal=principal(bob), volume=row)
     with time_machine.travel(now() + LATER, tick=False):
         answer = as_user(bob).post(f"{API}/{row.uid}/restore", {}, content_type=JSON)
     assert (answer.status_code, answer.json()["code"]) == (409, "volume-undo-over")
@@ -98,7 +98,7 @@ def test_nobody_uses_what_is_being_deleted(make, bob, project, principal):
     from volumes import selectors
 
     row = make(bob)
-    services.volume_delete(principal=principal(bob), volume=row)
+    removal.volume_delete(principal=principal(bob), volume=row)
     with pytest.raises(Conflict, match="being deleted"):
         selectors.volume_for_use(principal(bob), project, row.uid, write=False)
     assert row not in selectors.volumes_mountable(principal(bob), project)
@@ -123,13 +123,13 @@ def test_removal_at_once_is_for_managers_and_frees_what_it_held(
 def test_a_project_that_goes_takes_its_volumes_at_once(
     as_user, make, bob, alice, project, principal, settle, machine
 ):
-    from projects import contents
+    from projects import hooks
     from projects.services import project_request_delete
 
     kept, gone = make(bob), make(bob, "gone")
-    services.home_ensure(principal=principal(bob), project=project, owner=bob)
-    services.volume_delete(principal=principal(bob), volume=gone)
-    texts = [s.text for s in contents.summaries(project)]
+    create.home_ensure(principal=principal(bob), project=project, owner=bob)
+    removal.volume_delete(principal=principal(bob), volume=gone)
+    texts = [s.text for s in hooks.summaries(project)]
     assert "1 home with its files" in texts
     assert "2 volumes with their files" in texts
     project_request_delete(principal=principal(alice), project=project, confirm="vision")
@@ -153,7 +153,7 @@ def test_what_somebody_made_stays_when_he_leaves(as_user, make, bob, mona, proje
 
 def test_a_machine_that_fails_delays_and_loses_nothing(make, bob, machine, settle, principal):
     row = make(bob)
-    services.volume_purge(principal=principal(_manager(row)), volume=row, said="full")
+    removal.volume_purge(principal=principal(_manager(row)), volume=row, said="full")
     machine.fail("remove_volume", "unreachable", times=2)
     settle(horizon_s=60)
     row.refresh_from_db()

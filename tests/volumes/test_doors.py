@@ -7,7 +7,8 @@ from django.test.utils import CaptureQueriesContext
 from common.errors import Conflict, Forbidden, NotFound
 from runtime.protocol import Backing
 from tests.volumes.conftest import API
-from volumes import mounting, selectors, services
+from volumes import backing, selectors
+from volumes.services import base, create
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def use(project, principal):
 
 @pytest.fixture
 def home(project, bob, principal, settle):
-    row = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    row = create.home_ensure(principal=principal(bob), project=project, owner=bob)
     settle()
     return row
 
@@ -82,8 +83,8 @@ def test_what_can_be_mounted_is_ones_own_home_and_what_is_shared(
     make, home, alice, bob, vera, project, principal
 ):
     row = make(alice)
-    shared = services.project_volume_ensure(principal=None, project=project)
-    mine = services.home_ensure(principal=principal(alice), project=project, owner=alice)
+    shared = create.project_volume_ensure(principal=None, project=project)
+    mine = create.home_ensure(principal=principal(alice), project=project, owner=alice)
     assert set(selectors.volumes_mountable(principal(bob), project)) == {home, row, shared}
     assert set(selectors.volumes_mountable(principal(alice), project)) == {mine, row, shared}
     assert list(selectors.volumes_mountable(principal(vera), project)) == []
@@ -92,17 +93,17 @@ def test_what_can_be_mounted_is_ones_own_home_and_what_is_shared(
 
 def test_c8_the_platform_chooses_how_it_is_mounted(make, bob, home, project):
     row = make(bob)
-    mount = mounting.mount_of(row, read_only=True)
+    mount = backing.mount_of(row, read_only=True)
     assert (mount.volume_uid, mount.name, mount.owner, mount.path) == (str(row.uid), "set", "", "")
     assert mount.read_only
     assert mount.backing == Backing("directory", {}, 2048)
-    own = mounting.mount_of(home, role="home")
+    own = backing.mount_of(home, role="home")
     assert (own.name, own.owner, own.role) == ("home", str(bob.uid), "home")
 
 
 def test_use_is_noted(make, bob, alice):
     row = make(alice)
-    services.volume_note_use(uids=[str(row.uid)], user=bob)
+    base.volume_note_use(uids=[str(row.uid)], user=bob)
     row.refresh_from_db()
     assert row.last_used_by == bob
     assert row.last_used_at is not None
@@ -114,7 +115,7 @@ def test_a_new_measurement_can_be_asked_for(make, bob, machine, settle):
     settle()
     row.refresh_from_db()
     assert row.used_bytes == 0  # not due yet
-    services.volume_measure_soon(uids=[str(row.uid)])
+    base.volume_measure_soon(uids=[str(row.uid)])
     settle()
     row.refresh_from_db()
     assert row.used_bytes == 5

@@ -124,7 +124,7 @@ class TestRefusedByStorage:
 
 
 def test_a_change_that_came_between_is_not_taken_back(row, bob, as_user):
-    from volumes.services import growth_refused
+    from volumes.services.edit import growth_refused
 
     seen = Volume.objects.get(pk=row.pk)
     assert patch(as_user(bob), row, size_limit_mib=4096).status_code == 202
@@ -134,15 +134,15 @@ def test_a_change_that_came_between_is_not_taken_back(row, bob, as_user):
 
 
 def test_a_home_without_a_limit_has_none_again(project, bob, principal, settle):
-    from volumes import services
+    from volumes.services import create, edit
 
-    home = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    home = create.home_ensure(principal=principal(bob), project=project, owner=bob)
     settle()
     home.refresh_from_db()
     assert home.given_mib == 0
     Volume.objects.filter(pk=home.pk).update(size_limit_mib=4096)
     home.refresh_from_db()
-    services.growth_refused(volume=home, why="No.", size_mib=2048)
+    edit.growth_refused(volume=home, why="No.", size_mib=2048)
     home.refresh_from_db()
     assert (home.size_limit_mib, reserved(home)) == (None, 0)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support import driving
-from volumes import services
 from volumes.models import Volume
+from volumes.services import create, removal
 
 API = "/api/v1/projects/vision/volumes"
 
@@ -20,11 +20,11 @@ def world(db):
 
 @pytest.fixture
 def home(project, alice, principal):
-    return services.home_ensure(principal=principal(alice), project=project, owner=alice)
+    return create.home_ensure(principal=principal(alice), project=project, owner=alice)
 
 
 def test_a_home_is_made_once(home, project, alice, principal):
-    again = services.home_ensure(principal=principal(alice), project=project, owner=alice)
+    again = create.home_ensure(principal=principal(alice), project=project, owner=alice)
     assert again.pk == home.pk
     assert Volume.objects.count() == 1
 
@@ -89,7 +89,7 @@ def test_removal_waits_for_what_uses_it(home, project):
     question = lambda volume: volume.pk == home.pk and uses[0]  # noqa: E731
     references.register(question)
     try:
-        services.volumes_request_delete(actor=None, project=project)
+        removal.volumes_request_delete(actor=None, project=project)
         driving.run_due(rounds=2)
         home.refresh_from_db()
         assert (home.phase, home.deleted_at) == ("deleting", None)

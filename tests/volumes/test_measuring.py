@@ -12,10 +12,12 @@ from clusters.models import Cluster, Pool
 from common.clock import now
 from common.errors import Conflict
 from notifications.models import Notification
-from runtime.protocol import DriverError, Measured, NotYet, Placement, Unreachable
+from runtime.capabilities import Measured
+from runtime.protocol import DriverError, NotYet, Placement, Unreachable
 from tests.volumes.conftest import API
-from volumes import measuring, selectors, services
+from volumes import measuring, selectors
 from volumes.models import Volume
+from volumes.services import base, removal
 
 MIB = 2**20
 
@@ -131,7 +133,7 @@ def test_what_is_in_use_is_measured_every_half_hour(row, beside, later, held):
 
 def test_what_was_used_since_is_measured_once_more(row, beside, later, bob):
     measured(row, beside, later, Measured(1))
-    services.volume_note_use(uids=[row.uid], user=bob)
+    base.volume_note_use(uids=[row.uid], user=bob)
     later(1)
     for _ in range(12):
         later(300)
@@ -142,7 +144,7 @@ def test_asked_for_it_comes_soon_and_not_for_each_file(row, beside, later):
     measured(row, beside, later, Measured(1))
     for _ in range(20):
         later(1)
-        services.volume_measure_soon(uids=[row.uid])
+        base.volume_measure_soon(uids=[row.uid])
     later(1)
     assert of(row, beside) == 0
     later(30)
@@ -152,7 +154,7 @@ def test_asked_for_it_comes_soon_and_not_for_each_file(row, beside, later):
 def test_what_was_written_while_it_was_measured_is_measured_again(row, beside, later):
     later(601)
     later(1)
-    services.volume_measure_soon(uids=[row.uid])
+    base.volume_measure_soon(uids=[row.uid])
     beside.answer = Measured(1)
     later(1)
     asked = of(row, beside)
@@ -194,7 +196,7 @@ def test_nearly_full_is_told_as_on_one_machine(row, beside, later, bob):
 @pytest.mark.parametrize("answer", [None, DriverError("no image")])
 def test_one_that_fails_keeps_what_was_known_and_waits(row, beside, later, answer):
     measured(row, beside, later, Measured(5))
-    services.volume_measure_soon(uids=[row.uid])
+    base.volume_measure_soon(uids=[row.uid])
     beside.answer = answer
     later(31, row)
     assert (row.used_bytes, row.phase, row.measuring_since) == (5, "running", None)
@@ -229,7 +231,7 @@ def test_few_are_measured_at_a_time(row, beside, later, make, bob):
 
 def test_nothing_is_held_that_is_to_go(row, beside, later, principal, bob):
     later(601)
-    services.volume_delete(principal=principal(bob), volume=row)
+    removal.volume_delete(principal=principal(bob), volume=row)
     for _ in range(9):
         later(86_400)
     assert str(row.uid) in beside.let_go

@@ -3,8 +3,8 @@
 from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
-from volumes import services
 from volumes.models import Volume
+from volumes.services import create
 
 BASE = "/projects/vision/volumes/"
 NAUGHTY = "<script>alert(1)</script>"
@@ -97,7 +97,7 @@ def test_only_members_hear_of_changes(make, bob, charlie):
 def test_a_home_says_whose_it_is_and_offers_no_deletion(
     as_user, bob, mona, project, principal, settle
 ):
-    home = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    home = create.home_ensure(principal=principal(bob), project=project, owner=bob)
     settle()
     page = as_user(mona).get(f"{BASE}{home.uid}/settings/").content.decode()
     assert "delete-volume" not in page

@@ -1,9 +1,9 @@
 """The volume that a project has without asking."""
 
 from clusters.models import Cluster
-from projects.models import Project, ProjectPlace
-from volumes import services
+from projects.models import Project, ProjectNamespace
 from volumes.models import Volume
+from volumes.services import create
 
 
 def shared(**more):
@@ -34,7 +34,7 @@ def test_a_limit_on_storage_refuses_the_volume_and_not_the_project(as_user, alic
     made = Project.objects.get(slug=answer.json()["slug"])
     assert not shared(project=made).exists()
     limit(8192, user=alice)
-    assert services.shared_volumes_repair() >= 1
+    assert create.shared_volumes_repair() >= 1
     assert shared(project=made).exists()
 
 
@@ -44,7 +44,9 @@ def test_on_a_cluster_it_comes_with_the_first_place(project):
     from volumes.rules import place_made
 
     Cluster.objects.create(key="kube", name="Kube", driver="kubernetes")
-    place = ProjectPlace.objects.create(project=project, cluster_key="kube", namespace="berth-x")
+    place = ProjectNamespace.objects.create(
+        project=project, cluster_key="kube", namespace="berth-x"
+    )
     told = Transition(
         place, Phase.PENDING, Phase.RUNNING, "", Outcome(Phase.RUNNING), gone=False, seen=place
     )
@@ -54,8 +56,8 @@ def test_on_a_cluster_it_comes_with_the_first_place(project):
 
 
 def test_projects_from_before_get_it_by_housekeeping(project):
-    assert services.shared_volumes_repair() == 1
-    assert services.shared_volumes_repair() == 0
+    assert create.shared_volumes_repair() == 1
+    assert create.shared_volumes_repair() == 0
     assert shared(project=project).count() == 1
 
 
@@ -63,6 +65,6 @@ def test_housekeeping_leaves_alone_what_ends_or_is_archived(project):
     from common.clock import now
 
     Project.objects.filter(pk=project.pk).update(archived_at=now())
-    assert services.shared_volumes_repair() == 0
+    assert create.shared_volumes_repair() == 0
     Project.objects.filter(pk=project.pk).update(archived_at=None, desired="absent")
-    assert services.shared_volumes_repair() == 0
+    assert create.shared_volumes_repair() == 0

@@ -7,15 +7,15 @@ import pytest
 from common.clock import now
 from quotas.models import Reservation
 from tests.volumes.conftest import API, JSON
-from volumes import services
 from volumes.models import VolumeClass, VolumeSnapshot
+from volumes.services import base, create, removal
 
 
 @pytest.fixture
 def row(make, bob, machine, settle):
     made = make(bob)
     machine.fill_volume(made.uid, 3 * 1024**2)
-    services.volume_measure_soon(uids=[made.uid])
+    base.volume_measure_soon(uids=[made.uid])
     settle()
     made.refresh_from_db()
     return made
@@ -93,11 +93,11 @@ def test_nobody_starts_on_a_home_that_is_being_restored(bob, project, principal,
 
     ensure_default_presets()
     who = principal(bob)
-    home = services.home_ensure(principal=who, project=project, owner=bob)
+    home = create.home_ensure(principal=who, project=project, owner=bob)
     settle()
-    copy = services.snapshot_create(principal=who, volume=home)
+    copy = removal.snapshot_create(principal=who, volume=home)
     settle()
-    services.snapshot_restore(principal=who, snapshot=copy)
+    removal.snapshot_restore(principal=who, snapshot=copy)
     with pytest.raises(Conflict, match="being restored"):
         workspace_launch(principal=who, project=project)
     settle()
@@ -105,7 +105,7 @@ def test_nobody_starts_on_a_home_that_is_being_restored(bob, project, principal,
 
 
 def test_copies_of_a_home_are_its_owners(as_user, bob, alice, mona, project, principal, settle):
-    home = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    home = create.home_ensure(principal=principal(bob), project=project, owner=bob)
     settle()
     made = take(as_user(bob), home, name="mine")
     assert made.status_code == 202
@@ -123,7 +123,7 @@ def test_only_where_class_and_driver_can(as_user, bob, row, settle):
     assert take(client, row).json()["code"] == "no-snapshots"
     VolumeClass.objects.update(can_snapshot=True)
     type(row).objects.update(backing_kind="nfs", backing_options={"server": "a", "export": "/b"})
-    services.volume_measure_soon(uids=[row.uid])
+    base.volume_measure_soon(uids=[row.uid])
     settle()
     assert take(client, row).json()["code"] == "no-snapshots"
 
@@ -137,7 +137,7 @@ def test_names_are_made_from_the_time_and_are_once_in_a_volume(as_user, bob, row
 
 
 def test_a_volume_keeps_so_many_and_no_more(as_user, bob, row):
-    from volumes.services.snapshots import MOST
+    from volumes.services.removal import MOST
 
     client = as_user(bob)
     for number in range(MOST):

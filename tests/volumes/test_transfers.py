@@ -139,25 +139,25 @@ def test_not_while_mounted_on_either_side_of_the_question(as_user, row, alice, o
 
 
 def test_where_the_storage_cannot_it_is_said(as_user, row, alice, settle):
-    from volumes import services
+    from volumes.services import base
 
     type(row).objects.update(backing_kind="storage-class", backing_options={"storage_class": "x"})
-    services.volume_measure_soon(uids=[row.uid])
+    base.volume_measure_soon(uids=[row.uid])
     settle()
     refused = ask(as_user(alice), row)
     assert (refused.status_code, refused.json()["code"]) == (409, "no-moves")
 
 
 def test_homes_shared_volumes_and_copies_stay(as_user, row, alice, project, principal, settle):
-    from volumes import services
+    from volumes.services import create, removal
 
     client = as_user(alice)
-    shared = services.project_volume_ensure(principal=None, project=project)
-    home = services.home_ensure(principal=principal(alice), project=project, owner=alice)
+    shared = create.project_volume_ensure(principal=None, project=project)
+    home = create.home_ensure(principal=principal(alice), project=project, owner=alice)
     settle()
     for kept in (shared, home):
         assert ask(client, kept).json()["code"] == "volume-kind"
-    services.snapshot_create(principal=principal(alice), volume=row, name="one")
+    removal.snapshot_create(principal=principal(alice), volume=row, name="one")
     assert ask(client, row).json()["code"] == "has-snapshots"
 
 
@@ -173,10 +173,10 @@ def test_the_limits_of_the_other_project_hold(as_user, row, alice, otto, other, 
 
 
 def test_a_name_that_is_taken_there_needs_another_one(as_user, row, alice, otto, other, principal):
-    from volumes import services
+    from volumes.services import create
 
-    services.volume_create(
-        principal=principal(otto), project=other, wanted=services.NewVolume("set", 1024)
+    create.volume_create(
+        principal=principal(otto), project=other, wanted=create.NewVolume("set", 1024)
     )
     offer = ask(as_user(alice), row).json()["id"]
     assert answer(as_user(otto), offer).json()["code"] == "name-taken"

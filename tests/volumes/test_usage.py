@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import time_machine
 
-from common.ui.columns import HEIGHT, STEP
+from common.ui.components import HEIGHT, STEP
 from tests.support.queries import fewest
-from volumes import history, measuring
+from volumes import measuring
 from volumes.models import Volume, VolumeDay
-from volumes.ui.usage import LEAST_DAYS, chart
+from volumes.ui.views import LEAST_DAYS, chart
 
 GIB = 2**30
 BASE = "/projects/vision/volumes/"
@@ -28,7 +28,7 @@ def measured(row: Volume, used: int | None, **more: Any) -> None:
     from common.clock import now
 
     updates = {"used_bytes": used, "used_at": now(), "used_at_least": False, **more}
-    history.note(row, measuring.Look(used, updates))
+    measuring.note_day(row, measuring.Look(used, updates))
 
 
 def kept(row: Volume) -> list[tuple[str, int]]:
@@ -54,7 +54,7 @@ def test_what_was_not_measured_is_not_kept_as_nought(make: Any, bob: Any) -> Non
     row = make(bob)
     row.days.all().delete()
     measured(row, None)
-    history.note(row, measuring.Look(5))  # known from before: nobody looked now
+    measuring.note_day(row, measuring.Look(5))  # known from before: nobody looked now
     assert kept(row) == []
 
 
@@ -74,17 +74,17 @@ def test_old_days_and_those_of_volumes_that_are_gone_are_forgotten(make: Any, bo
         for one, day in ((row, today), (row, today - timedelta(days=401)), (gone, today)):
             VolumeDay.objects.create(volume=one, project=one.project, day=day, used_bytes=1)
         Volume.objects.filter(pk=gone.pk).update(deleted_at="2026-11-22T11:00:00Z")
-        assert history.prune() == 2
+        assert measuring.prune_days() == 2
     assert kept(row) == [("2026-11-22", 1)]
     assert kept(gone) == []
 
 
 def test_housekeeping_forgets_them(make: Any, bob: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from portal import housekeeping
+    from portal.server import duties
 
     row = make(bob)
     VolumeDay.objects.update(day=date(2020, 1, 1))
-    housekeeping.tick()
+    duties.tidy()
     assert kept(row) == []
 
 
@@ -126,9 +126,9 @@ def test_what_it_held_in_another_project_is_not_told(
 ) -> None:
     row = make(bob)
     row.days.update(project=other)
-    assert history.days_of(row) == []
+    assert measuring.days_of(row) == []
     measured(row, 4 * GIB)  # on the same day: it is this project's now
-    assert [one.used_bytes for one in history.days_of(row)] == [4 * GIB]
+    assert [one.used_bytes for one in measuring.days_of(row)] == [4 * GIB]
 
 
 def test_many_days_cost_no_more_questions(as_user: Any, make: Any, bob: Any, project: Any) -> None:
@@ -142,7 +142,7 @@ def test_many_days_cost_no_more_questions(as_user: Any, make: Any, bob: Any, pro
     )
     assert fewest(lambda: client.get(url)) <= first
     page = client.get(url).content.decode()
-    assert page.count('class="chart-held"') == history.SHOWN.days
+    assert page.count('class="chart-held"') == measuring.SHOWN.days
 
 
 # --- the drawing -----------------------------------------------------------------------------------

@@ -67,4 +67,15 @@ KINDS = (
         stop="pause",
         needs=("shared",),
     ),
+    Kind(
+        collection="jobs",
+        rights="job",
+        document="document",
+        least={"command": ["python", "train.py"]},
+        change={"retries": 2},
+        state="state",
+        started="running",
+        stopped="cancelled",
+        stop="cancel",
+    ),
 )

@@ -18,7 +18,7 @@ from django.db.models import F
 
 from clusters.installed import ensure_local_cluster
 from loaders.models import Load
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 
 MANY = 8  # and the main thread: a pool of PostgreSQL has twelve connections
 

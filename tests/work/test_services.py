@@ -223,15 +223,15 @@ def test_a3_a_launch_that_was_allowed_a_moment_before_stops_by_the_clock(
 def test_a_project_tells_what_it_holds_and_takes_it_along(
     make: Make, kind: Any, project: Any, settle: Any, alice: Any
 ) -> None:
-    from projects import contents
+    from projects import hooks as projects
 
     make(alice, name="mine")
-    told = {one.kind: one for one in contents.summaries(project)}[kind.word]
+    told = {one.kind: one for one in projects.summaries(project)}[kind.word]
     assert (told.count, told.running, told.names) == (1, 1, ("mine",))
     assert told.text.startswith(told.running_text)
-    contents.request_delete(project, None)
+    projects.request_delete(project, None)
     settle()
-    assert kind.word not in {one.kind for one in contents.summaries(project)}
+    assert kind.word not in {one.kind for one in projects.summaries(project)}
 
 
 def test_who_ends_what_is_another_persons_says_why_and_the_owner_is_told(

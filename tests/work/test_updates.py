@@ -37,7 +37,7 @@ def test_of_many_updates_with_one_condition_one_wins_on_postgresql(migrated_post
 
 @pytest.fixture
 def row(project: Any, alice: Any) -> Load:
-    from volumes.services import project_volume_ensure
+    from volumes.services.create import project_volume_ensure
 
     return Load.objects.create(
         project=project,

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.principal import ACCOUNT_READ
-from common import csvsafe
+from common.ui import responses
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
 from usage import capacity, export, selectors
@@ -115,7 +115,7 @@ class ProjectUsageCsvView(ProjectAPIView):
         span = range_of(request.query_params)
         rows = selectors.of_project(self.project.uid, span)
         name = f"usage-{self.project.slug}.csv"
-        return csvsafe.download(name, export.HEAD, export.csv_rows(rows, span))
+        return responses.csv_download(name, export.HEAD, export.csv_rows(rows, span))
 
 
 class MyUsageView(PlatformAPIView):
@@ -185,4 +185,4 @@ class CapacityCsvView(PlatformAPIView):
     @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponseBase:
         kinds = capacity.report(range_of(request.query_params))
-        return csvsafe.download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
+        return responses.csv_download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))

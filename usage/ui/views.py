@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
-from common import csvsafe
+from common.ui import responses
 from projects.access import Permission
 from projects.ui.base import PlatformView, ProjectView
 from usage import export, names, selectors
@@ -23,7 +23,7 @@ def answer(
     view: Any, request: HttpRequest, rows: QuerySet[Interval], span: Range, *, name: str
 ) -> HttpResponseBase:
     if request.GET.get("format") == "csv":
-        return csvsafe.download(f"{name}.csv", export.HEAD, export.csv_rows(rows, span))
+        return responses.csv_download(f"{name}.csv", export.HEAD, export.csv_rows(rows, span))
     report = selectors.report(rows, span, by_project=name != getattr(view, "slug", ""))
     last = names.name_all(report, rows.order_by("-started_at", "-id")[:LAST])
     context: dict[str, Any] = {

@@ -1,14 +1,25 @@
-"""What goes in and out of the API of volumes."""
+"""What goes in and out of the API of volumes. Lists ask a constant number of questions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from rest_framework import serializers
 
 from common.drf.serializers import CurrencyField, StrictSerializer
+from volumes import references, selectors, topology
 from volumes.choices import WritePolicy
 from volumes.services.create import MAX_DESCRIPTION, MAX_SIZE_MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from accounts.principal import Principal
+    from projects.access import Permission
+    from volumes.models import Volume, VolumeClass, VolumeSnapshot, VolumeTransfer
+    from volumes.services.manifest import Plan
+
 
 _SIZE: dict[str, Any] = {"min_value": 1, "max_value": MAX_SIZE_MIB}
 
@@ -247,3 +258,118 @@ class VolumeClassIn(VolumeClassEdit):
     key = serializers.CharField(max_length=63)
     name = serializers.CharField(max_length=80)
     backing_kind = serializers.CharField(max_length=16)
+
+
+def volumes_out(
+    rows: Sequence[Volume], who: Principal, granted: Collection[Permission]
+) -> list[dict[str, Any]]:
+    counts = references.counts_of([row.uid for row in rows])
+    return [volume_out(row, who, granted, counts.get(row.uid, 0)) for row in rows]
+
+
+def volume_one(row: Volume, who: Principal, granted: Collection[Permission]) -> dict[str, Any]:
+    found = references.holders_of(row)
+    return {
+        **volume_out(row, who, granted, len(found)),
+        "mounted_by": [{"kind": h.kind, "id": h.uid, "name": h.name, "who": h.who} for h in found],
+        "room_left": selectors.room_left(row),
+        "near": topology.names_near(row),
+        "price_per_month": f"{selectors.price_of(row):.2f}",
+        "currency": settings.BERTH_CURRENCY,
+    }
+
+
+def volume_out(
+    row: Volume, who: Principal, granted: Collection[Permission], mounted: int
+) -> dict[str, Any]:
+    told = ("kind", "name", "description", "write_policy", "cache_of", "size_limit_mib")
+    used = ("used_bytes", "used_at_least", "used_at", "last_used_at")
+    state = ("generation", "observed_generation", "desired", "phase", "reason", "message")
+    return {
+        "id": row.uid,
+        **{name: getattr(row, name) for name in (*told, *used, *state)},
+        "project": row.project.slug,
+        "owner": row.owner.username if row.owner else None,
+        "created_by": row.created_by.username if row.created_by else None,
+        "cluster": row.cluster_key,
+        "volume_class": row.volume_class.key if row.volume_class else None,
+        "may_write": selectors.writes(who, row, granted),
+        "mounted": mounted,
+        "last_used_by": row.last_used_by.username if row.last_used_by else None,
+        "growing": row.is_growing,
+        "growth_refused": selectors.growth_refusal(row),
+        "can_grow": selectors.can_grow(row),
+        "can_snapshot": selectors.can_snapshot(row),
+        "can_transfer": selectors.can_transfer(row),
+        "restoring": row.is_restoring,
+        "moving": row.is_moving,
+        "delete_after": row.delete_after,
+        "created_at": row.created_at,
+    }
+
+
+def plan_out(plan: Plan) -> dict[str, Any]:
+    return {
+        "action": plan.action,
+        "name": plan.name,
+        "allowed": plan.allowed,
+        "refusal": plan.refusal,
+        "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],
+        "sentences": list(plan.sentences),
+    }
+
+
+def snapshot_out(row: VolumeSnapshot) -> dict[str, Any]:
+    told = ("name", "description", "size_bytes", "desired", "phase", "message", "created_at")
+    return {
+        "id": row.uid,
+        "created_by": row.created_by.username if row.created_by else None,
+        **{name: getattr(row, name) for name in told},
+    }
+
+
+def transfer_out(row: VolumeTransfer) -> dict[str, Any]:
+    return {
+        "id": row.uid,
+        "volume": row.volume.uid,
+        "volume_name": row.volume.name,
+        "size_limit_mib": row.volume.size_limit_mib,
+        "from_project": row.from_project.slug,
+        "to": row.to_slug,
+        "message": row.message,
+        "asked_by": row.asked_by.username if row.asked_by else None,
+        "asked_at": row.asked_at,
+        "expires_at": row.expires_at,
+        "state": row.state,
+    }
+
+
+_CLASS = ("key", "name", "description", "medium", "speed")
+_SIZES = ("min_size_mib", "max_size_mib", "can_snapshot")
+
+
+def class_out(row: VolumeClass) -> dict[str, Any]:
+    places = list(row.places.all())
+    own = ("backing_kind", "default_size_mib", "enabled", "derived", "position", "generation")
+    return {
+        **{name: getattr(row, name) for name in (*_CLASS, *_SIZES, *own)},
+        "price": f"{row.price:f}",
+        "currency": settings.BERTH_CURRENCY,
+        "options": dict(row.options),
+        "clusters": sorted(place.cluster.key for place in places),
+        "default_on": sorted(place.cluster.key for place in places if place.is_default),
+        "near": topology.said_of(places),
+    }
+
+
+def offer_out(
+    row: VolumeClass, cluster: str, near: Sequence[str], *, is_default: bool
+) -> dict[str, Any]:
+    return {
+        **{name: getattr(row, name) for name in (*_CLASS, *_SIZES)},
+        "cluster": cluster,
+        "is_default": is_default,
+        "price": f"{row.price:f}",
+        "currency": settings.BERTH_CURRENCY,
+        "near": list(near),
+    }

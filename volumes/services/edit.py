@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 
 from common.errors import Conflict, Forbidden, Invalid, wrong
 from projects.access import Permission, denial, permissions_of
-from quotas.choices import words
+from quotas import services as quotas
+from quotas.choices import STORAGE_MIB, words
 from volumes import backing
 from volumes.choices import VolumeKind
 from volumes.models import MIB, Volume
@@ -187,3 +188,25 @@ def _can_shrink(row: Volume, wanted: int) -> bool:
 
 def _wrong(message: str) -> Invalid:
     return wrong("size_limit_mib", message)
+
+
+MAX_WHY = 400
+
+
+@transaction.atomic
+def growth_refused(*, volume: Volume, why: str, size_mib: int) -> None:
+    """Take the wish back: the volume is as large as before, and counts as much; say why.
+
+    ``size_mib`` is what the driver saw; what is written of it here counts more, because storage
+    rounds up. Nothing happens when somebody changed the volume meanwhile.
+    """
+    row = lock(volume)
+    if row.generation != volume.generation:
+        return
+    wanted = row.size_limit_mib
+    row.size_limit_mib = size_mib if row.given_mib is None else (row.given_mib or None)
+    row.growth_refused, row.growing_since = why[:MAX_WHY], None
+    quotas.lower(row.uid, {STORAGE_MIB: row.size_limit_mib or 0})
+    save(row, "size_limit_mib", "growth_refused", "growing_since")
+    change = {"from": wanted, "to": row.size_limit_mib}
+    tell(None, "volume.not-resized", row, message=why, data={"size_limit_mib": change})

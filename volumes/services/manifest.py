@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common import manifests
-from common.changes import Change
 from common.errors import BerthError, Invalid
-from common.money import money
+from common.manifests import Change
+from common.templatetags.berth import money
 from projects.access import Permission, require
 from projects.services import require_active
 from quotas import selectors as quotas
@@ -156,7 +156,7 @@ def manifest_of(row: Volume) -> dict[str, Any]:
 def manifest_plan(*, principal: Principal, project: Project, document: Any) -> Plan:
     """Say what ``volume_apply`` would do now."""
     said = _read(document, project)
-    row = _existing(said, project)
+    row = _named(project, said.name, said.spec.get("cluster") or "")
     if row is not None:
         return volume_plan(
             principal=principal, project=project, volume=row, changes=_changes(said, row)
@@ -167,7 +167,7 @@ def manifest_plan(*, principal: Principal, project: Project, document: Any) -> P
 def volume_apply(*, principal: Principal, project: Project, document: Any) -> Volume:
     """Make the volume that the document names, or change it when it is there."""
     said = _read(document, project)
-    row = _existing(said, project)
+    row = _named(project, said.name, said.spec.get("cluster") or "")
     if row is not None:
         return volume_edit(principal=principal, volume=row, changes=_changes(said, row))
     return volume_create(principal=principal, project=project, wanted=_wanted(said))
@@ -177,11 +177,6 @@ def _read(document: Any, project: Project) -> manifests.Document:
     said = manifests.parse(document, kind=KIND, spec=_SPEC)
     manifests.require_project(said.project, project.slug)
     return said
-
-
-def _existing(said: manifests.Document, project: Project) -> Volume | None:
-    cluster = said.spec.get("cluster") or ""
-    return _named(project, said.name, cluster)
 
 
 def _named(project: Project, name: str, cluster: str) -> Volume | None:

@@ -38,7 +38,6 @@ from volumes.services.base import (
 from volumes.services.create import clean_description, clean_name, name_taken
 
 if TYPE_CHECKING:
-    from accounts.models import User
     from accounts.principal import Principal
 
 OPEN_FOR = timedelta(days=7)
@@ -63,7 +62,9 @@ def transfer_ask(
     if not slug or len(slug) > MAX_SLUG or slug == row.project.slug:
         said = _("Give the address of another project.")
         raise wrong("to", said)
-    _close_old(row)
+    VolumeTransfer.objects.filter(
+        volume=row, state=TransferState.ASKED, expires_at__lte=now()
+    ).update(state=TransferState.WITHDRAWN, decided_at=now())
     target = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
     try:
         with transaction.atomic():
@@ -184,12 +185,6 @@ def _require_movable(row: Volume) -> None:
         )
 
 
-def _close_old(row: Volume) -> None:
-    VolumeTransfer.objects.filter(
-        volume=row, state=TransferState.ASKED, expires_at__lte=now()
-    ).update(state=TransferState.WITHDRAWN, decided_at=now())
-
-
 def _decide(principal: Principal, transfer: VolumeTransfer, state: TransferState) -> VolumeTransfer:
     """Close an open offer; of two answers the first one counts."""
     found = VolumeTransfer.objects.select_for_update().get(pk=transfer.pk)
@@ -200,14 +195,10 @@ def _decide(principal: Principal, transfer: VolumeTransfer, state: TransferState
     return found
 
 
-def _owners(project: Project) -> list[User]:
-    rows = Membership.objects.filter(project=project, role=Role.OWNER, user__is_active=True)
-    return [m.user for m in rows.select_related("user")]
-
-
 def _notify_owners(principal: Principal, transfer: VolumeTransfer, target: Project) -> None:
+    rows = Membership.objects.filter(project=target, role=Role.OWNER, user__is_active=True)
     notify(
-        users=_owners(target),
+        users=[m.user for m in rows.select_related("user")],
         kind="volume.transfer-asked",
         params={
             "who": principal.user.label,

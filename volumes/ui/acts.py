@@ -14,8 +14,9 @@ from django.utils.translation import gettext as _
 from common.ui.responses import go
 from projects.access import Permission
 from projects.ui.base import ProjectView
-from volumes import selectors, services
+from volumes import selectors
 from volumes.models import Volume
+from volumes.services import removal, transfers
 from volumes.ui.views import Detail, List, Settings, Snapshots, VolumeView
 
 # the maker, an owner of a home, who manages volumes: services decide
@@ -45,7 +46,7 @@ class Delete(Act):
     stands_on = Settings
 
     def act(self, row: Volume, request: HttpRequest) -> str:
-        services.volume_delete(
+        removal.volume_delete(
             principal=self.principal,
             volume=row,
             typed_name=request.POST.get("confirm", ""),
@@ -65,7 +66,7 @@ class Restore(Act):
 
     def act(self, row: Volume, request: HttpRequest) -> str:
         name = request.POST.get("name", "").strip()[:63] or None
-        services.volume_bring_back(principal=self.principal, volume=row, name=name)
+        removal.volume_bring_back(principal=self.principal, volume=row, name=name)
         return _("“%(name)s” is back.") % {"name": name or row.name}
 
 
@@ -74,7 +75,7 @@ class Purge(Act):
     required_permissions: ClassVar[Mapping[str, Permission]] = MANAGE
 
     def act(self, row: Volume, request: HttpRequest) -> str:
-        services.volume_purge(
+        removal.volume_purge(
             principal=self.principal,
             volume=row,
             typed_name=request.POST.get("confirm", ""),
@@ -88,7 +89,7 @@ class SnapshotCreate(Act):
     back = "volumes:snapshots"
 
     def act(self, row: Volume, request: HttpRequest) -> str:
-        copy = services.snapshot_create(
+        copy = removal.snapshot_create(
             principal=self.principal,
             volume=row,
             name=request.POST.get("name", "")[:80],
@@ -102,7 +103,7 @@ class SnapshotRestore(Act):
 
     def act(self, row: Volume, request: HttpRequest) -> str:
         copy = selectors.snapshot_get(self.principal, row, self.kwargs["snapshot"])
-        services.snapshot_restore(
+        removal.snapshot_restore(
             principal=self.principal, snapshot=copy, typed_name=request.POST.get("confirm", "")
         )
         return _("“%(name)s” is being restored from “%(copy)s”.") % {
@@ -118,7 +119,7 @@ class SnapshotDelete(Act):
     def act(self, row: Volume, request: HttpRequest) -> str:
         del request
         copy = selectors.snapshot_get(self.principal, row, self.kwargs["snapshot"])
-        services.snapshot_delete(principal=self.principal, snapshot=copy)
+        removal.snapshot_delete(principal=self.principal, snapshot=copy)
         return _("The snapshot “%(name)s” is being removed.") % {"name": copy.name}
 
 
@@ -127,7 +128,7 @@ class TransferAsk(Act):
     required_permissions: ClassVar[Mapping[str, Permission]] = MANAGE
 
     def act(self, row: Volume, request: HttpRequest) -> str:
-        services.transfer_ask(
+        transfers.transfer_ask(
             principal=self.principal,
             volume=row,
             to=request.POST.get("to", "")[:80],
@@ -143,7 +144,7 @@ class TransferWithdraw(Act):
         del request
         found = selectors.transfer_of(row)
         if found is not None:
-            services.transfer_withdraw(principal=self.principal, transfer=found)
+            transfers.transfer_withdraw(principal=self.principal, transfer=found)
         return _("The offer is taken back.")
 
 
@@ -157,10 +158,10 @@ class Answer(ProjectView):
     def post(self, request: HttpRequest, project: str, transfer: UUID) -> HttpResponse:  # noqa: ARG002
         found = selectors.transfer_get(self.principal, self.project, transfer)
         if request.POST.get("answer") != "accept":
-            services.transfer_decline(principal=self.principal, transfer=found)
+            transfers.transfer_decline(principal=self.principal, transfer=found)
             messages.success(request, _("Declined. The volume stays where it is."))
             return go(request, reverse("volumes:list", kwargs={"project": self.project.slug}))
         name = request.POST.get("name", "").strip()[:63] or None
-        row = services.transfer_accept(principal=self.principal, transfer=found, name=name)
+        row = transfers.transfer_accept(principal=self.principal, transfer=found, name=name)
         messages.success(request, _("“%(name)s” belongs to this project now.") % {"name": row.name})
         return go(request, row.get_absolute_url())

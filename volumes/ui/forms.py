@@ -10,12 +10,11 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.usable import usable_clusters
-from common.money import price
-from common.templatetags.berth import mib
+from common.templatetags.berth import mib, price
 from volumes import selectors
 from volumes.choices import VolumeKind, WritePolicy
-from volumes.services import Changes, NewVolume
-from volumes.services.create import MAX_DESCRIPTION
+from volumes.services.create import MAX_DESCRIPTION, NewVolume
+from volumes.services.edit import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -12,17 +14,19 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
+from common.clock import now
 from common.errors import Conflict, Invalid
+from common.ui.components import BAR, HEIGHT, LINE, STEP, column_left, column_scale, limit_mark
 from common.ui.responses import go, show_error, to_yaml
 from events import selectors as events
 from projects.access import Permission
 from projects.ui.base import ProjectView
-from volumes import filters, references, selectors, services, topology
+from volumes import measuring, references, selectors, topology
 from volumes.choices import VolumeKind
-from volumes.models import Volume
+from volumes.models import Volume, VolumeDay
+from volumes.services import create, edit, manifest
 from volumes.ui.forms import NAMES, FilterForm, SettingsForm, VolumeForm
-from volumes.ui.tables import VolumeTable
-from volumes.ui.tabs import Tab, more_of
+from volumes.ui.present import Tab, VolumeTable, more_of
 
 PER_PAGE = 25
 READ: Mapping[str, Permission] = {"GET": Permission.VOLUME_READ}
@@ -36,7 +40,7 @@ class List(ProjectView):
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         rows = selectors.volumes_visible_to(self.principal, self.project)
-        table = VolumeTable(filters.narrowed(rows, self.principal, request.GET))
+        table = VolumeTable(selectors.narrowed(rows, self.principal, request.GET))
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
         shown = [row.record for row in table.paginated_rows]
         table.mounted = references.counts_of([row.uid for row in shown])
@@ -66,7 +70,7 @@ class Create(ProjectView):
         if not form.is_valid():
             return self.render({"form": form}, status=422)
         try:
-            row = services.volume_create(
+            row = create.volume_create(
                 principal=self.principal, project=self.project, wanted=form.wanted()
             )
         except (Invalid, Conflict) as error:
@@ -184,7 +188,7 @@ class Yaml(VolumeView):
 
     def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
         row = self.volume()
-        return self.render(self.page(row, {"manifest": to_yaml(services.manifest_of(row))}))
+        return self.render(self.page(row, {"manifest": to_yaml(manifest.manifest_of(row))}))
 
 
 class Settings(VolumeView):
@@ -207,7 +211,7 @@ class Settings(VolumeView):
         if not form.is_valid():
             return self._page(row, form, 422)
         try:
-            row = services.volume_edit(principal=self.principal, volume=row, changes=form.changes())
+            row = edit.volume_edit(principal=self.principal, volume=row, changes=form.changes())
         except (Invalid, Conflict) as error:
             show_error(form, error, NAMES)
             return self._page(row, form, 422)
@@ -221,3 +225,62 @@ class Settings(VolumeView):
             "transfer": selectors.transfer_of(row),
         }
         return self.render(self.page(row, context), status=status)
+
+
+LEAST_DAYS = 30  # that a drawing is wide, so that one column is not all of it
+
+
+@dataclass(frozen=True)
+class Column:
+    day: VolumeDay
+    x: int
+    top: int
+    height: int
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Chart:
+    columns: list[Column]
+    first: date
+    last: date
+    height: int = HEIGHT
+    bar: int = BAR  # width of a column
+    mark: int = 2 * LINE  # height of the mark of the size
+
+    @property
+    def width(self) -> int:
+        return ((self.last - self.first).days + 1) * STEP
+
+
+def chart(days: Sequence[VolumeDay], until: date) -> Chart:
+    """Draw days where they are in time: one on which nobody measured leaves a gap."""
+    first = min([until - timedelta(days=LEAST_DAYS - 1), *(one.day for one in days)])
+    unit = column_scale(max([max(one.used_bytes, one.size_bytes or 0) for one in days], default=0))
+    columns = []
+    for one in days:
+        height = round(one.used_bytes * unit)
+        limit = None if one.size_bytes is None else limit_mark(one.size_bytes, unit)
+        columns.append(
+            Column(one, column_left((one.day - first).days), HEIGHT - height, height, limit)
+        )
+    return Chart(columns, first, max([until, *(one.day for one in days)]))
+
+
+class Usage(VolumeView):
+    """How full it was over time, who has it mounted, and where to see what takes the room."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "volumes/usage.html"
+    tab = "usage"
+
+    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        days = measuring.days_of(row)
+        context = {
+            "holders": references.holders_of(row),
+            "days": days[::-1],
+            "chart": chart(days, now().date()),
+            "may_look_inside": any(tab.key == "files" for tab in more_of(self.principal, row)),
+        }
+        return self.render(self.page(row, context))

@@ -86,3 +86,43 @@ def _text(longest: int) -> serializers.CharField:
 def _help(field: f.Field) -> str:
     told = "null: not yours, or in a list" if field.private else ""
     return " ".join(filter(None, (str(field.help), told)))
+
+
+class AttachedOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class VolumeSeenOut(AttachedOut):
+    read_only = serializers.BooleanField()  # type: ignore[assignment]
+
+
+class PullOut(serializers.Serializer[Any]):
+    since = serializers.DateTimeField()
+    size_bytes = serializers.IntegerField(
+        allow_null=True, help_text="null: the registry of the image was not asked, or did not say"
+    )
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    field = serializers.CharField()
+    to = serializers.JSONField(allow_null=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        # "from" is a word of Python and cannot be a class attribute
+        return {**super().get_fields(), "from": serializers.JSONField(allow_null=True)}
+
+
+class QuotaOut(serializers.Serializer[Any]):
+    resource = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    used = serializers.IntegerField()
+    after = serializers.IntegerField()
+    limit = serializers.IntegerField(allow_null=True)
+
+
+class StepOut(serializers.Serializer[Any]):
+    launch = serializers.IntegerField()
+    word = serializers.CharField()
+    at = serializers.DateTimeField()
+    message = serializers.CharField(allow_blank=True)

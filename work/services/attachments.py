@@ -15,7 +15,8 @@ from django.utils.translation import gettext as _
 from common.errors import Conflict, Invalid, NotFound
 from credentials import selectors as credentials
 from volumes import selectors as volumes
-from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
+from volumes.services.base import volume_note_use, volumes_hold
+from volumes.services.create import project_volume_ensure
 from work import needs
 from work.attached import (
     ATTACHED,

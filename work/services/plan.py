@@ -10,10 +10,10 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
 from clusters.usable import launch_check
-from common.changes import Change
 from common.errors import BerthError
-from common.money import price
-from placement.request import names_in
+from common.manifests import Change
+from common.templatetags.berth import price
+from placement.decision import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 from volumes.topology import usable_near

@@ -18,8 +18,8 @@ from clusters.models import Flavor
 from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
 from placement.clusters import clusters_of, known_cluster, require_cluster
+from placement.decision import Request, names_in
 from placement.fleet import Fleet
-from placement.request import Request, names_in
 from quotas.policies import amounts_of
 from work.attached import Attached, attached_to
 from work.environments import environments_of

@@ -6,22 +6,28 @@ Forms speak in cores and GiB; rows in milli-CPU and MiB. What is left empty is n
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.db.models import Q
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import Invalid
-from placement.request import names_in
+from placement.decision import names_in
 from work import fields as f
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from work.ui.pages import Pages
 
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
 
 _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", "class": "mono"}
 _MAX_TEXT = 100_000
+_READ = ":ro"  # behind a volume that is only read
 
 
 class WorkForm(forms.Form):
@@ -30,6 +36,12 @@ class WorkForm(forms.Form):
     ``offers`` has what exists for fields that name things: environments, kinds of GPU, pools,
     volumes. ``values`` are those of a row, a preset or an edit, as ``Table.read`` gives them.
     """
+
+    # What is said less often, and what is attached: folded away until somebody says some of it.
+    LESS = ("args", "shm_mib", "pool", "network", "env")
+    # Fields that stand beside each other, where the first of them has its turn.
+    BESIDE = (("environment", "cluster"), ("cpu_milli", "memory_mib"), ("gpus", "gpu_flavor"))
+    use_required_attribute = False
 
     def __init__(
         self,
@@ -42,12 +54,50 @@ class WorkForm(forms.Form):
     ) -> None:
         self.table = table
         self._by_key: dict[str, f.Field] = {}
+        self._mounts: list[str] = []  # keys of the choices how a volume is seen
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}
         super().__init__(data, initial=initial, **kwargs)
         for field in table:
-            if (made := _form_field(field, offers)) is not None:
+            if isinstance(field, f.Names) and field.takes_mappings:
+                self._offer_mounts(field, offers, values.get(field.name) or ())
+            elif (made := _form_field(field, offers)) is not None:
+                made.work_field = field  # type: ignore[attr-defined]  # for the templates
                 self.fields[key_of(field)] = made
                 self._by_key[key_of(field)] = field
+        self._order_devices()
+        if "image" in table and "image" not in self.fields and "command" in self.fields:
+            self.fields["command"].help_text = _(
+                "As in a shell, but nothing is expanded. For pipes and variables: bash -c '…'"
+            )
+
+    def _offer_mounts(self, field: f.Names, offers: Offers, now: Sequence[str]) -> None:
+        """Let people say of each volume whether it is seen, and whether it is only read.
+
+        Offered is ``uid`` to write and ``uid:ro`` to read.
+        """
+        offered = dict(offers.get(field.name, ()))
+        for word, label in offered.items():
+            volume = word.removesuffix(_READ)
+            key = f"{key_of(field)}-{volume}"
+            if key in self.fields:
+                continue
+            ways = [(volume, _t("written")), (volume + _READ, _t("only read"))]
+            ways = [("", _t("not there")), *(way for way in ways if way[0] in offered)]
+            self.fields[key] = forms.ChoiceField(label=label, choices=ways, required=False)
+            self.initial[key] = next((seen for seen in now if seen.startswith(volume)), "")
+            self._mounts.append(key)
+
+    def _order_devices(self) -> None:
+        """Put what is chosen first, in its order: a form without a script sends it so again."""
+        for key, field in self._by_key.items():
+            made = self.fields[key]
+            if isinstance(field, f.Devices) and isinstance(made, forms.MultipleChoiceField):
+                chosen = list(self.initial.get(key) or ())
+                offered: list[tuple[str, Any]] = list(made.choices)  # type: ignore[arg-type]
+                known = {word for word, _label in offered}
+                offered += [(word, word) for word in chosen if word not in known]
+                rank = {word: number for number, word in enumerate(chosen)}
+                made.choices = sorted(offered, key=lambda one: rank.get(one[0], len(rank)))
 
     def said(self) -> dict[str, Any]:
         """Return what was said, as API and document say it."""
@@ -56,7 +106,57 @@ class WorkForm(forms.Form):
             value = self.cleaned_data.get(key)
             if value is not None and (not _is_empty(value) or key in self.changed_data):
                 found[field.name] = from_form(field, value)
+        if any(key in self.changed_data for key in self._mounts):
+            words = [self.cleaned_data.get(key) for key in self._mounts]
+            found["volumes"] = [word for word in words if word]
         return found
+
+    # --- how it is laid out: templates/work/_fields.html ------------------------------------
+    def head(self) -> list[list[forms.BoundField]]:
+        """Return what is always in sight, row by row; numbers of a kind's own share one."""
+        plain = [field.name for field in self.table if field.name not in self._folded()]
+        beside = {name: row for row in self.BESIDE for name in row}
+        numbers = tuple(
+            name for name in plain if isinstance(self.table[name], f.Count) and name not in beside
+        )
+        rows: list[tuple[str, ...]] = []
+        for name in plain:
+            row = numbers if name in numbers else beside.get(name, (name,))
+            if row not in rows:
+                rows.append(row)
+        shown = [[self[key] for key in self._keys(row)] for row in rows]
+        return [row for row in shown if row]
+
+    def less(self) -> list[forms.BoundField]:
+        return [self[key] for key in self._keys(self.LESS)]
+
+    def mounts(self) -> list[forms.BoundField]:
+        return [self[key] for key in self._mounts]
+
+    def attached(self) -> list[forms.BoundField]:
+        names = [x.name for x in self.table if isinstance(x, f.Names) and not x.takes_mappings]
+        return [self[key] for key in self._keys(names)]
+
+    @property
+    def less_speaks(self) -> bool:
+        """Whether something in what is folded away was said or is wrong."""
+        return any(_speaks(field) for field in self.less())
+
+    @property
+    def attached_speaks(self) -> bool:
+        """The same of what is attached; what everybody gets by itself says nothing."""
+        if self.is_bound:
+            fields = (*self.mounts(), *self.attached())
+            return any(field.errors or field.name in self.changed_data for field in fields)
+        return any(_speaks(field) for field in self.attached())
+
+    def _folded(self) -> set[str]:
+        names = {field.name for field in self.table if isinstance(field, f.Names)}
+        return {*self.LESS, *names}
+
+    def _keys(self, names: Iterable[str]) -> list[str]:
+        fields = [self.table[name] for name in names if name in self.table]
+        return [key_of(field) for field in fields if key_of(field) in self.fields]
 
     def clean(self) -> dict[str, Any]:
         """Apply the rules of the table, so that what is wrong stands at its field."""
@@ -127,6 +227,10 @@ def _variables(text: str) -> dict[str, str]:
     return found
 
 
+def _speaks(field: forms.BoundField) -> bool:
+    return bool(field.errors) or not _is_empty(field.value())
+
+
 def _is_empty(value: Any) -> bool:
     return value is None or value in ("", [])
 
@@ -160,7 +264,8 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             rows = forms.Textarea(attrs={**_MONO, "rows": 3, "placeholder": "NAME=value"})
             return forms.CharField(max_length=_MAX_TEXT, widget=rows, strip=False, **common)
         case f.Words():
-            return forms.CharField(max_length=_MAX_TEXT, widget=forms.TextInput(_MONO), **common)
+            lines = forms.Textarea(attrs={**_MONO, "rows": 2})
+            return forms.CharField(max_length=_MAX_TEXT, widget=lines, **common)
         case f.Devices() | f.Names():
             offered = offers.get(field.name, ())
             attrs: dict[str, Any] = {}
@@ -171,7 +276,9 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             return made if offered else None
         case f.Line() if field.name in offers:
             offered = offers[field.name]
-            return forms.ChoiceField(choices=offered, **common) if offered else None
+            switch = {"data-cluster-switch": True} if field.name == "cluster" else {}
+            chosen = forms.Select(attrs=switch)
+            return forms.ChoiceField(choices=offered, widget=chosen, **common) if offered else None
         case f.Line():
             shown: dict[str, Any] = {**_MONO, "placeholder": field.example}
             return forms.CharField(
@@ -182,3 +289,41 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             return forms.CharField(
                 max_length=getattr(field, "longest", 255), widget=plain, **common
             )
+
+
+class FilterForm(forms.Form):
+    """The filters of a list of work; their state lives in the URL."""
+
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or owner")}),
+    )
+    state = forms.ChoiceField(label=_("State"), required=False)
+    mine = forms.ChoiceField(
+        label=_("Whose"), required=False, choices=[("", _("Everybody")), ("1", _("Mine"))]
+    )
+
+    def __init__(self, *args: Any, pages: Pages, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pages = pages
+        states = [(word, label) for word, (label, _what) in pages.filters.items()]
+        self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
+
+
+def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
+    """Narrow ``rows``; a filter that makes no sense narrows nothing."""
+    data = form.cleaned_data if form.is_valid() else {}
+    if words := data.get("q", "").replace("\x00", ""):
+        rows = rows.filter(
+            Q(name__icontains=words)
+            | Q(owner__username__icontains=words)
+            | Q(owner__display_name__icontains=words)
+            | Q(short_id=words)
+        )
+    if state := data.get("state"):
+        rows = rows.filter(form.pages.filters[state][1])
+    if data.get("mine") == "1":
+        rows = rows.filter(owner=who.user)
+    return rows

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from django.utils.translation import ngettext
 
 from common.templatetags.berth import cpus, mib
+from work import kinds
 
 if TYPE_CHECKING:
-    from work.models import Ask
+    from work.models import Ask, Workload
 
 
 def size_words(row: Ask) -> str:
@@ -21,3 +22,10 @@ def size_words(row: Ask) -> str:
         )
         parts.append(f"{row.gpus}\N{NO-BREAK SPACE}{kind}")  # a number never ends a line alone
     return " · ".join(parts)
+
+
+def whole_size_words(row: Workload) -> str:
+    """Return the size of each replica, and how many there are."""
+    replicas, size = kinds.kind_of(row.kind).replicas_of(row), size_words(row)
+    times = f"{replicas}\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
+    return f"{times}{size}" if replicas > 1 else size

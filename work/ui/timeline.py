@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
@@ -63,13 +63,18 @@ def is_far(row: Workload) -> bool:
     return row.cluster_key != ONE_MACHINE
 
 
-def timeline(row: Workload, phase: Phase, ahead: Sequence[str]) -> list[Line]:
+def timeline(
+    row: Workload, phase: Phase, ahead: Sequence[str], own: Mapping[str, Any] | None = None
+) -> list[Line]:
     """Return the steps of the latest launch, then those of ``ahead`` that are still to come.
 
-    ``phase`` is that for people: after a press, what was pressed.
+    ``phase`` is that for people: after a press, what was pressed. ``own`` are words of its kind
+    for some steps; one whose word is empty is not told.
     """
-    steps = steps_of(row)
+    own = own or {}
+    steps = [step for step in steps_of(row) if own.get(step.word, step.word)]
     lines = [_line(row, phase, steps, index) for index in range(len(steps))]
+    lines = [replace(x, text=str(own[x.word])) if x.word in own else x for x in lines]
     if phase in _ON_ITS_WAY:
         seen, far = {step.word for step in steps}, is_far(row)
         lines += [

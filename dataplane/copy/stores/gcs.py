@@ -6,7 +6,6 @@ import asyncio
 import base64
 import binascii
 import json
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -15,10 +14,20 @@ from dataplane.copy.connector import Dialer
 from dataplane.copy.http1 import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import Plan
-from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, Unknown, shown
-from dataplane.copy.stores.base import Item, NoStore, Page, Plain, seconds_of, size_of
+from dataplane.copy.problems import Code, Final, Stop, Trouble, Unknown, shown
+from dataplane.copy.stores.base import (
+    NOT_TEXT,
+    PAGE,
+    Item,
+    LibraryStore,
+    NoStore,
+    Page,
+    of_status,
+    seconds_of,
+    size_of,
+)
 from dataplane.copy.transport import ELSEWHERE, Transport
-from dataplane.sending import Received, Send
+from dataplane.sending import Send
 
 if TYPE_CHECKING:
     from dataplane.copy.calls import Calls, Client
@@ -27,18 +36,13 @@ if TYPE_CHECKING:
 ENDPOINT = "https://storage.googleapis.com"
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _KNOWN_URIS = frozenset({TOKEN_URI, "https://accounts.google.com/o/oauth2/token", ""})
-PAGE = 1000
 _ITEM = "name,size,generation,crc32c,md5Hash,updated"
 _FIELDS = f"nextPageToken,items({_ITEM})"
 _SLOW = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimit"})
-_SLOW_STATUS = frozenset({429, 503})
-_AGAIN_STATUS = frozenset({408, 500, 502, 504})
 
 
-class Gcs(Plain):
+class Gcs(LibraryStore):
     """One bucket."""
-
-    tells_later = True
 
     def __init__(self, plan: Plan, dialer: Dialer) -> None:
         self.bucket = plan.store.bucket
@@ -54,21 +58,12 @@ class Gcs(Plain):
             endpoints.append(dialer.endpoint(f"{parts.scheme}://{parts.netloc}"))
             scope = "read_write" if plan.direction == "out" else "read_only"
             self._account = _account(plan, uri, scope, self._sent)
-        self._transport = Transport(dialer, *endpoints)
-        self._client: Any = None
-        self._making = threading.Lock()
+        super().__init__(Transport(dialer, *endpoints))
 
-    @property
-    def client(self) -> Any:
-        """The library's client; made when it is needed first, in the thread that needs it."""
-        with self._making:
-            if self._client is None:
-                from dataplane.gcs_client import gcs_client  # takes a fifth of a second
+    def _made(self) -> Any:
+        from dataplane.gcs_client import gcs_client  # takes a fifth of a second
 
-                self._client = gcs_client(
-                    self._account, self._sent, endpoint=self._url, project="berth"
-                )
-        return self._client
+        return gcs_client(self._account, self._sent, endpoint=self._url, project="berth")
 
     def at(self, path: str) -> str:
         return self._url + path
@@ -112,12 +107,6 @@ class Gcs(Plain):
             self._account.forget()
         return self._account is not None
 
-    def close(self) -> None:
-        self._transport.close()
-
-    def _sent(self, method: str, url: str, headers: Mapping[str, str], body: Any) -> Received:
-        return self._transport(method, url, headers, body)
-
     # --- what the library asks --------------------------------------------------------------
 
     async def listed(
@@ -151,8 +140,7 @@ class Gcs(Plain):
             if is_text(item.key):
                 items.append(item)
             else:
-                text = "The key can't be the name of a file: it is not valid text."
-                bad.append((shown(item.key), Trouble(Code.BAD_KEY, text)))
+                bad.append((shown(item.key), Trouble(Code.BAD_KEY, NOT_TEXT)))
         return Page(items, bad, str(found.next_page_token or ""))
 
     async def described(self, calls: Calls, key: str) -> Item:
@@ -235,25 +223,9 @@ class Gcs(Plain):
             return Stop(Final.REFUSED_ADDRESS, ELSEWHERE)
         if status == 404 and "bucket does not exist" in said.lower():  # noqa: PLR2004
             return Stop(Final.NO_BUCKET, f"There is no bucket “{self.bucket}”.")
-        if reason in _SLOW or status in _SLOW_STATUS:
-            text = "The store asks for fewer calls."
-            return Trouble(Code.UNREACHABLE, text, again=True, slow=True)
-        return _of_status(status, reason)
-
-
-def _of_status(status: int, reason: str) -> Trouble:
-    if status in _AGAIN_STATUS:
-        return Trouble(Code.UNREACHABLE, "The store has an internal error.", again=True)
-    if status == 401:  # noqa: PLR2004
-        return Unknown()
-    if status == 403:  # noqa: PLR2004
-        return Denied("The store refuses access.")
-    if status == 404:  # noqa: PLR2004
-        return Trouble(Code.GONE, "The object is not there any more.")
-    if status in {304, 412, 416}:
-        return Trouble(Code.CHANGED, "The object changed while it was copied.")
-    said = f" ({shown(reason, 60)})" if reason else ""
-    return Trouble(Code.IO, f"The store answers {status}{said}.")
+        if status == 401 and reason not in _SLOW:  # noqa: PLR2004
+            return Unknown()
+        return of_status(status, reason, slow=reason in _SLOW)
 
 
 def item_of(blob: Any) -> Item:

@@ -22,13 +22,12 @@ from dataplane.copy.http1 import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, shown
-from dataplane.copy.stores.base import Item, NoStore, Onward, Page, Plain, size_of
+from dataplane.copy.stores.base import NOT_TEXT, PAGE, Item, NoStore, Onward, Page, Store, size_of
 
 if TYPE_CHECKING:
     from dataplane.copy.calls import Calls
 
 ROOT = "/webhdfs/v1"
-PAGE = 1000
 FOLDER_MAX = 4096  # bytes of a path: what is deeper has no place in a volume
 BLOCK_LEAST = 1024 * 1024  # HDFS makes no smaller ones
 _AGENT = "berth/1"
@@ -83,7 +82,7 @@ def _unfinished(left: list[Level]) -> list[Level]:
     return [level for level in left if level.names or level.after]
 
 
-class Hdfs(Plain):
+class Hdfs(Store):
     """One file system."""
 
     names_ranges = False
@@ -248,7 +247,7 @@ def _odd(name: str, key: str, entry: dict[str, Any]) -> Trouble | None:
     if not name or name in {".", ".."} or "/" in name:
         return Trouble(Code.BAD_KEY, "The key can't be the name of a file: it leads elsewhere.")
     if not is_text(key):
-        return Trouble(Code.BAD_KEY, "The key can't be the name of a file: it is not valid text.")
+        return Trouble(Code.BAD_KEY, NOT_TEXT)
     if entry.get("type") not in {"FILE", "DIRECTORY"}:
         return Trouble(Code.BAD_KEY, "It is a link, and no file.")
     if entry.get("type") == "DIRECTORY" and len(key.encode()) > FOLDER_MAX:

@@ -6,18 +6,28 @@ import base64
 import email.utils
 import hashlib
 import re
-import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from dataplane.copy.checksums import CRCS
-from dataplane.copy.connector import Dialer, Endpoint
+from dataplane.copy.connector import Dialer
 from dataplane.copy.http1 import Broken, Head, now
 from dataplane.copy.plan import StorePlan
-from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
-from dataplane.copy.stores.base import Item, Multipart, NoStore, Page, Plain, seconds_of, size_of
+from dataplane.copy.problems import Code, Final, Skewed, Stop, Trouble, shown
+from dataplane.copy.stores.base import (
+    NOT_TEXT,
+    PAGE,
+    Item,
+    LibraryStore,
+    Multipart,
+    NoStore,
+    Page,
+    of_status,
+    seconds_of,
+    size_of,
+)
 from dataplane.copy.stores.sigv4 import EMPTY, UNSIGNED, Signer, quoted
 from dataplane.copy.transport import ELSEWHERE, Transport
 from dataplane.sending import Received
@@ -26,7 +36,6 @@ if TYPE_CHECKING:
     from dataplane.copy.calls import Calls
 
 DEFAULT_REGION = "us-east-1"
-PAGE = 1000
 SKEW_S = 2.0
 _MD5 = re.compile(r"\A[0-9a-f]{32}\Z")
 _PARTS = re.compile(r"\A[0-9a-f]{32}-([0-9]{1,5})\Z")
@@ -52,14 +61,10 @@ _WRONG_KEY = {
 _NO_STORE = "The endpoint does not answer as an S3 store."
 _SLOW = frozenset({"SlowDown", "ServiceUnavailable", "RequestLimitExceeded", "Throttling"})
 _AGAIN = frozenset({"InternalError", "RequestTimeout", "OperationAborted", "BadDigest"})
-_SLOW_STATUS = frozenset({429, 503})
-_AGAIN_STATUS = frozenset({408, 500, 502, 504})
 
 
-class S3(Plain):
+class S3(LibraryStore):
     """One bucket."""
-
-    tells_later = True
 
     def __init__(self, plan: StorePlan, dialer: Dialer) -> None:
         self._region = plan.region or DEFAULT_REGION
@@ -68,8 +73,10 @@ class S3(Plain):
         self._plan = plan
         self.bucket = plan.bucket
         self.compatible = plan.kind != "s3"
-        self._base = dialer.endpoint(plan.endpoint or _amazon(self._region))
-        own_name = not plan.path_style and _DNS.match(plan.bucket) and not _is_address(self._base)
+        tail = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
+        self._base = dialer.endpoint(plan.endpoint or f"https://s3.{self._region}.{tail}")
+        is_address = ":" in self._base.host or self._base.host.replace(".", "").isdigit()
+        own_name = not plan.path_style and _DNS.match(plan.bucket) and not is_address
         self.endpoint = (
             self._base.beside(f"{plan.bucket}.{self._base.host}") if own_name else self._base
         )
@@ -86,34 +93,24 @@ class S3(Plain):
                 session_token=plan.session_token,
                 clock=self._clock,
             )
-        self._transport = Transport(dialer, self.endpoint)
-        self._client: Any = None
-        self._making = threading.Lock()
+        super().__init__(Transport(dialer, self.endpoint))
 
-    @property
-    def client(self) -> Any:
-        """boto3's client; made when it is needed first, in the thread that needs it."""
-        with self._making:
-            if self._client is None:
-                from dataplane.s3_client import Keys, s3_client  # takes a fifth of a second
+    def _made(self) -> Any:
+        from dataplane.s3_client import Keys, s3_client  # takes a fifth of a second
 
-                plan = self._plan
-                keys = Keys(plan.access_key, plan.secret_key, plan.session_token)
-                self._client = s3_client(
-                    None if plan.anonymous else keys,
-                    self._sent,
-                    endpoint=f"{'https' if self._base.tls else 'http'}://{self._base.header()}",
-                    region=self._region,
-                    path_style=self._root != "/",
-                    clock=self._clock,
-                )
-        return self._client
-
-    def close(self) -> None:
-        self._transport.close()
+        plan = self._plan
+        keys = Keys(plan.access_key, plan.secret_key, plan.session_token)
+        return s3_client(
+            None if plan.anonymous else keys,
+            self._sent,
+            endpoint=f"{'https' if self._base.tls else 'http'}://{self._base.header()}",
+            region=self._region,
+            path_style=self._root != "/",
+            clock=self._clock,
+        )
 
     def _sent(self, method: str, url: str, headers: Mapping[str, str], body: Any) -> Received:
-        got = self._transport(method, url, headers, body)
+        got = super()._sent(method, url, headers, body)
         if b"<!" in got.body[:4096]:  # no document types, so no entities
             raise NoStore(_NO_STORE)
         return got
@@ -159,8 +156,7 @@ class S3(Plain):
             try:
                 key = key if raw is None else raw.decode()
             except UnicodeDecodeError:
-                text = "The key can't be the name of a file: it is not valid text."
-                bad.append((shown(raw or b""), Trouble(Code.BAD_KEY, text)))
+                bad.append((shown(raw or b""), Trouble(Code.BAD_KEY, NOT_TEXT)))
                 continue
             etag = entry.get("ETag", "").strip('"')
             try:
@@ -282,7 +278,12 @@ class S3(Plain):
             )
         if status // 100 == 3:  # noqa: PLR2004 - redirects
             return Stop(Final.REFUSED_ADDRESS, ELSEWHERE)
-        return _of_status(status, code)
+        status = 403 if status == 401 else status  # noqa: PLR2004 - a store of S3 says either
+        trouble = of_status(status, code, slow=code in _SLOW, again=code in _AGAIN)
+        if code == "InvalidObjectState" and not trouble.again:
+            text = "The object is archived; restore it at the store first."
+            trouble = Trouble(Code.DENIED, text)
+        return trouble
 
     def skewed(self, at: float | None) -> bool:
         if at is None or self._signer is None:
@@ -321,39 +322,8 @@ def _etag_is_md5(head: Head) -> bool:
     return not customer and not kind.startswith("aws:")
 
 
-_BY_STATUS: dict[int, tuple[Code, str]] = {
-    404: (Code.GONE, "The object is not there any more."),
-    412: (Code.CHANGED, "The object changed while it was copied."),
-    416: (Code.CHANGED, "The object changed while it was copied."),
-}
-
-
-def _of_status(status: int, code: str) -> Exception:
-    if code in _SLOW or status in _SLOW_STATUS:
-        return Trouble(Code.UNREACHABLE, "The store asks for fewer calls.", again=True, slow=True)
-    if code in _AGAIN or status in _AGAIN_STATUS:
-        return Trouble(Code.UNREACHABLE, "The store has an internal error.", again=True)
-    if code == "InvalidObjectState":
-        return Trouble(Code.DENIED, "The object is archived; restore it at the store first.")
-    if status in {401, 403}:
-        return Denied("The store refuses access.")
-    if status in _BY_STATUS:
-        return Trouble(*_BY_STATUS[status])
-    said = f" ({shown(code, 60)})" if code else ""
-    return Trouble(Code.IO, f"The store answers {status}{said}.")
-
-
 def _date(fields: Mapping[str, str], name: str) -> float | None:
     try:
         return email.utils.parsedate_to_datetime(fields[name]).timestamp()
     except (KeyError, ValueError, TypeError, OverflowError, OSError):
         return None
-
-
-def _amazon(region: str) -> str:
-    tail = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://s3.{region}.{tail}"
-
-
-def _is_address(endpoint: Endpoint) -> bool:
-    return ":" in endpoint.host or endpoint.host.replace(".", "").isdigit()

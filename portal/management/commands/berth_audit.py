@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from common import csvsafe
+from common.ui import responses
 from events import sealer, selectors
 from events.models import Event
 
@@ -45,7 +45,7 @@ class Command(BaseCommand):
     def _export(self, form: str) -> None:
         rows = Event.objects.order_by("id")
         if form == "csv":
-            for text in csvsafe.lines(selectors.HEAD, selectors.csv_rows(rows)):
+            for text in responses.csv_lines(selectors.HEAD, selectors.csv_rows(rows)):
                 self.stdout.write(text, ending="")
             return
         for line in selectors.json_lines(rows):

@@ -45,10 +45,7 @@ def first_administrator() -> str:
     if User.objects.exists():
         return ""
     admin = user_create(
-        who=None,
-        username=ADMIN,
-        display_name="Administrator",
-        platform_role=PlatformRole.OPERATOR,
+        who=None, username=ADMIN, display_name="Administrator", platform_role=PlatformRole.OPERATOR
     )
     password = password_reset_by_operator(who=None, user=admin)
     if settings.BERTH_ADMIN_PASSWORD:  # the operator has put it where only operators look

@@ -4,12 +4,12 @@ The settings modules read them from here, ``berth up`` and ``berth-server`` say 
 it, and docs/settings.md is written from it (``make settings``).
 """
 
-from portal.settings.table import people, serving, work
-from portal.settings.table.row import DERIVED, Setting
+from portal.settings.kinds import DERIVED, Setting
+from portal.settings.table import serving, work
 
 __all__ = ["DERIVED", "ELSEWHERE", "GROUPS", "TABLE", "Setting"]
 
-GROUPS: dict[str, tuple[Setting, ...]] = {**serving.GROUPS, **work.GROUPS, **people.GROUPS}
+GROUPS: dict[str, tuple[Setting, ...]] = {**serving.GROUPS, **work.GROUPS, **work.SIGN_IN}
 TABLE: dict[str, Setting] = {one.name: one for group in GROUPS.values() for one in group}
 
 # Names that begin like settings and are none: whoever else reads them.

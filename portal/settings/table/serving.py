@@ -1,6 +1,8 @@
 """Settings of the portal itself: places, keys, addresses, TLS, the gate, the database."""
 
 from portal.settings.kinds import (
+    DERIVED,
+    Setting,
     address,
     addresses,
     anything,
@@ -18,7 +20,6 @@ from portal.settings.kinds import (
     words,
     yes_or_no,
 )
-from portal.settings.table.row import DERIVED, Setting
 
 DATABASES = ("postgres", "postgresql", "psql", "pgsql", "sqlite")
 BROKERS = ("redis", "rediss", "unix")
@@ -95,13 +96,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             " looked at with `BERTH_BEHIND_TLS_PROXY` or `BERTH_TRUST_FORWARDED_FOR`, where all"
             " come from the proxy in front",
         ),
-        Setting(
-            "PROXY_PORT",
-            port(),
-            DERIVED,
-            "the proxy to workspaces",
-            otherwise="port + 1",
-        ),
+        Setting("PROXY_PORT", port(), DERIVED, "the proxy to workspaces", otherwise="port + 1"),
         Setting(
             "INTERNAL_PORT",
             port(),
@@ -109,13 +104,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "the listener for workloads (`/hub/api` only)",
             otherwise="port + 2",
         ),
-        Setting(
-            "PROXY_API_PORT",
-            port(),
-            DERIVED,
-            "the proxy's own API",
-            otherwise="port + 3",
-        ),
+        Setting("PROXY_API_PORT", port(), DERIVED, "the proxy's own API", otherwise="port + 3"),
         Setting(
             "PUBLIC_URL",
             address("http", "https", origin=True),
@@ -131,12 +120,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "`BERTH_INTERNAL_URL`",
             otherwise="`localhost,127.0.0.1,[::1]`; none with `berth-server`",
         ),
-        Setting(
-            "CSRF_TRUSTED_ORIGINS",
-            origins(),
-            [],
-            "further origins whose forms are accepted",
-        ),
+        Setting("CSRF_TRUSTED_ORIGINS", origins(), [], "further origins whose forms are accepted"),
         Setting(
             "INTERNAL_URL",
             address("https", "http"),
@@ -160,12 +144,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             otherwise="this machine's proxy",
         ),
         Setting(
-            "PROXY_TOKEN",
-            token(),
-            "",
-            "key to the proxy's API",
-            otherwise="generated",
-            secret=True,
+            "PROXY_TOKEN", token(), "", "key to the proxy's API", otherwise="generated", secret=True
         ),
         Setting(
             "NOTEBOOK_ROUTING",
@@ -180,10 +159,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "domain below which workspaces have their hosts",
         ),
         Setting(
-            "NOTEBOOK_SCHEME",
-            choice("http", "https"),
-            "http",
-            "scheme of workspace addresses",
+            "NOTEBOOK_SCHEME", choice("http", "https"), "http", "scheme of workspace addresses"
         ),
         Setting(
             "NOTEBOOK_PORT",
@@ -207,13 +183,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "certificate file: Berth and the notebook proxy answer by TLS themselves",
             otherwise="none",
         ),
-        Setting(
-            "TLS_KEY",
-            path(),
-            "",
-            "its key file",
-            otherwise="none",
-        ),
+        Setting("TLS_KEY", path(), "", "its key file", otherwise="none"),
         Setting(
             "BEHIND_TLS_PROXY",
             yes_or_no(),
@@ -227,11 +197,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "a proxy in front writes `X-Forwarded-For`; its last entry is the caller",
         ),
         Setting(
-            "SSL_REDIRECT",
-            yes_or_no(),
-            True,
-            "redirect plain HTTP",
-            otherwise="yes with https",
+            "SSL_REDIRECT", yes_or_no(), True, "redirect plain HTTP", otherwise="yes with https"
         ),
         Setting(
             "HSTS_SECONDS",
@@ -249,13 +215,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "the gate: terminal, logs and files of work on clusters (`/gate/`)",
             otherwise="port + 4",
         ),
-        Setting(
-            "SSH_PORT",
-            port(0),
-            DERIVED,
-            "SSH to workspaces; 0: none",
-            otherwise="port + 5",
-        ),
+        Setting("SSH_PORT", port(0), DERIVED, "SSH to workspaces; 0: none", otherwise="port + 5"),
         Setting(
             "SSH_CONNECTIONS_PER_USER",
             whole(1),
@@ -308,18 +268,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             otherwise="generated",
             secret=True,
         ),
-        Setting(
-            "GATE_STREAMS",
-            whole(1),
-            4000,
-            "streams open at one time, per gate process",
-        ),
-        Setting(
-            "GATE_STREAMS_PER_USER",
-            whole(1),
-            32,
-            "the same, per person",
-        ),
+        Setting("GATE_STREAMS", whole(1), 4000, "streams open at one time, per gate process"),
+        Setting("GATE_STREAMS_PER_USER", whole(1), 32, "the same, per person"),
         Setting(
             "GATE_IDLE_S",
             whole(1, unit="seconds"),

@@ -7,8 +7,6 @@ where there is but one. The check is made on the address that is connected to, s
 changes its answer gains nothing.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import socket
@@ -21,7 +19,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from common.outbound.addresses import IPAddress, unwrapped
+from dataplane.addresses import IPAddress, unwrapped
 from runtime.protocol import Unreachable
 
 _TOKEN_S = 60.0
@@ -116,8 +114,7 @@ def check_for(*, loopback: bool) -> Check:
     def check(text: str) -> None:
         address = ipaddress.ip_address(text.partition("%")[0])
         if not is_allowed(address, loopback=loopback):
-            message = f"The cluster's address leads to {address}, which is not allowed."
-            raise Unreachable(message)
+            raise Unreachable(f"The cluster's address leads to {address}, which is not allowed.")
 
     return check
 

@@ -8,8 +8,6 @@ long ago is asked of the cluster, by its own clock: another of our processes may
 binding, and ours may have just begun.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import time
@@ -21,7 +19,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from common.outbound.addresses import unwrapped
+from dataplane.addresses import unwrapped
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant_policies import Front, Network, port_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of

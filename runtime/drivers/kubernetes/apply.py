@@ -5,15 +5,13 @@ with secret files, two more for a group whose pods meet; the first with a new vo
 Job's next launch removes the Job of the one before.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
-from runtime.drivers import mount_names
+from runtime.drivers import mounts
 from runtime.drivers.kubernetes import ending, names, observe, shapes
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
@@ -26,7 +24,7 @@ from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Hands
 from runtime.drivers.kubernetes.volumes import Volumes
-from runtime.drivers.secret_files import checked, filled
+from runtime.drivers.mounts import checked, filled
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
 
 log = structlog.get_logger(__name__)
@@ -63,7 +61,7 @@ class Workloads:
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         if not spec.image or not spec.namespace:
             raise InvalidSpec("It names no image, so it cannot run on a cluster.")
-        mount_names.check(spec.mounts)
+        mounts.check(spec.mounts)
         name = names.workload(spec.name, spec.uid)
         self._locator.remember(spec.uid, spec.namespace, name)
         pod = "" if spec.once else names.pod(name)

@@ -192,8 +192,7 @@ class KubeClient:
         """A GET that is not worth waiting for or repeating."""
         answer, trouble = self._once("GET", path, params, None, "", wait_s)
         if answer is None:
-            message = f"The cluster does not answer ({trouble})."
-            raise Unreachable(message)
+            raise Unreachable(f"The cluster does not answer ({trouble}).")
         return answer
 
     # --- the wire -----------------------------------------------------------------------------
@@ -226,8 +225,7 @@ class KubeClient:
         self._lost(begun)
         if answer is not None:
             raise_for(answer)
-        message = f"The cluster does not answer ({trouble})."
-        raise Unreachable(message)
+        raise Unreachable(f"The cluster does not answer ({trouble}).")
 
     def _once(
         self,
@@ -278,8 +276,7 @@ class KubeClient:
                 yield response
         except NoAnswer as error:
             self._lost(begun)
-            message = f"The cluster does not answer ({error})."
-            raise Unreachable(message) from error
+            raise Unreachable(f"The cluster does not answer ({error}).") from error
 
 
 def plural_of(kind: str) -> str:
@@ -300,8 +297,7 @@ def _page(body: bytes, plural: str) -> Object:
     if isinstance(found, dict):
         return found
     # an empty list would say that all is gone
-    message = f"The cluster's list of {plural} can't be read."
-    raise Unreachable(message)
+    raise Unreachable(f"The cluster's list of {plural} can't be read.")
 
 
 def _object(answer: Answer) -> Object:

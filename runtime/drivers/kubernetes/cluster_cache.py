@@ -4,21 +4,20 @@ Objects are cut down to what ``observe`` reads. A change that is older than what
 comes twice, changes nothing.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from runtime.capabilities import NodeChanges, NodeFacts
 from runtime.drivers.kubernetes import ending, names, observe, observe_job, shapes, waiting
 from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, uid_of, version_of
 from runtime.drivers.kubernetes.namespaces import NamespaceCache
 from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
-from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
+from runtime.protocol import Observation, Seen
 from runtime.reasons import Reason
 
 Object = dict[str, Any]
@@ -164,16 +163,13 @@ class World:
         uid = uid_of(obj)
         if uid:
             self._by_uid[uid] = key
-        self._leave(uid_of(before or {}), uid, key)
+        was = uid_of(before or {})
+        if was != uid and self._by_uid.get(was) == key:  # somebody gave it to another uid
+            del self._by_uid[was]
+            self._touch_uid(was, "")
         if before is not None and observe.launch_of(before) != observe.launch_of(obj):
             self._interrupted.pop(key, None)
         self._touch(key)
-
-    def _leave(self, before: str, uid: str, key: Key) -> None:
-        """Somebody gave it to another uid: the one before has it no more."""
-        if before != uid and self._by_uid.get(before) == key:
-            del self._by_uid[before]
-            self._touch_uid(before, "")
 
     def _put_pod(self, obj: Object) -> None:
         small = small_pod(obj, self._pods.get(key_of(obj)))
@@ -186,17 +182,13 @@ class World:
             self._answered[small["metadata"].get("uid", "")] = None
             if not observe.is_going(small):
                 self._interrupted.get(key, {}).pop(observe_job.index_of(small), None)
-        self._ask(small)
+        if self._prober is not None:
+            question = question_of(small)
+            if question is None or observe.is_ready(small) or observe.is_going(small):
+                self._prober.forget(small["metadata"].get("uid", ""))
+            elif question.pod_uid not in self._answered:
+                self._prober.ask(question)
         self._touch(key)
-
-    def _ask(self, pod: Object) -> None:
-        if self._prober is None:
-            return
-        question = question_of(pod)
-        if question is None or observe.is_ready(pod) or observe.is_going(pod):
-            self._prober.forget(pod["metadata"].get("uid", ""))
-        elif question.pod_uid not in self._answered:
-            self._prober.ask(question)
 
     def _note_interruption(self, key: Key, pod: Object) -> None:
         """A pod that is wanted goes: its successor is told why."""
@@ -251,7 +243,7 @@ class World:
                 del self._by_uid[uid_of(obj)]
         elif kind == PODS:
             pod = self._pods.pop(key, None)
-            self._forget_of_job(obj, key)
+            self._forget_of_job(owner_key(obj), key)
             if pod is not None:
                 self._answered.pop(pod["metadata"].get("uid", ""), None)
                 if self._prober is not None:
@@ -269,12 +261,11 @@ class World:
         elif kind not in {EVENTS, QUEUED}:
             self._touch_uid(self._places.drop(kind, obj), "place")
 
-    def _forget_of_job(self, pod: Object, key: Key) -> None:
-        rows = self._of_job.get(owner_key(pod))
-        if rows is not None:
-            rows.discard(key)
-            if not rows:
-                del self._of_job[owner_key(pod)]
+    def _forget_of_job(self, owner: Key, pod: Key) -> None:
+        rows = self._of_job.get(owner, set())
+        rows.discard(pod)
+        if not rows:
+            self._of_job.pop(owner, None)
 
     # --- inside: who is touched -------------------------------------------------------------------
     def _touch(self, key: Key) -> None:

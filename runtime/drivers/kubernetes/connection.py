@@ -1,7 +1,7 @@
 """The official client's connection to one API server: as one of its users, nothing ambient.
 
 No default kubeconfig, proxy or authority of the machine counts. Redirects are not followed,
-sockets lead to checked addresses only, and a body comes as it is: ``decoding.py`` reads it (see
+sockets lead to checked addresses only, and a body comes as it is: ``answers.py`` reads it (see
 docs/adr/0011-the-official-kubernetes-client.md).
 """
 

@@ -1,7 +1,5 @@
 """The Kubernetes driver: ``runtime.protocol.Driver`` and every capability, over one client."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +7,16 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.capabilities import Inspection, Program, Tried
+from runtime.capabilities import (
+    Inspection,
+    KubeToken,
+    Measured,
+    NodeChanges,
+    NodeFacts,
+    Program,
+    TenantSpec,
+    Tried,
+)
 from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
 from runtime.drivers.kubernetes.access import Check, KubeAccess, PodAddresses, check_from_settings
 from runtime.drivers.kubernetes.answers import in_words, raise_for
@@ -34,14 +41,9 @@ from runtime.protocol import (
     DriverError,
     Health,
     InvalidSpec,
-    KubeToken,
-    Measured,
-    NodeChanges,
-    NodeFacts,
     Observation,
     Placement,
     Seen,
-    TenantSpec,
     WorkloadSpec,
 )
 from runtime.reasons import Reason
@@ -241,13 +243,7 @@ class KubernetesDriver:
         return resolved(backing, self.options).kind in OUR_OWN
 
     def move_volume(
-        self,
-        volume_uid: str,
-        *,
-        project: str,
-        owner: str,
-        backing: Backing,
-        namespace: str = "",
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing, namespace: str = ""
     ) -> None:
         if not self.can_move(backing):
             raise InvalidSpec("What this volume lies on can't be handed to another project.")

@@ -6,8 +6,6 @@ A pod is seen by the watch, so it costs nothing to find. Secrets can't be listed
 dies in between leaves something by which the next one goes on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping

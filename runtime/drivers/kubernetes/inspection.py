@@ -5,8 +5,6 @@ out for everybody but the owner. An API server lists events by name and knows no
 wants the newest has to read them all.
 """
 
-from __future__ import annotations
-
 import copy
 import heapq
 import threading

@@ -4,8 +4,6 @@ Nothing in it is executed, opened or fetched: exactly one cluster, one user and 
 with everything inline. What is not on the list is refused by name.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import ipaddress
@@ -89,7 +87,14 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> KubeAccess:
     if not token and not cert:
         raise KubeconfigError(_("The user has neither a token nor a client certificate inside."))
     if cert:
-        _check_pair(cert, key)
+        try:
+            ours = x509.load_pem_x509_certificate(cert.encode()).public_key()
+            theirs = load_pem_private_key(key.encode(), password=None).public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise KubeconfigError(_("The client certificate or its key cannot be read.")) from error
+        shape = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        if ours.public_bytes(*shape) != theirs.public_bytes(*shape):
+            raise KubeconfigError(_("The client key does not belong to the certificate."))
     server = _server(_text(cluster, "server"))
     pem = _pem(cluster, "certificate-authority-data")
     try:
@@ -193,14 +198,3 @@ def _pem(found: Mapping[str, Any], name: str) -> str:
         return base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (binascii.Error, UnicodeError) as error:
         raise KubeconfigError(_("“%(name)s” is not base64.") % {"name": name}) from error
-
-
-def _check_pair(cert: str, key: str) -> None:
-    try:
-        ours = x509.load_pem_x509_certificate(cert.encode()).public_key()
-        theirs = load_pem_private_key(key.encode(), password=None).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise KubeconfigError(_("The client certificate or its key cannot be read.")) from error
-    shape = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if ours.public_bytes(*shape) != theirs.public_bytes(*shape):
-        raise KubeconfigError(_("The client key does not belong to the certificate."))

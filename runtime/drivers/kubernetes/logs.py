@@ -9,8 +9,6 @@ When a workload is stopped, the end of its log is kept in a Secret beside it (no
 owner may read it), so that why it failed can be read when its pod is gone.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import re

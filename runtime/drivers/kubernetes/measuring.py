@@ -6,20 +6,19 @@ there, so nobody else can say a size: only the pod that the Job itself made is a
 volume that the Job is named after.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.capabilities import Measured
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import Volumes
-from runtime.protocol import DriverError, Measured, NotYet, Placement
+from runtime.protocol import DriverError, NotYet, Placement
 
 WALKS_S = 600  # then it says what it has
 LONGEST_S = 900  # with being placed and its image pulled
@@ -40,73 +39,43 @@ def job_name(volume_uid: str) -> str:
 
 
 def job(
-    volume_uid: str,
-    namespace: str,
-    options: KubernetesOptions,
-    where: Placement | Beside,
+    volume_uid: str, namespace: str, options: KubernetesOptions, where: Placement | Beside
 ) -> dict[str, Any]:
-    name, user = job_name(volume_uid), options.run_as_user
+    claim = names.claim(volume_uid)
     marks = names.marks(options.namespace_prefix, options.installation)
-    marks[names.KIND] = "measuring"
-    pod: dict[str, Any] = {
-        "automountServiceAccountToken": False,
-        "containers": [_container(options)],
-        "enableServiceLinks": False,
-        "imagePullSecrets": [{"name": names.REGISTRIES}],
-        "restartPolicy": "Never",
-        "securityContext": {
-            "fsGroup": user,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "runAsGroup": user,
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "terminationGracePeriodSeconds": 1,
-        "volumes": [
-            {"name": _ROOT, "persistentVolumeClaim": {"claimName": names.claim(volume_uid)}}
-        ],
-    }
-    pod |= _on(where) if isinstance(where, Beside) else pod_fields.nodes(where)
-    if options.user_namespaces:
-        pod["hostUsers"] = False
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"labels": marks, "name": name, "namespace": namespace},
-        "spec": {
-            "activeDeadlineSeconds": LONGEST_S,
-            "backoffLimit": 0,
-            "template": {"metadata": {"labels": marks}, "spec": pod},
-            "ttlSecondsAfterFinished": KEPT_S,
-        },
-    }
-
-
-def _container(options: KubernetesOptions) -> dict[str, Any]:
     words = ["--root", _ROOT, "--seconds", str(WALKS_S)]
-    return {
+    container = {
         "command": ["python3", "-m", "dataplane.measuring", *words],
         "env": pod_fields.named({"BERTH_VOLUMES": names.VOLUMES, **pod_fields.NONE}),
         "image": options.data_image,
         "imagePullPolicy": "IfNotPresent",
-        "name": names.MAIN,
         "resources": {
             "limits": {"cpu": "500m", "ephemeral-storage": "64Mi", "memory": "512Mi"},
             "requests": {"cpu": "10m", "ephemeral-storage": "0", "memory": "32Mi"},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {**pod_fields.LOCKED, "readOnlyRootFilesystem": True},
         "terminationMessagePolicy": "File",
         "volumeMounts": [
             {"mountPath": f"{names.VOLUMES}/{_ROOT}", "name": _ROOT, "readOnly": True}
         ],
     }
+    return pod_fields.short_job(
+        {
+            "labels": {**marks, names.KIND: "measuring"},
+            "name": job_name(volume_uid),
+            "namespace": namespace,
+        },
+        container,
+        options.run_as_user,
+        longest_s=LONGEST_S,
+        kept_s=KEPT_S,
+        owns_volumes=True,
+        imagePullSecrets=[{"name": names.REGISTRIES}],
+        terminationGracePeriodSeconds=1,
+        volumes=[{"name": _ROOT, "persistentVolumeClaim": {"claimName": claim}}],
+        **(_on(where) if isinstance(where, Beside) else pod_fields.nodes(where)),
+        **({"hostUsers": False} if options.user_namespaces else {}),
+    )
 
 
 def _on(beside: Beside) -> dict[str, Any]:

@@ -6,8 +6,6 @@ would tell of others. One is believed about pods of its own node only. It is ask
 bounded in time and size; whatever goes wrong, nothing is known.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time
@@ -241,11 +239,9 @@ def _text(url: str) -> str:
         client.stream("GET", url, headers=headers) as answer,
     ):
         if answer.status_code != httpx.codes.OK or "content-encoding" in answer.headers:
-            message = f"The exporter answered {answer.status_code}."
-            raise ValueError(message)
+            raise ValueError(f"The exporter answered {answer.status_code}.")
         for part in answer.iter_raw():
             body += part
             if len(body) > MAX_TEXT or time.monotonic() > end:
-                message = "The exporter's answer is too large or too slow."
-                raise ValueError(message)
+                raise ValueError("The exporter's answer is too large or too slow.")
     return body.decode("utf-8", "replace")

@@ -1,7 +1,5 @@
 """What things are called on a cluster. Pure: the same words always give the same names."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

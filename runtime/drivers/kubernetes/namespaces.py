@@ -5,8 +5,6 @@ nothing was there but what Berth put in to keep the project apart and what Kuber
 itself. What can't be looked at counts as something. People's tokens end in any case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

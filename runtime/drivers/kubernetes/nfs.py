@@ -5,14 +5,12 @@ Berth's own, as the user that workloads run as (so root squash stands in nobody'
 the whole export is mounted; in no other namespace can it be claimed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import pod_fields, tenant_access
-from runtime.drivers.kubernetes.builders.tenant import POD_SECURITY_VERSION
+from runtime.drivers.kubernetes.builders.tenant import RESTRICTED
 from runtime.drivers.kubernetes.builders.volume import nfs_source, plain
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -58,16 +56,12 @@ def ground(on: Backing, options: KubernetesOptions) -> list[dict[str, Any]]:
     """Return the namespace with what keeps it closed, and the export as a claim in it."""
     where = namespace_of(options)
     marks = names.marks(options.namespace_prefix, options.installation)
-    security = {}
-    for mode in ("audit", "enforce", "warn"):
-        security[f"pod-security.kubernetes.io/{mode}"] = "restricted"
-        security[f"pod-security.kubernetes.io/{mode}-version"] = POD_SECURITY_VERSION
     top = top_of(on)
     return [
         {
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {"labels": {**marks, **security}, "name": where},
+            "metadata": {"labels": {**marks, **RESTRICTED}, "name": where},
         },
         *tenant_access.portal(where, marks, options),
         {  # the node mounts; the pod itself talks to nobody
@@ -120,51 +114,31 @@ def job_name(verb: str, volume_uid: str) -> str:
 
 
 def job(verb: str, volume_uid: str, on: Backing, options: KubernetesOptions) -> dict[str, Any]:
-    user, where = options.run_as_user, namespace_of(options)
-    marks = names.marks(options.namespace_prefix, options.installation)
     container = {
         "command": ["python3", "-I", "-c", SCRIPT, verb, plain(volume_uid)],
         "env": pod_fields.named(pod_fields.NONE),
         "image": options.data_image or options.default_image,
         "imagePullPolicy": "IfNotPresent",
-        "name": names.MAIN,
         "resources": {
             "limits": {"cpu": "1", "memory": "256Mi"},
             "requests": {"cpu": "10m", "memory": "32Mi"},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"mountPath": _TOP, "name": "export"}],
     }
-    pod = {
-        "automountServiceAccountToken": False,
-        "containers": [container],
-        "enableServiceLinks": False,
-        "restartPolicy": "Never",
-        "securityContext": {
-            "runAsGroup": user,
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
+    return pod_fields.short_job(
+        {
+            "labels": names.marks(options.namespace_prefix, options.installation),
+            "name": job_name(verb, volume_uid),
+            "namespace": namespace_of(options),
         },
-        "volumes": [{"name": "export", "persistentVolumeClaim": {"claimName": top_of(on)}}],
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"labels": marks, "name": job_name(verb, volume_uid), "namespace": where},
-        "spec": {
-            "activeDeadlineSeconds": _LONGEST_S,
-            "backoffLimit": 3,
-            "template": {"metadata": {"labels": marks}, "spec": pod},
-            "ttlSecondsAfterFinished": _KEPT_S,
-        },
-    }
+        container,
+        options.run_as_user,
+        longest_s=_LONGEST_S,
+        kept_s=_KEPT_S,
+        tries=3,
+        volumes=[{"name": "export", "persistentVolumeClaim": {"claimName": top_of(on)}}],
+    )
 
 
 _ASK_AGAIN_S = 1.0
@@ -188,10 +162,11 @@ class NfsFolders:
         found = self._client.get("batch/v1", "jobs", name, where)
         if found is None:
             self._begin(verb, volume_uid, on)
-            raise NotYet("Its folder on the server is being made ready.", retry_in=_ASK_AGAIN_S)
-        if found["metadata"].get("deletionTimestamp"):
-            raise NotYet("Its folder on the server is being made ready.", retry_in=_ASK_AGAIN_S)
-        if not observe_job.is_finished(found):
+        if (
+            found is None
+            or found["metadata"].get("deletionTimestamp")
+            or not observe_job.is_finished(found)
+        ):
             raise NotYet("Its folder on the server is being made ready.", retry_in=_ASK_AGAIN_S)
         failed = not observe_job.is_complete(found)
         why = self._why(found) if failed else ""

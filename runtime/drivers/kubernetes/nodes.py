@@ -4,15 +4,13 @@ The scheduler's words name what is lacking on how many nodes, not whether it cou
 "four cards are taken" and "no node of that kind has four" read alike.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from runtime.capabilities import NodeChanges, NodeFacts
 from runtime.drivers.kubernetes.metrics import quantity
-from runtime.protocol import NodeChanges, NodeFacts
 
 _NOT_ACCELERATORS = ("hugepages-", "attachable-volumes-")
 _ADDRESSES = ("InternalIP", "ExternalIP")
@@ -149,7 +147,7 @@ def tolerates(entry: Mapping[str, str], taint: Mapping[str, str]) -> bool:
 
 
 def _fulfils(term: Object, labels: Mapping[str, str]) -> bool:
-    """Of what Kubernetes knows only what ``builders.placing`` writes; the rest refuses nobody."""
+    """Of what Kubernetes knows only what we write (``placing``); the rest refuses nobody."""
     for rule in term.get("matchExpressions") or []:
         among = labels.get(rule["key"]) in (rule.get("values") or [])
         if (rule["operator"] == "In" and not among) or (rule["operator"] == "NotIn" and among):

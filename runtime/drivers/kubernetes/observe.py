@@ -9,8 +9,6 @@ The rules:
 * a pod that somebody or something took away is STARTING, with the reason: another one comes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ The rules:
   ended is how the whole did, and the Job controller takes the others down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -89,7 +87,7 @@ def end_of(job: Object, pod: Object | None) -> Found | None:
 
 
 def why_failed(job: Object) -> str:
-    return str(_condition(job, "Failed").get("message") or "")
+    return str(observe.condition_of(job, "Failed").get("message") or "")
 
 
 def policy_of(job: Object) -> RetryPolicy:
@@ -177,11 +175,7 @@ def _listens(pod: Object) -> bool:
 
 
 def _has(job: Object, kind: str) -> bool:
-    return _condition(job, kind).get("status") == "True"
-
-
-def _condition(job: Object, kind: str) -> Object:
-    return observe.condition_of(job, kind)
+    return observe.condition_of(job, kind).get("status") == "True"
 
 
 _STOPPED = "stopped"  # it did not end by itself
@@ -241,9 +235,9 @@ def _whole(sights: Sequence[Sight], each: Sequence[Found]) -> tuple[Found, int]:
         left = next((s.pod for s in sights if s.pod and not is_over(s.pod)), None)
         return observe.written_end(replace(sights[0], pod=left), launch), 0
     if is_suspended(job) and not is_finished(job):
-        held = [held(sight) for sight in sights]
-        at = max(range(len(held)), key=lambda n: _FAR.index(held[n].seen))
-        return held[at], at
+        kept = [held(sight) for sight in sights]
+        at = max(range(len(kept)), key=lambda n: _FAR.index(kept[n].seen))
+        return kept[at], at
     pods = [sight.pod for sight in sights]
     ends = [None if pod is None else own_end(pod) for pod in pods]
     if (end := _end(job, ends, pods)) is not None:

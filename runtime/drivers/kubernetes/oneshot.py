@@ -6,10 +6,8 @@ long. No more than ``MOST`` run at once in a namespace, and fetch images. The po
 any other there and has no network but what the namespace's policies give everybody.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from runtime.capabilities import Attempt, Program, Tried
@@ -37,7 +35,11 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     namespace, name = program.namespace, program.name
     job = client.get("batch/v1", "jobs", name, namespace)
     if job is None:
-        _require_room(client, namespace)
+        # Who asks about a hundred images would have every node fetch them beside everybody's work.
+        known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
+        if sum(not observe_job.is_finished(job) for job in known) >= MOST:
+            message = f"{MOST} images are being looked into in this project."
+            raise Denied(message, reason=Reason.QUOTA_DENIED)
         client.apply(build(options, program))
         return Tried(Attempt.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
@@ -60,72 +62,32 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     return Tried(Attempt.RUNNING)
 
 
-def _require_room(client: KubeClient, namespace: str) -> None:
-    """Else who asks about a hundred images has every node fetch them, beside everybody's work."""
-    known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
-    if sum(not observe_job.is_finished(job) for job in known) >= MOST:
-        message = f"{MOST} images are being looked into in this project."
-        raise Denied(message, reason=Reason.QUOTA_DENIED)
-
-
 def build(options: KubernetesOptions, program: Program) -> Object:
     """Return the Job. Pure."""
-    name = program.name
-    user = options.run_as_user
     queued = {names.QUEUE: options.queue} if options.queue else {}
     marks = names.marks(options.namespace_prefix, options.installation)
-    labels = {**marks, PROBE: name, names.KIND: KIND, **queued}
-    pod = {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "imagePullSecrets": [{"name": names.REGISTRIES}],
-        "restartPolicy": "Never",
-        "securityContext": {
-            "runAsGroup": user,
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "terminationGracePeriodSeconds": 1,
-        "containers": [_container(program.image, program.command, _pull(program.image, options))],
-        **pod_fields.nodes(program.placement),
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": program.namespace, "labels": labels},
-        "spec": {
-            "activeDeadlineSeconds": LONGEST_S,
-            "backoffLimit": 0,
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-            "ttlSecondsAfterFinished": KEPT_S,
-        },
-    }
-
-
-def _pull(image: str, options: KubernetesOptions) -> str:
-    """As for work: who asks whether an image is there must not be shown another project's."""
-    return "IfNotPresent" if is_for_all(image, options) else "Always"
-
-
-def _container(image: str, command: Sequence[str], pull: str) -> Object:
-    return {
-        "name": names.MAIN,
-        "image": image,
-        "imagePullPolicy": pull,
-        "command": [word.replace("$(", "$$(") for word in command],
+    labels = {**marks, PROBE: program.name, names.KIND: KIND, **queued}
+    container = {
+        "image": program.image,
+        # As for work: who asks whether an image is there must not be shown another project's.
+        "imagePullPolicy": "IfNotPresent" if is_for_all(program.image, options) else "Always",
+        "command": [word.replace("$(", "$$(") for word in program.command],
         "env": pod_fields.named({"HOME": "/tmp", **pod_fields.NONE}),  # noqa: S108 - inside the image
         "resources": {
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "1Gi"},
             "requests": {"cpu": "50m", "memory": "64Mi"},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
     }
+    return pod_fields.short_job(
+        {"name": program.name, "namespace": program.namespace, "labels": labels},
+        container,
+        options.run_as_user,
+        longest_s=LONGEST_S,
+        kept_s=KEPT_S,
+        imagePullSecrets=[{"name": names.REGISTRIES}],
+        terminationGracePeriodSeconds=1,
+        **pod_fields.nodes(program.placement),
+    )
 
 
 def _of(pod: Mapping[str, Any], program: str) -> Tried:

@@ -10,8 +10,6 @@ observations of one cluster at once (the watch holds a lease), so their clocks n
 the first full list of a new watch is believed whatever its numbers are.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

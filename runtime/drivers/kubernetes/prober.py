@@ -6,8 +6,6 @@ a network policy keeps it away nothing is lost: the node's word comes a little l
 asks all pods, each question is short, and a pod that stays silent is asked less and less often.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

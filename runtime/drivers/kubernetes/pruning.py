@@ -1,7 +1,5 @@
 """Objects cut down to what ``observe`` reads: ten thousand of them stay small. Pure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from runtime.drivers.kubernetes import names
@@ -24,13 +22,7 @@ _META = (
 )
 _NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.FAILURES}
 # What a Job's ends are judged by, and how many pods it has.
-_JOB = (
-    "backoffLimit",
-    "backoffLimitPerIndex",
-    "completionMode",
-    "completions",
-    "podFailurePolicy",
-)
+_JOB = ("backoffLimit", "backoffLimitPerIndex", "completionMode", "completions", "podFailurePolicy")
 
 
 def _small_meta(obj: Object) -> Object:

@@ -1,7 +1,5 @@
 """Snapshots by the storage itself: VolumeSnapshot objects beside the claim."""
 
-from __future__ import annotations
-
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.client import KubeClient, Object

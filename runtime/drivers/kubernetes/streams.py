@@ -196,8 +196,7 @@ class KubeStreams:
             async for part in response.aiter_stream():
                 body += part
                 if len(body) > _READ_MAX:
-                    message = "The cluster's answer is too large."
-                    raise Unreachable(message)
+                    raise Unreachable("The cluster's answer is too large.")
         return dict(json.loads(bytes(body)))
 
     @contextlib.asynccontextmanager
@@ -214,10 +213,7 @@ class KubeStreams:
         }
         try:
             async with self._pool.stream(
-                "GET",
-                self.endpoint.url(path, query),
-                headers=headers,
-                extensions=extensions,
+                "GET", self.endpoint.url(path, query), headers=headers, extensions=extensions
             ) as response:
                 if response.status != 200:  # noqa: PLR2004 - HTTP
                     body = bytearray()
@@ -292,8 +288,7 @@ class _Duplex:
             for at in range(0, len(data), _CHUNK):
                 await self._ws.send(bytes([channel]) + data[at : at + _CHUNK])
         except ConnectionClosed as error:
-            message = "The connection to the container is closed."
-            raise Gone(message) from error
+            raise Gone("The connection to the container is closed.") from error
 
     async def _frames(self) -> AsyncIterator[tuple[int, bytes]]:
         try:

@@ -4,8 +4,6 @@
 when all is as it should be. A namespace that is not this project's is never touched.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,24 +15,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from runtime.capabilities import Settling
+from runtime.capabilities import KubeToken, Settling, TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.api_server import ApiServer, is_settling, may_look
 from runtime.drivers.kubernetes.builders import tenant, tenant_access
-from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import (
-    Denied,
-    InvalidSpec,
-    KubeToken,
-    NotYet,
-    Observation,
-    Seen,
-    TenantSpec,
-)
+from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, Seen
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +61,7 @@ class Tenants:
     def __init__(self, client: KubeClient, options: KubernetesOptions) -> None:
         self._client = client
         self._options = options
-        self._selector = names.selector(options.namespace_prefix, {names.KIND: builders.PLACE})
+        self._selector = names.selector(options.namespace_prefix, {names.KIND: tenant.PLACE})
         self._server = ApiServer(client, options)
 
     # --- make it as it should be ----------------------------------------------------------------
@@ -80,11 +69,11 @@ class Tenants:
         """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
         found = self._own_namespace(spec)
         before = expected_of(found)
-        secrets = builders.secret_versions(spec)
+        secrets = tenant.secret_versions(spec)
         revoked = set() if found is None else _revoked(spec, before, secrets)
         left = self._revoke(spec.namespace, revoked)
         network = replace(self._server.network(), nodes=spec.closed)
-        wanted = builders.bundle(spec, self._options, network)
+        wanted = tenant.bundle(spec, self._options, network)
         live = {} if found is None else self._live(spec.namespace, found)
         expected = tenant.digests(wanted) | {
             f"Secret/{name}": tenant.short(version) for name, version in secrets.items()
@@ -141,11 +130,9 @@ class Tenants:
             raise InvalidSpec(f"The namespace {spec.namespace} was made by another Berth.")
         labels = found["metadata"].get("labels") or {}
         if labels.get(names.PROJECT) != spec.project:
-            message = f"The namespace {spec.namespace} exists and is not this project's."
-            raise InvalidSpec(message)
+            raise InvalidSpec(f"The namespace {spec.namespace} exists and is not this project's.")
         if _is_ending(found):
-            message = f"The namespace {spec.namespace} is still being removed."
-            raise NotYet(message, retry_in=2.0)
+            raise NotYet(f"The namespace {spec.namespace} is still being removed.", retry_in=2.0)
         return found
 
     def _refuse_beside_another(self) -> None:
@@ -227,7 +214,7 @@ class Tenants:
         ]
         if not missing:
             return []
-        made = builders.secrets(spec, self._options)
+        made = tenant.secrets(spec, self._options)
         _parallel(self._client.apply, [made[name] for name in missing])
         return [f"Secret/{name}" for name in missing]
 
@@ -236,7 +223,7 @@ class Tenants:
     ) -> list[str]:
         """Last: from now on what the annotation names and is missing is drift."""
         note = json.dumps(dict(expected), sort_keys=True, separators=(",", ":"))
-        said = {builders.BUNDLE: note, **({builders.MARK: spec.mark} if spec.mark else {})}
+        said = {tenant.BUNDLE: note, **({tenant.MARK: spec.mark} if spec.mark else {})}
         if found is not None and all(_annotation(found, k) == v for k, v in said.items()):
             live = {tenant.key_of(wanted): {**found, "kind": "Namespace"}}
             if _is_same(wanted, live):
@@ -296,8 +283,7 @@ class Tenants:
         asked = {"expirationSeconds": seconds, "boundObjectRef": bound}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         status = self._client.post(
-            path,
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked},
+            path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
         )["status"]
         made = KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
         is_new = is_settling(self._client, account, namespace)
@@ -312,9 +298,9 @@ def place_observation(
 ) -> Observation:
     """Return what a namespace and the managed objects in it say of the place ``uid``."""
     if namespace is None:
-        return Observation(uid, Seen.MISSING, version=version, kind=builders.PLACE)
+        return Observation(uid, Seen.MISSING, version=version, kind=tenant.PLACE)
     name = namespace["metadata"]["name"]
-    detail: dict[str, object] = {"namespace": name, "mark": _annotation(namespace, builders.MARK)}
+    detail: dict[str, object] = {"namespace": name, "mark": _annotation(namespace, tenant.MARK)}
     expected = expected_of(namespace)
     if _is_ending(namespace):
         seen = Seen.STOPPING
@@ -326,7 +312,7 @@ def place_observation(
         ours, foreign = _openings(expected, live, namespace)
         detail["drift"] = sorted({*tenant.drift(expected, live), *ours})
         detail["foreign"] = foreign
-    return Observation(uid, seen, version=version, kind=builders.PLACE, detail=detail)
+    return Observation(uid, seen, version=version, kind=tenant.PLACE, detail=detail)
 
 
 def _openings(
@@ -353,7 +339,7 @@ def _openings(
 
 def expected_of(namespace: Object | None) -> dict[str, str]:
     """Return ``Kind/name`` → hash of what belongs into it; empty while it is being made."""
-    text = "" if namespace is None else _annotation(namespace, builders.BUNDLE)
+    text = "" if namespace is None else _annotation(namespace, tenant.BUNDLE)
     try:
         found = json.loads(text) if text else {}
     except ValueError:
@@ -406,6 +392,3 @@ def _patient(act: Callable[[], R], pauses: Iterable[float]) -> R:
 
 def _unix(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
-
-
-__all__ = ["WATCHED", "Tenants", "expected_of", "place_observation"]

@@ -1,7 +1,5 @@
 """Why something on a cluster waits, from the words that Kubernetes writes. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -132,12 +130,7 @@ def in_queue(workload: Object) -> tuple[Reason, str]:
 
 
 # The controller tries again by itself. Modified: two writers of a namespace's quota at once.
-_PASSING = (
-    "already exists",
-    "object is being deleted",
-    "object has been modified",
-    UNCOUNTED,
-)
+_PASSING = ("already exists", "object is being deleted", "object has been modified", UNCOUNTED)
 
 
 def not_created(events: Iterable[Object]) -> tuple[str, str]:

@@ -180,11 +180,7 @@ class Stream:
         keys: set[Key] = set()
         version = ""
         pages = self._client.pages(
-            self._kind.api_version,
-            self._kind.plural,
-            "",
-            self._kind.selector,
-            self._kind.fields,
+            self._kind.api_version, self._kind.plural, "", self._kind.selector, self._kind.fields
         )
         for objects, said in pages:
             keys.update(key_of(obj) for obj in objects)
@@ -328,10 +324,7 @@ class Watch:
                 yield None
 
     def _gather(
-        self,
-        out: queue.SimpleQueue[Change],
-        is_over: Callable[[], bool],
-        at_most_s: float | None,
+        self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool], at_most_s: float | None
     ) -> bool:
         """Take what comes, and all that came while the caller was busy."""
         until = time.monotonic() + (HEARTBEAT_S if at_most_s is None else at_most_s)

@@ -7,8 +7,6 @@ that. TARGET must not exist and is complete when the exit code is 0; the number 
 the files have together is written to standard output.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -131,30 +129,26 @@ class Copy:
                 self.clones = False
             else:
                 return
-        _copy_data(source, target, size)
-
-
-def _copy_data(source: int, target: int, size: int) -> None:
-    """Copy what is there; a hole stays a hole."""
-    at = 0
-    while at < size:
-        try:
-            begin = os.lseek(source, at, os.SEEK_DATA)
-        except OSError as problem:
-            if problem.errno == errno.ENXIO:
-                break
-            begin = at
-        end = min(_end_of_data(source, begin, size), size)
-        os.lseek(target, begin, os.SEEK_SET)
-        os.lseek(source, begin, os.SEEK_SET)
-        left = end - begin
-        while left > 0:
-            done = os.sendfile(target, source, None, min(left, _CHUNK))
-            if not done:
-                break  # it became shorter
-            left -= done
-        at = end
-    os.ftruncate(target, size)
+        # Copy what is there; a hole stays a hole
+        at = 0
+        while at < size:
+            try:
+                begin = os.lseek(source, at, os.SEEK_DATA)
+            except OSError as problem:
+                if problem.errno == errno.ENXIO:
+                    break
+                begin = at
+            end = min(_end_of_data(source, begin, size), size)
+            os.lseek(target, begin, os.SEEK_SET)
+            os.lseek(source, begin, os.SEEK_SET)
+            left = end - begin
+            while left > 0:
+                done = os.sendfile(target, source, None, min(left, _CHUNK))
+                if not done:
+                    break  # it became shorter
+                left -= done
+            at = end
+        os.ftruncate(target, size)
 
 
 def _end_of_data(source: int, begin: int, size: int) -> int:

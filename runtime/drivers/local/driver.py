@@ -15,7 +15,7 @@ from django.conf import settings
 
 from runtime.drivers.local.gpus import GpuSource, default_source
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
-from runtime.drivers.secret_files import checked
+from runtime.drivers.mounts import checked
 from runtime.protocol import (
     Backing,
     Denied,

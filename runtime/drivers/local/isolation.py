@@ -44,15 +44,6 @@ def _number(path: Path, key: str = "") -> int:
     return 0
 
 
-def _own_paths() -> dict[str, str]:
-    found = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            found.update(dict.fromkeys(names.split(","), path.strip("/")))
-    return found
-
-
 @dataclass
 class Groups:
     """The folders under which each workload gets its groups."""
@@ -63,15 +54,19 @@ class Groups:
 
     @classmethod
     def detect(cls, *, root: bool) -> "Groups":
-        found: dict[str, Path] = {}
+        mounts: dict[str, Path] = {}  # controller → mount point; the unified hierarchy is ""
         with contextlib.suppress(OSError):
             for line in Path("/proc/self/mounts").read_text().splitlines():
                 _, point, kind, options, *_ = line.split()
                 if kind == "cgroup2":
-                    found[""] = Path(point)
+                    mounts[""] = Path(point)
                 elif kind == "cgroup":
-                    found.update({o: Path(point) for o in options.split(",") if o in CONTROLLERS})
-        mounts, own = found, _own_paths()
+                    mounts.update({o: Path(point) for o in options.split(",") if o in CONTROLLERS})
+        own = {}
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/self/cgroup").read_text().splitlines():
+                _, names, path = line.split(":", 2)
+                own.update(dict.fromkeys(names.split(","), path.strip("/")))
         groups = cls()
         for name in CONTROLLERS:
             if name in mounts and _usable(base := mounts[name] / own.get(name, "") / "berth"):
@@ -233,7 +228,7 @@ def nvidia_minors(root: Path = Path("/proc/driver/nvidia/gpus")) -> dict[str, in
 
 # -I -S -E: no site, no user packages, no environment; it starts in 6 ms.
 SHIM = (sys.executable, "-I", "-S", "-E", shim.__file__)
-_SHARED_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - the folders that get a private face
+SHARED_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - the folders that get a private face
 
 
 @dataclass(frozen=True)
@@ -273,7 +268,7 @@ def detect(
         shm = b"shm=1" in done.stdout
         hidden = b"volumes=1" in done.stdout
         destroy(folder)
-        tmp = tmp and not any(is_under(path, _SHARED_FOLDERS) for path in needed)
+        tmp = tmp and not any(is_under(path, SHARED_FOLDERS) for path in needed)
         shm = shm and not any(is_under(path, ("/dev/shm",)) for path in needed)  # noqa: S108
         hidden = hidden and not any(is_under(p, (str(volumes),)) for p in (state, environments))
     return Isolation(
@@ -292,10 +287,6 @@ def detect(
 
 def is_under(path: Path, tops: tuple[str, ...]) -> bool:
     return any(Path(path).resolve().is_relative_to(top) for top in tops)
-
-
-def shared_folders() -> tuple[str, ...]:
-    return _SHARED_FOLDERS
 
 
 def closed_folder(path: Path) -> Path | None:

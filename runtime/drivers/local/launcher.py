@@ -12,12 +12,19 @@ from typing import Any
 
 from runtime.drivers.local import environ, records
 from runtime.drivers.local import isolation as isolating
-from runtime.drivers.local.folders import SecretFolders, make_shared, umask_for
 from runtime.drivers.local.isolation import Groups, nvidia_minors
 from runtime.drivers.local.records import Record, Trash, killpoint
 from runtime.drivers.local.requests import Refused, Secrets, checked_name
-from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
-from runtime.drivers.secret_files import filled, placed
+from runtime.drivers.local.users import (
+    SecretFolders,
+    SystemUser,
+    Users,
+    VolumeGroups,
+    make_shared,
+    own_user,
+    umask_for,
+)
+from runtime.drivers.mounts import filled, placed
 
 
 def wants_port(spec: dict[str, Any]) -> bool:
@@ -171,10 +178,6 @@ class Launcher:
             *(self.space / name for name in ("env", "jupyter", "runtime", "tmp")),
         ):
             self.machine.own_folder(folder, self.user)
-        self._make_volumes()
-
-    def _make_volumes(self) -> None:
-        """Make a folder with an entry for each volume: a place to mount it, or a link."""
         self.machine.trash.take(self.volumes)
         self.volumes.mkdir(mode=0o755)
         self.volumes.chmod(0o755 if self.machine.users else 0o700)
@@ -230,15 +233,28 @@ class Launcher:
         machine, user = self.machine, self.user
         layer = environ.python_layer(self.space, self.base) if self.base else environ.Furniture()
         tmp = str(self.space / "tmp")
-        shared = isolating.shared_folders() if machine.isolation.tmp else ()
+        shared = isolating.SHARED_FOLDERS if machine.isolation.tmp else ()
         words = self.spec["command"][1:]
         if not self.spec.get("verbatim"):
             filled_in = (placed(word, str(self.secrets)) for word in words)
             words = [environ.substitute(word, port) for word in filled_in]
         limits = [("RLIMIT_CORE", 0, 0), ("RLIMIT_NOFILE", 65536, 65536)]
-        if self.machine.users and not self.machine.isolation.pids:
+        if machine.users and not machine.isolation.pids:
             pids = self.spec["resources"]["pids"]
             limits.append(("RLIMIT_NPROC", pids, pids))
+        wanted = self.spec["resources"]
+        groups = machine.groups
+        made = groups.create(
+            self.spec["uid"],
+            cpu_milli=wanted["cpu_milli"],
+            memory_mib=wanted["memory_mib"],
+            pids=wanted["pids"],
+        )
+        if machine.isolation.gpu:
+            minors = nvidia_minors()
+            groups.restrict_gpus(
+                self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
+            )
         return {
             "dir": str(record.folder),
             "attempt": attempt,
@@ -254,7 +270,7 @@ class Launcher:
             "shm": self._shared_memory(),
             "volumes": self._shown(),
             "rlimits": limits,
-            "cgroups": self._groups(),
+            "cgroups": made,
             "kill_file": machine.groups.kill_file(self.spec["uid"]),
             "folders": layer.folders,
             "files": layer.files,
@@ -270,10 +286,7 @@ class Launcher:
         """Return the groups of the shared volumes it sees, and the umask these need."""
         shared = [mount for mount in self._data() if mount["group"] is not None]
         folders = [self.machine.volume(mount["volume_uid"]) for mount in shared]
-        return {
-            "groups": sorted({mount["group"] for mount in shared}),
-            "umask": umask_for(folders),
-        }
+        return {"groups": sorted({mount["group"] for mount in shared}), "umask": umask_for(folders)}
 
     def _shared_memory(self) -> tuple[int, str] | None:
         """Return the size of its own /dev/shm and what stays visible there; None: it has none.
@@ -316,22 +329,6 @@ class Launcher:
         same_for_all = self.machine.isolation.read_only_volumes
         target = self.machine.here if same_for_all else self.volumes
         return [(f"{self.home()}/volumes", str(target))]
-
-    def _groups(self) -> list[str]:
-        wanted = self.spec["resources"]
-        groups = self.machine.groups
-        made = groups.create(
-            self.spec["uid"],
-            cpu_milli=wanted["cpu_milli"],
-            memory_mib=wanted["memory_mib"],
-            pids=wanted["pids"],
-        )
-        if self.machine.isolation.gpu:
-            minors = nvidia_minors()
-            groups.restrict_gpus(
-                self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
-            )
-        return made
 
 
 def spawn(plan: dict[str, Any]) -> subprocess.Popen[bytes]:

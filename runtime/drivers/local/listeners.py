@@ -49,7 +49,14 @@ def told_listeners(family: int, port: int) -> list[tuple[str, int, int]]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(_ANSWER_S)
         kernel.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0) + body)
-        return [_socket(told, family) for told in _messages(kernel) if _port(told) == port]
+        found = []
+        for told in _messages(kernel):
+            its_port, _, address, _ = _ID.unpack_from(told, _TOLD.size)
+            if its_port == port:
+                *_, uid, inode = _NUMBERS.unpack_from(told, _TOLD.size + _ID.size + _INTERFACE.size)
+                size = 4 if family == socket.AF_INET else 16
+                found.append((in_words(address[:size]), uid, inode))
+        return found
 
 
 def _messages(kernel: socket.socket) -> Iterator[bytes]:
@@ -64,16 +71,6 @@ def _messages(kernel: socket.socket) -> Iterator[bytes]:
                 raise OSError(-number, "the kernel does not tell who listens")
             yield data[_HEADER.size : length]
             data = data[(length + 3) & ~3 :]
-
-
-def _port(told: bytes) -> int:
-    return int(_ID.unpack_from(told, _TOLD.size)[0])
-
-
-def _socket(told: bytes, family: int) -> tuple[str, int, int]:
-    _, _, address, _ = _ID.unpack_from(told, _TOLD.size)
-    *_, uid, inode = _NUMBERS.unpack_from(told, _TOLD.size + _ID.size + _INTERFACE.size)
-    return in_words(address[: 4 if family == socket.AF_INET else 16]), uid, inode
 
 
 LOOPBACK = "127.0.0.1"

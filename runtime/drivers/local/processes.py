@@ -6,7 +6,7 @@ A process is named by pid, start time and boot, never by its pid alone.
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,6 @@ def classify(  # noqa: PLR0911 - one line for each way to end
     return Ending("exit", f"exit code {code}" if code else "", code, at)
 
 
-def is_worth_another_try(end: Ending, *, went: bool, fixed_port: bool) -> bool:
-    """Whether the same might start on another port, or with more luck."""
-    if end.reason == "port-hijacked":
-        return not fixed_port  # there is no other
-    # With a code it said why it can't start; it would say so again.
-    return end.reason == "start-failed" and not went and end.code is None
-
-
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -182,16 +174,12 @@ def kill_all(uid: str, groups: Groups, *, by_mark: bool) -> int:
             file.write("1")
     found = leftovers(uid, groups, by_mark=by_mark)
     for pid in found:
-        _kill_checked(pid, lambda: leftovers(uid, groups, by_mark=by_mark))
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(pid)
+            try:
+                # still ours, now that the pidfd holds it fast
+                if pid in leftovers(uid, groups, by_mark=by_mark):
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+            finally:
+                os.close(fd)
     return len(found)
-
-
-def _kill_checked(pid: int, members: Callable[[], set[int]]) -> None:
-    """Kill ``pid`` if it is still ours once a pidfd holds it fast."""
-    with contextlib.suppress(OSError):
-        fd = os.pidfd_open(pid)
-        try:
-            if pid in members():
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-        finally:
-            os.close(fd)

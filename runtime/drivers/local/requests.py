@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.drivers import secret_files
-from runtime.drivers.mount_names import is_plain
+from runtime.drivers import mounts
+from runtime.drivers.mounts import is_plain
 from runtime.protocol import InvalidSpec
 
 LINE_LIMIT = 8 * 1024 * 1024  # a request; answers may be longer
@@ -95,7 +95,7 @@ def parse_spec(raw: Any) -> Facts:
 def parse_secrets(raw: Any) -> Secrets:
     """Nothing of a secret may stand in the answer."""
     try:
-        files = secret_files.checked(raw["files"])
+        files = mounts.checked(raw["files"])
         # a portal before this one names none
         return Secrets(_pairs(raw["env"]), files, _texts(raw.get("placed", ())))
     except InvalidSpec as problem:

@@ -185,8 +185,7 @@ class Server:
     async def do_ensure(self, message: dict[str, Any]) -> Any:
         secrets = message.get("secrets")
         return await self.world.ensure(
-            parse_spec(message["spec"]),
-            None if secrets is None else parse_secrets(secrets),
+            parse_spec(message["spec"]), None if secrets is None else parse_secrets(secrets)
         )
 
     do_ensure_group = do_ensure

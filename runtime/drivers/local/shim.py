@@ -119,7 +119,15 @@ def become(plan: dict[str, Any], fifo: int) -> None:
         _signal.signal(number, _signal.SIG_DFL)
     os.dup2(fifo, 1)
     os.dup2(fifo, 2)
-    furnish(plan)
+    # Write the workload's own environment, as its own user: no link can lead root astray
+    for folder in plan["folders"]:
+        attempt(os.makedirs, folder, exist_ok=True)
+    for path, content, mode in plan["files"]:
+        attempt(place, path, content, mode)
+    for path, target in plan["links"]:
+        attempt(link, path, target)
+    for path, target in plan["leads"]:
+        attempt(lead, path, target)
     os.chdir(plan["cwd"])
 
 
@@ -138,18 +146,6 @@ def isolate(plan: dict[str, Any]) -> None:
         tools.bind(source, target)
     if plan["hide_proc"]:
         tools.hide_processes()
-
-
-def furnish(plan: dict[str, Any]) -> None:
-    """Write the workload's own environment, as its own user: no link can lead root astray."""
-    for folder in plan["folders"]:
-        attempt(os.makedirs, folder, exist_ok=True)
-    for path, content, mode in plan["files"]:
-        attempt(place, path, content, mode)
-    for path, target in plan["links"]:
-        attempt(link, path, target)
-    for path, target in plan["leads"]:
-        attempt(lead, path, target)
 
 
 def attempt(step: Callable[..., object], *args: object, **kwargs: object) -> None:

@@ -1,8 +1,9 @@
-"""One system user per (project, owner), when the supervisor runs as root.
+"""System users of owners, and folders that belong to somebody: secret files, shared volumes.
 
-Names are stable and numbers are never given twice, so a later user can't own the files of an
-earlier one. Users are never deleted: a home may outlive everything else. A volume that a
-project's members share has a system group of its own, by the same rules.
+One user per (project, owner), when the supervisor runs as root. Names are stable and numbers are
+never given twice, so a later user can't own the files of an earlier one. Users are never deleted: a
+home may outlive everything else. A volume that a project's members share has a system group of its
+own, by the same rules, and a default ACL.
 """
 
 import asyncio
@@ -12,13 +13,18 @@ import hashlib
 import json
 import os
 import pwd
+import stat
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from runtime.drivers.local.records import write_atomic
+from runtime.drivers.local.records import Trash, destroy, write_atomic
 from runtime.drivers.local.requests import Refused
 
 _TRIES = 10
+Entry = Sequence[Any]
 
 
 class Numbers:
@@ -34,18 +40,25 @@ class Numbers:
         with contextlib.suppress(FileNotFoundError):
             self._known = json.loads(path.read_text())
 
-    # -- the machine's list --------------------------------------------------------------
+    # -- the machine's list: an entry begins with its name, its number is the third -------------
+
+    by_name: Callable[[str], Entry]
+    by_number: Callable[[int], Entry]
+    everybody: Callable[[], Sequence[Entry]]
 
     def existing(self, name: str) -> int | None:
         """Return the number the machine's list has for ``name``."""
-        raise NotImplementedError
+        try:
+            return int(self.by_name(name)[2])
+        except KeyError:
+            return None
 
     def holder(self, number: int) -> str | None:
-        """Return who has ``number`` in the machine's list."""
-        raise NotImplementedError
-
-    def used(self) -> list[int]:
-        raise NotImplementedError
+        """Return who has ``number``; where no list can be written, the number alone isolates."""
+        try:
+            return str(self.by_number(number)[0])
+        except KeyError:
+            return None
 
     def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
         """Return what enters it in the list. Where that fails only the name is missing."""
@@ -76,7 +89,7 @@ class Numbers:
         write_atomic(self._path, json.dumps(self._known))
 
     def _next(self) -> int:
-        used = [number for number in self.used() if self._in_range(number)]
+        used = [entry[2] for entry in self.everybody() if self._in_range(entry[2])]
         return max([*used, *self._known.values(), self.first - 1]) + 1
 
 
@@ -116,6 +129,8 @@ class Users(Numbers):
     """Finds or makes the system user of a (project, owner)."""
 
     first, last = FIRST_UID, LAST_UID
+    by_name, by_number = staticmethod(pwd.getpwnam), staticmethod(pwd.getpwuid)
+    everybody = staticmethod(pwd.getpwall)
 
     def __init__(self, state: Path) -> None:
         super().__init__(state / "users.json")
@@ -124,21 +139,6 @@ class Users(Numbers):
         name = name_for(project, owner)
         uid = await self.number(name)
         return SystemUser(name, uid, uid)
-
-    def existing(self, name: str) -> int | None:
-        try:
-            return pwd.getpwnam(name).pw_uid
-        except KeyError:
-            return None
-
-    def holder(self, number: int) -> str | None:
-        try:
-            return pwd.getpwuid(number).pw_name
-        except KeyError:
-            return None  # no list of users can be written here: the number alone isolates too
-
-    def used(self) -> list[int]:
-        return [user.pw_uid for user in pwd.getpwall()]
 
     def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
         group = ("groupadd", "--gid", str(number), name)
@@ -155,27 +155,14 @@ class VolumeGroups(Numbers):
     """
 
     first, last = FIRST_GID, LAST_GID
+    by_name, by_number = staticmethod(grp.getgrnam), staticmethod(grp.getgrgid)
+    everybody = staticmethod(grp.getgrall)
 
     def __init__(self, state: Path) -> None:
         super().__init__(state / "volume-groups.json")
 
     async def get(self, volume_uid: str) -> int:
         return await self.number(group_name_for(volume_uid))
-
-    def existing(self, name: str) -> int | None:
-        try:
-            return grp.getgrnam(name).gr_gid
-        except KeyError:
-            return None
-
-    def holder(self, number: int) -> str | None:
-        try:
-            return grp.getgrgid(number).gr_name
-        except KeyError:
-            return None
-
-    def used(self) -> list[int]:
-        return [group.gr_gid for group in grp.getgrall()]
 
     def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
         return (("groupadd", "--gid", str(number), name),)
@@ -189,3 +176,155 @@ def own_user() -> SystemUser:
     except KeyError:
         name = str(uid)
     return SystemUser(name, uid, os.getgid())
+
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own inside it, checked
+_GONE, _NEW = ".gone-", ".new-"
+_NAME_TRIES = 5
+
+
+class SecretFolders:
+    """One for a supervisor; its name is remembered, so that the next one finds the same."""
+
+    def __init__(self, state: Path, trash: Trash, *, through: bool) -> None:
+        """``through``: other users must pass through our folder to reach theirs."""
+        self._trash = trash
+        self._note, self._mode = state / "secrets-folder", 0o711 if through else 0o700
+        self.folder: Path | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        return self.folder is not None
+
+    def make(self, shared: Path = SHARED_MEMORY) -> None:
+        if not _is_memory(shared):
+            return
+        for _ in range(_NAME_TRIES):
+            folder = shared / self._name()
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                found = folder.lstat()
+                if folder.is_symlink() or not folder.is_dir() or found.st_uid != os.geteuid():
+                    self._note.unlink(missing_ok=True)  # somebody sits there: another name
+                    continue
+            except OSError:
+                return
+            folder.chmod(self._mode)
+            self.folder = folder
+            return
+
+    def _name(self) -> str:
+        with contextlib.suppress(OSError):
+            if (name := self._note.read_text().strip()).startswith("berth-") and "/" not in name:
+                return name
+        name = f"berth-{os.urandom(8).hex()}"
+        write_atomic(self._note, name)
+        return name
+
+    def of(self, uid: str, space: Path) -> Path:
+        return self.folder / uid if self.folder else space / "secrets"
+
+    def write(self, folder: Path, files: Mapping[str, str], owner: tuple[int, int] | None) -> None:
+        """Put exactly these files at ``folder``, for ``owner`` alone (None: ourselves)."""
+        if not files:
+            self._put_away(folder)
+            return
+        fresh = folder.with_name(f"{_NEW}{folder.name}-{os.urandom(4).hex()}")
+        fresh.mkdir(mode=0o700)
+        try:
+            for name, text in files.items():
+                fd = os.open(fresh / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+                with os.fdopen(fd, "w") as file:
+                    file.write(text)
+            if owner:
+                for path in (*(fresh / name for name in files), fresh):
+                    os.chown(path, *owner)
+        except OSError:
+            destroy(fresh)
+            raise
+        self._put_away(folder)
+        fresh.rename(folder)
+
+    def drop(self, uid: str, space: Path) -> bool:
+        """Take them out of reach at once; ``empty`` deletes them. True when there were any."""
+        return self._put_away(self.of(uid, space))
+
+    def _put_away(self, folder: Path) -> bool:
+        if self.folder is None:
+            return self._trash.take(folder)
+        try:
+            folder.rename(folder.with_name(f"{_GONE}{folder.name}-{os.urandom(4).hex()}"))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def keep_only(self, living: set[str]) -> None:
+        """After a restart: nothing of a workload that ended meanwhile may stay."""
+        if self.folder:
+            for entry in self.folder.iterdir():
+                if entry.name not in living and not entry.name.startswith(_GONE):
+                    self.drop(entry.name, self.folder)
+
+    def empty(self) -> None:
+        if self.folder and self.folder.is_dir():
+            for entry in self.folder.glob(f"{_GONE}*"):
+                destroy(entry)
+
+    def close(self) -> None:
+        """Leave no folder of ours in the machine's memory when nothing is in it."""
+        if self.folder:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
+
+def _is_memory(folder: Path) -> bool:
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return False
+    kinds = [words[2] for line in lines if (words := line.split()) and words[1] == str(folder)]
+    return bool(kinds) and kinds[-1] in ("tmpfs", "ramfs") and os.access(folder, os.W_OK)
+
+
+MODE = 0o2770
+CLOSED_UMASK, GROUP_UMASK = 0o077, 0o007
+_ACL = "system.posix_acl_default"
+_USER, _GROUP, _OTHER, _NOBODY = 0x01, 0x04, 0x20, 0xFFFFFFFF
+# Version 2, then (tag, permissions, id) for the owner, the group and everybody else.
+_DEFAULT = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, bits, _NOBODY) for tag, bits in ((_USER, 7), (_GROUP, 7), (_OTHER, 0))
+)
+
+
+def make_shared(folder: Path, gid: int) -> None:
+    """Make it root's with this group; refuse one that is somebody else's. May be repeated."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and found.st_gid in (0, gid)
+        if not ours:
+            raise Refused(
+                "error", f"folder {folder.name} belongs to another user", reason="start-failed"
+            ) from None
+        if found.st_gid == gid and found.st_mode & 0o7777 == MODE and has_acl(folder):
+            return
+    os.chown(folder, 0, gid, follow_symlinks=False)
+    folder.chmod(MODE)  # its parent is root's alone: nobody can have put a link here
+    try:
+        os.setxattr(folder, _ACL, _DEFAULT)
+    except OSError:
+        return  # no ACL on this disk: ``umask_for`` sees it
+
+
+def has_acl(folder: Path) -> bool:
+    try:
+        return os.getxattr(folder, _ACL) == _DEFAULT
+    except OSError:
+        return False
+
+
+def umask_for(folders: list[Path]) -> int:
+    """Return the umask of a process that sees these shared folders."""
+    return CLOSED_UMASK if all(has_acl(folder) for folder in folders) else GROUP_UMASK

@@ -394,13 +394,14 @@ class Workload(Watching):
         if (self._hijacked or (early and self.judge() == Listener.FOREIGN)) and not self.stopping:
             message = "another program took its port"
             end = processes.Ending("port-hijacked", message, end.code, end.at)
-        if not (self._may_retry(end, went=went) and await self._retry()):
+        # The same might start on another port, or with more luck. With a code it said why it can't
+        # start; it would say so again.
+        again = end.reason == "start-failed" and not went and end.code is None
+        if end.reason == "port-hijacked":
+            again = not self.spec["port"]  # else there is no other
+        again = again and self._secrets is not None and self._tries < _TRIES and not self.stopping
+        if not (again and await self._retry()):
             self.ended(end)
-
-    def _may_retry(self, end: processes.Ending, *, went: bool) -> bool:
-        fixed = bool(self.spec["port"])
-        again = processes.is_worth_another_try(end, went=went, fixed_port=fixed)
-        return again and self._secrets is not None and self._tries < _TRIES and not self.stopping
 
     async def _retry(self) -> bool:
         self._tries += 1

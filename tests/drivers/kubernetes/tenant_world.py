@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from runtime.capabilities import KubeUser, TenantSpec
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant
 from runtime.drivers.kubernetes.client import plural_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import KubeUser, TenantSpec
 
 PLACE = "0b6a4c1e-0000-4000-8000-00000000000a"
 PROJECT = "7f1d2a3b-0000-4000-8000-00000000000b"

@@ -77,7 +77,7 @@ def test_a_persons_exit_codes_are_their_own(policy, limit, codes):
     assert rules[0]["action"] == "Ignore"  # what was moved is no end
     told = [(r["onExitCodes"]["operator"], r["onExitCodes"]["values"]) for r in rules[1:]]
     assert told == codes
-    read = observe_job.observe_job.policy_of(small_job(made))
+    read = observe_job.policy_of(small_job(made))
     assert [read.is_final(code) for code in range(1, 6)] == [
         policy.is_final(code) for code in range(1, 6)
     ]

@@ -14,7 +14,7 @@ from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job as shape
 from runtime.protocol import InvalidSpec, Mount, Resources, Seen
 from runtime.reasons import REASONS, Reason
-from runtime.status import Phase, status_of
+from runtime.workload_state import Phase, status_of
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import LATER, NS, UID, ended, event, pod, runs, waits
 from tests.drivers.kubernetes.test_builders import HOME

@@ -6,9 +6,9 @@ import uuid
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import tenant_access
-from runtime.protocol import KubeUser
 
 _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 _VALUE = re.compile(r"\A(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?\Z")

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from runtime.capabilities import NodeFacts
 from runtime.drivers.kubernetes import waiting
 from runtime.drivers.kubernetes.answers import Answer, error_of
 from runtime.drivers.kubernetes.nodes import could_fit
 from runtime.drivers.kubernetes.observe import Sight, judge
 from runtime.drivers.kubernetes.pruning import small_pod, small_set
-from runtime.protocol import Denied, NodeFacts, Seen, Unreachable
+from runtime.protocol import Denied, Seen, Unreachable
 from runtime.reasons import REASONS, Reason
 from tests.drivers.kubernetes.pieces import (
     AT,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from runtime.capabilities import KubeUser, TenantSpec
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.protocol import InvalidSpec, KubeUser, TenantSpec
+from runtime.protocol import InvalidSpec
 from tests.drivers.kubernetes.stub import Stub
 
 NAMESPACE = "berth-demo-7f1d2a3b"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Settling
+from runtime.capabilities import Settling, TenantSpec
 from runtime.drivers.kubernetes.api_server import SETTLES_S
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.protocol import Denied, NotYet, TenantSpec
+from runtime.protocol import Denied, NotYet
 from tests.drivers.kubernetes.stub import Stub
 
 NAMESPACE = "berth-demo-7f1d2a3b"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local import folders
+from runtime.drivers.local import users
 from runtime.protocol import DriverError, InvalidSpec, Mount, Seen
 from tests.drivers.local.harness import wait_for
 
@@ -285,15 +285,15 @@ class TestShared:
         """Disks without ACL exist: the group's own bits do there what the list does elsewhere."""
         rooted.driver.ensure_volume("v1", project=rooted.project, owner="")
         os.removexattr(rooted.volumes / "v1", "system.posix_acl_default")
-        assert folders.umask_for([rooted.volumes / "v1"]) == 0o007
-        assert folders.umask_for([]) == 0o077
+        assert users.umask_for([rooted.volumes / "v1"]) == 0o007
+        assert users.umask_for([]) == 0o077
 
     def test_a_kill_between_the_steps_of_making_is_made_good(self, rooted):
         folder = rooted.volumes / "v1"
         folder.mkdir(mode=0o700)
         rooted.driver.ensure_volume("v1", project=rooted.project, owner="")
         assert folder.stat().st_mode & 0o7777 == 0o2770
-        assert folders.has_acl(folder)
+        assert users.has_acl(folder)
 
     def test_a_link_in_place_of_a_volume_is_refused(self, rooted):
         other = rooted.folder / "other"

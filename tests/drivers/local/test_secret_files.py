@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local.folders import SecretFolders
 from runtime.drivers.local.records import Record, Trash
+from runtime.drivers.local.users import SecretFolders
 from runtime.protocol import InvalidSpec, NotYet, Probe, Seen
 from tests.drivers.local.harness import PYTHON, SERVER, processes_of, wait_for
 

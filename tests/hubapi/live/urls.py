@@ -52,7 +52,7 @@ def workload(request: HttpRequest, owner: str) -> dict[str, Any]:
 
 
 def route(request: HttpRequest, uid: str, target: str) -> dict[str, Any]:
-    key = services.route_key(LOOKUP.infos[UUID(uid)].short_id)
+    key = registry.route_key(LOOKUP.infos[UUID(uid)].short_id)
     Route.objects.create(key=key, uid=uid, target=target)
     router().put(RouteEntry(key=key, target=target, uid=uid))
     return {}
@@ -82,7 +82,7 @@ def stop(request: HttpRequest, uid: str) -> dict[str, Any]:
     """Tokens, then the route; the process is the test's."""
     info = LOOKUP.change(UUID(uid), phase=Phase.STOPPED)
     services.revoke_workload(info.uid)
-    key = services.route_key(info.short_id)
+    key = registry.route_key(info.short_id)
     Route.objects.filter(key=key).delete()
     router().drop(key)
     return {}

@@ -8,8 +8,6 @@ Pods of a namespace do not reach each other (``builders/tenant_policies``); poli
 a group's opens each pod of a workload to the others of the same workload, and to nobody else's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,11 +15,67 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Placement, WorkloadSpec
 
+Object = dict[str, Any]
+
 # What those hooks would load from an image's own environment: emptied.
 _LOADED = {"LD_AUDIT": "", "LD_PRELOAD": ""}
 # Their device plugin names the given ones.
 GIVEN: Mapping[str, str] = {**_LOADED, "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 NONE: Mapping[str, str] = {**_LOADED, "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+# What every container of ours is kept from.
+LOCKED: Mapping[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def as_user(user: int, *, owns_volumes: bool) -> Object:
+    """Return the security context of a pod; with ``owns_volumes`` its group owns files there."""
+    owner = {"fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"} if owns_volumes else {}
+    return {
+        **owner,
+        "runAsGroup": user,
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def short_job(
+    meta: Mapping[str, Any],
+    container: Mapping[str, Any],
+    user: int,
+    *,
+    longest_s: int,
+    kept_s: int,
+    tries: int = 0,
+    owns_volumes: bool = False,
+    **pod: Any,
+) -> Object:
+    """Return a Job that removes itself, of one container as locked as any other."""
+    template = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": names.MAIN, "securityContext": LOCKED, **container}],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": as_user(user, owns_volumes=owns_volumes),
+        **pod,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": dict(meta),
+        "spec": {
+            "activeDeadlineSeconds": longest_s,
+            "backoffLimit": tries,
+            "template": {"metadata": {"labels": meta["labels"]}, "spec": template},
+            "ttlSecondsAfterFinished": kept_s,
+        },
+    }
 
 
 def is_refused(name: str) -> bool:
@@ -33,8 +87,6 @@ def named(values: Mapping[str, str]) -> list[dict[str, str]]:
     """As a container's ``env``, where it has no Secret."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
-
-Object = dict[str, Any]
 
 MEETING_PORT = 29500  # a pod's network is its own, so the usual one is free
 _NUMBER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
@@ -146,7 +198,14 @@ def nodes(placement: Placement) -> dict[str, Any]:
     wanted = [[*_carries(labels), *runs, *avoided] for labels in kinds]
     if terms := [{"matchExpressions": term} for term in wanted if term]:
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
-    if liked := _liked(placement) or _near(placement):
+    # Work is drawn to its data as much as GPU pods to each other, but not where somebody asked for
+    # an order of kinds: the weights are summed, and would upset it.
+    near = [
+        {"weight": _HEAVIEST, "preference": {"matchExpressions": _carries(labels)}}
+        for labels in placement.near
+        if labels
+    ]
+    if liked := _liked(placement) or near:
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = liked
     if affinity:
         found["affinity"] = {"nodeAffinity": affinity}
@@ -181,18 +240,6 @@ def _weight(rank: int, kinds: int) -> int:
     if rank >= kinds - 1:
         return 0
     return round(_HEAVIEST ** (1 - rank / (kinds - 2))) if rank else _HEAVIEST
-
-
-def _near(placement: Placement) -> list[dict[str, Any]]:
-    """What draws work to its data, as much as GPU pods to each other.
-
-    Not where somebody asked for an order of kinds: the weights are summed, and would upset it.
-    """
-    return [
-        {"weight": _HEAVIEST, "preference": {"matchExpressions": _carries(labels)}}
-        for labels in placement.near
-        if labels
-    ]
 
 
 def _carries(labels: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -9,17 +9,15 @@ that belongs there. Whoever watches can tell from live objects alone what is mis
 changed by hand; nobody needs to know what we would build.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runtime.capabilities import TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import tenant_access, tenant_policies
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import TenantSpec
 
 Object = dict[str, Any]
 
@@ -30,6 +28,12 @@ PLACE = "place"
 # Explicit, so that an upgrade of the cluster changes nothing by itself. A server that is older
 # takes its newest. From 1.35 on a pod in a user namespace of its own may be root inside.
 POD_SECURITY_VERSION = "v1.36"
+# Pod Security *restricted* in every mode: what is refused is also said and recorded.
+RESTRICTED = {
+    f"pod-security.kubernetes.io/{mode}{suffix}": word
+    for mode in ("audit", "enforce", "warn")
+    for suffix, word in (("", "restricted"), ("-version", POD_SECURITY_VERSION))
+}
 
 
 def bundle(
@@ -49,18 +53,13 @@ def bundle(
 
 
 def namespace(spec: TenantSpec, options: KubernetesOptions) -> Object:
-    """Pod Security *restricted* in every mode: what is refused is also said and recorded."""
-    security: dict[str, str] = {}
-    for mode in ("audit", "enforce", "warn"):
-        security[f"pod-security.kubernetes.io/{mode}"] = "restricted"
-        security[f"pod-security.kubernetes.io/{mode}-version"] = POD_SECURITY_VERSION
     queued = {QUEUE: "kueue"} if options.queue else {}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
             "name": spec.namespace,
-            "labels": {**_marks(spec, options), **queued, **security},
+            "labels": {**_marks(spec, options), **queued, **RESTRICTED},
             "annotations": {"berth.dev/slug": spec.slug},
         },
     }
@@ -183,11 +182,7 @@ _LABELS = frozenset(
             "queue",
         )
     }
-    | {
-        f"pod-security.kubernetes.io/{mode}{suffix}"
-        for mode in ("audit", "enforce", "warn")
-        for suffix in ("", "-version")
-    }
+    | set(RESTRICTED)
 )
 
 

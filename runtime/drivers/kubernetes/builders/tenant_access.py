@@ -4,16 +4,14 @@ Nobody creates anything: work starts through the portal only. Exec, logs and por
 the pods that are one's own; a StatefulSet's pod is known by name before it runs.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import KubeUser
 
 Object = dict[str, Any]
 
@@ -125,11 +123,7 @@ def registries(
 ) -> Object:
     """Return the sign-ins of private registries as the kubelet reads them."""
     auths = {
-        host: {
-            "username": user,
-            "password": password,
-            "auth": _b64(f"{user}:{password}"),
-        }
+        host: {"username": user, "password": password, "auth": _b64(f"{user}:{password}")}
         for host, (user, password) in sorted(logins.items())
     }
     return {

@@ -3,8 +3,6 @@
 Members of a project are not one person, so pods of one namespace do not reach each other either.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What a volume lies on is chosen by the platform: a folder below a fixed base, th
 uid on an NFS export, or a storage class. No path that a person wrote reaches a mount (C8).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant import binary
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.mount_names import is_plain
+from runtime.drivers.mounts import is_plain
 from runtime.protocol import Backing, InvalidSpec
 
 FINALIZER = names.DIRECTORY

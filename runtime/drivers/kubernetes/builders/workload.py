@@ -4,20 +4,18 @@ Nothing here can be privileged: every field is ours, and what a person typed onl
 image, a command, arguments, environment (in a Secret) and numbers (hostile cases C3, C4).
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.drivers import mount_names
+from runtime.drivers import mounts
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.builders.pod_fields import gpu_labels, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.secret_files import placed
+from runtime.drivers.mounts import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 
 _GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
@@ -32,12 +30,6 @@ _LINK = f'h={names.HOME}/volumes; [ -e "$h" ] || ln -sfn {names.VOLUMES} "$h" ||
 _SIDECAR = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
-}
-_LOCKED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
 }
 
 
@@ -56,7 +48,6 @@ def template(
     if spec.network.attachments:
         annotations[_NETWORKS] = ",".join(spec.network.attachments)
     name = names.workload(spec.name, spec.uid)
-    user = options.run_as_user
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "containers": [
@@ -65,14 +56,7 @@ def template(
         ],
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": names.REGISTRIES}],
-        "securityContext": {
-            "fsGroup": user,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "runAsGroup": user,
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_fields.as_user(options.run_as_user, owns_volumes=True),
         "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
         **placing(spec, options),
     }
@@ -82,7 +66,20 @@ def template(
         pod["subdomain"] = name
     if options.user_namespaces:
         pod["hostUsers"] = False
-    if volumes := _volumes(spec, name, files=files):
+    volumes: list[dict[str, Any]] = [
+        {
+            "name": f"v{number}",
+            "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
+        }
+        for number, mount in enumerate(spec.mounts)
+    ]
+    if spec.shm_mib:
+        memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
+        volumes.append({"emptyDir": memory, "name": "shm"})
+    if files:
+        source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
+        volumes.append({"name": "secrets", "secret": source})
+    if volumes:
         pod["volumes"] = volumes
     meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
     return {"metadata": meta, "spec": pod}
@@ -138,7 +135,7 @@ def _main(
         "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
         "resources": {"limits": limits, "requests": requests},
-        "securityContext": _LOCKED,
+        "securityContext": pod_fields.LOCKED,
         # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
         "terminationMessagePolicy": "File",
     }
@@ -185,7 +182,7 @@ def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
         "name": sidecar.name,
         "ports": [{"containerPort": sidecar.port, "name": f"p{sidecar.port}", "protocol": "TCP"}],
         "resources": _SIDECAR,
-        "securityContext": _LOCKED,
+        "securityContext": pod_fields.LOCKED,
     }
     if sidecar.probe is not None:
         found["startupProbe"] = _probe(sidecar.probe, sidecar.port)
@@ -202,12 +199,7 @@ def _probe(probe: Probe, port: int) -> dict[str, Any]:
         if probe.path
         else {"tcpSocket": {"port": port}}
     )
-    return {
-        **asks,
-        "failureThreshold": START_S,
-        "periodSeconds": 1,
-        "timeoutSeconds": 2,
-    }
+    return {**asks, "failureThreshold": START_S, "periodSeconds": 1, "timeoutSeconds": 2}
 
 
 def cpu(milli: int) -> str:
@@ -217,7 +209,7 @@ def cpu(milli: int) -> str:
 
 def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
     """Each volume at its place. Nothing of a path is said by a person (C8)."""
-    mount_names.check(spec.mounts)
+    mounts.check(spec.mounts)
     found = [
         {
             "mountPath": where(mount),
@@ -230,23 +222,6 @@ def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
         found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
     if files:
         found.append({"mountPath": names.SECRETS, "name": "secrets", "readOnly": True})
-    return found
-
-
-def _volumes(spec: WorkloadSpec, name: str, *, files: bool) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        {
-            "name": f"v{number}",
-            "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
-        }
-        for number, mount in enumerate(spec.mounts)
-    ]
-    if spec.shm_mib:
-        memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
-        found.append({"emptyDir": memory, "name": "shm"})
-    if files:
-        source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
-        found.append({"name": "secrets", "secret": source})
     return found
 
 

@@ -1,7 +1,5 @@
 """What every shape needs to look and to act, and what it promises."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar

@@ -6,8 +6,6 @@ own grace), and one that waits is put into a queue that does not exist. Both are
 note of how it ended.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import defaultdict

@@ -4,8 +4,6 @@ Its pod has a stable name and comes back after a preemption. A stop wants no rep
 StatefulSet, with the note of how the run ended: the pod takes its own record with it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence

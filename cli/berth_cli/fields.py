@@ -1,0 +1,152 @@
+"""Options of the command line for a kind of work, made from the portal's own table of fields.
+
+``fields.json`` is written by ``make schema``; a field that the portal gets is an option here.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import click
+
+from berth_cli import completing
+from berth_cli.program import Memory, port_of
+
+Said = dict[str, Any]
+_ANY = "any"  # kind of GPU
+_AGAIN = "May be repeated."
+_QUOTED = "Quoted as one argument."
+_COMPLETES: Mapping[str, Any] = {
+    "volumes": completing.volumes,
+    "credentials": completing.usable_credentials,
+    "needs": completing.loads,
+}
+
+
+@cache
+def fields_of(kind: str) -> list[dict[str, Any]]:
+    """Return what may be said of a kind of work, in the order in which people read it."""
+    text = resources.files("berth_cli").joinpath("fields.json").read_text(encoding="utf-8")
+    return list(json.loads(text)[kind])
+
+
+def field_options(kind: str, *, but: Sequence[str] = ()) -> Callable[[Any], Any]:
+    """Add an option for each field; ``but``: those that the command takes otherwise."""
+
+    def add(command: Any) -> Any:
+        for field in reversed(fields_of(kind)):
+            for option in () if field["name"] in but else _options(field):
+                command = option(command)
+        return command
+
+    return add
+
+
+def field_body(kind: str, said: Said) -> Said:
+    """Return what the API takes for what was said; what was not said is left out."""
+    body: Said = {}
+    for field in fields_of(kind):
+        name = field["name"]
+        if said.get(f"no_{name}"):
+            if said[name]:
+                one = field["option"]
+                raise click.UsageError(f"Say --{one} or --no-{_dashed(name)}, not both.")
+            body[name] = []
+        elif (value := said.get(name)) is not None and value != ():
+            body[name] = _value(field, value)
+    return body
+
+
+def _options(field: dict[str, Any]) -> list[Any]:  # noqa: C901 - one case per type
+    name, kind = field["name"], field["type"]
+    given: dict[str, Any] = {"help": _help(field)}
+    match kind:
+        case "choice":
+            given["type"] = click.Choice(field["choices"])
+        case "cores":
+            given |= {"type": click.FloatRange(field["low"] / 1000, field["high"] / 1000)}
+        case "size":
+            given |= {"type": Memory(), "metavar": "SIZE"}
+        case "minutes":
+            given |= {"type": click.IntRange(0, field["high"]), "metavar": "MINUTES"}
+        case "count":
+            given |= {"type": click.IntRange(field["low"], field["high"]), "metavar": "N"}
+        case "ports":
+            given |= {"multiple": True, "metavar": "PORT[:NAME[:private]]"}
+        case "names" | "devices" | "variables":
+            given |= {"multiple": True, "metavar": field["metavar"]}
+        case _:
+            given["metavar"] = field["metavar"]
+    if complete := _COMPLETES.get(name):
+        given["shell_complete"] = complete
+    option = f"--{field['option']}"
+    if kind == "flag":
+        given = {"default": None, "help": given["help"]}
+        option = f"{option}/--no-{field['option']}"
+    made = [click.option(option, name, **given)]
+    if field.get("has_usual"):
+        none = f"No {field['label'].lower()}, not even the usual ones."
+        made.append(click.option(f"--no-{_dashed(name)}", f"no_{name}", is_flag=True, help=none))
+    return made
+
+
+def _help(field: dict[str, Any]) -> str:  # noqa: PLR0911 - one per type
+    """Return the words of the form, and how it is said here."""
+    label, told = f"{field['label']}.", field["help"]
+    match field["type"]:
+        case "size":
+            return " ".join(filter(None, (label, told, "Such as 16G or 512M; a number is MiB.")))
+        case "devices":
+            return f"{field['label']}, or {_ANY}; several: the first that is free."
+        case "variables":
+            return f"Variable of its environment. {_AGAIN}"
+        case "words":
+            return f"{label} {told} {_QUOTED}"
+        case "ports":
+            return f"Port that opens behind the sign-in; private: declared only. {_AGAIN}"
+        case "names":
+            return " ".join(filter(None, (label, told, _AGAIN)))
+        case _:
+            return f"{label} {told}".rstrip()
+
+
+def _value(field: dict[str, Any], value: Any) -> Any:  # noqa: PLR0911 - one per type
+    match field["type"]:
+        case "cores":
+            return round(value * 1000)
+        case "devices":
+            return ",".join(kind for kind in value if kind != _ANY)
+        case "variables":
+            return dict(_pair(item, field["option"]) for item in value)
+        case "words":
+            return _words(value, field["option"])
+        case "ports":
+            return [port_of(text) for text in value]
+        case "names":
+            return list(value)
+        case _:
+            return value
+
+
+def _pair(item: str, option: str) -> tuple[str, str]:
+    name, found, value = item.partition("=")
+    if not found or not name:
+        raise click.BadParameter(f"{item!r} is not NAME=VALUE", param_hint=f"--{option}")
+    return name, value
+
+
+def _words(text: str, option: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        message = f"a quotation mark is not closed in {text!r}"
+        raise click.BadParameter(message, param_hint=f"--{option}") from error
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

@@ -1,1 +1,0 @@
-"""Images and their registries: how they are named, and how one is asked about them."""

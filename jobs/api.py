@@ -1,0 +1,65 @@
+"""The API of jobs, mounted below /api/v1/: that of any kind, with replicas and how it ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework import serializers
+
+from jobs import why
+from jobs.choices import State
+from jobs.kind import JOB
+from jobs.states import FILTERS, OVER, state_of
+from runtime.protocol import Seen
+from work.api.kinds import Api
+from work.api.views import urls_for
+
+if TYPE_CHECKING:
+    from jobs.models import Job
+
+
+class ReplicaOut(serializers.Serializer[Any]):
+    index = serializers.IntegerField()
+    role = serializers.CharField()
+    state = serializers.ChoiceField([seen.value for seen in Seen])
+    exit_code = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+    node = serializers.CharField(allow_blank=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def _ended(row: Job) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("exit_code", "failed_replica", "finished_at")}
+
+
+def _replicas(row: Job) -> dict[str, Any]:
+    """Return each replica of the latest launch, as it was last seen."""
+    found = row.replica_rows.filter(launch=row.launch).order_by("index")
+    names = ("index", "role", "exit_code", "reason", "node", "started_at", "ended_at")
+    return {"replicas": [{**{n: getattr(x, n) for n in names}, "state": x.seen} for x in found]}
+
+
+API = Api(
+    kind=JOB,
+    stop="cancel",
+    states=State.values,
+    filters=FILTERS,
+    over=OVER,
+    state_of=state_of,
+    why_of=why.why_of,
+    advice_of=why.advice_of,
+    own=_ended,
+    own_shape={
+        "exit_code": serializers.IntegerField(
+            allow_null=True, help_text="as a shell gives it: ended by signal 9 is 137"
+        ),
+        "failed_replica": serializers.IntegerField(
+            allow_null=True, help_text="the first that ended badly"
+        ),
+        "finished_at": serializers.DateTimeField(allow_null=True),
+    },
+    detail=_replicas,
+    detail_shape={"replicas": ReplicaOut(many=True, allow_null=True, help_text="null in lists")},
+)
+urlpatterns = urls_for(API)

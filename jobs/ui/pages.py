@@ -1,0 +1,176 @@
+"""What the pages of jobs say and show of their own: words, states, replicas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from common.clock import now
+from jobs.choices import State
+from jobs.kind import JOB
+from jobs.models import Replica
+from jobs.states import FILTERS, OVER, state_of
+from jobs.why import advice_of, why_of
+from runtime.protocol import Seen
+from work.ui.pages import Fact, Pages, Words
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from jobs.models import Job
+
+_STOPPED = "stopped"  # a driver's word: the replica did not end by itself
+# state → (word, tone, shape)
+_REPLICA: dict[str, tuple[Promise, str, str]] = {
+    "waiting": (_("Waiting"), "quiet", "hourglass"),
+    Seen.CREATED: (_("Waiting"), "quiet", "hourglass"),
+    Seen.STARTING: (_("Starting"), "starting", "loader-2"),
+    Seen.READY: (_("Running"), "running", "player-play"),
+    Seen.STOPPING: (_("Stopping"), "stopping", "loader-3"),
+    Seen.MISSING: (_("Gone"), "failed", "help-circle"),
+    "ended": (_("Ended well"), "good", "circle-check"),
+    "failed": (_("Failed"), "failed", "alert-triangle"),
+    "stopped": (_("Stopped"), "stopped", "square"),
+}
+
+
+@dataclass(frozen=True)
+class ShownReplica:
+    """One line of the table."""
+
+    index: int
+    state: str
+    exit_code: int | None
+    node: str
+    took: timedelta | None
+    has_log: bool
+
+    @property
+    def word(self) -> str:
+        return str(_REPLICA[self.state][0])
+
+    @property
+    def tone(self) -> str:
+        return _REPLICA[self.state][1]
+
+    @property
+    def shape(self) -> str:
+        return _REPLICA[self.state][2]
+
+
+def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
+    """Return every replica of the latest launch; one that was not seen yet waits."""
+    known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
+    shown = [_shown(row, index, known.get(index)) for index in range(row.replicas)]
+    counts = Counter(one.word for one in shown)
+    words = [f"{count}\N{NO-BREAK SPACE}{word}" for word, count in counts.items()]
+    told: dict[str, Any] = {"replicas": shown, "replica_counts": " · ".join(words)}
+    if row.failed_replica is not None:
+        query = {"replica": row.failed_replica}
+        told["failed_log_url"] = PAGES.address("logs", row, query=query)
+    return told
+
+
+def _shown(row: Job, index: int, seen: Replica | None) -> ShownReplica:
+    if seen is None:
+        over = state_of(row) in OVER
+        state = "stopped" if over else "waiting"
+        return ShownReplica(index, state, None, "", None, has_log=False)
+    took = None
+    if seen.started_at is not None:
+        took = max(timedelta(0), (seen.ended_at or row.stopped_at or now()) - seen.started_at)
+    return ShownReplica(index, _state(seen), seen.exit_code, seen.node, took, has_log=True)
+
+
+def _state(seen: Replica) -> str:
+    if seen.seen != Seen.EXITED:
+        return seen.seen
+    if seen.reason == _STOPPED:
+        return "stopped"
+    return "ended" if seen.exit_code == 0 else "failed"
+
+
+def _facts(row: Job) -> list[Fact]:
+    found = []
+    if row.exit_code is not None:
+        found.append(Fact(_("Exit code"), str(row.exit_code)))
+    if row.launch > 1:
+        found.append(Fact(_("Starts"), str(row.launch)))
+    return found
+
+
+def _logs(row: Job) -> list[tuple[int, str]]:
+    return [(n, _t("Replica %(n)d") % {"n": n}) for n in range(row.replicas)]
+
+
+PAGES = Pages(
+    kind=JOB,
+    routes="jobs",
+    words=Words(
+        mine=_("My running and waiting jobs"),
+        new=_("Run a job"),
+        none=_("No job yet"),
+        about=_(
+            "A job runs a program on one or several replicas until it ends: a training, a sweep, "
+            "a conversion. Its GPUs are given back at once, and its log and exit code are kept."
+        ),
+        again=_("Run again"),
+        stop=_("Cancel"),
+        stop_chosen=_("Cancel the chosen"),
+        stopped=_("“%(name)s” is being cancelled."),
+        stop_lost=_("Its program ends on all replicas. What it wrote to volumes is kept."),
+        delete_lost=_(
+            "What runs ends at once; logs and results of runs are lost. What was written to "
+            "volumes stays."
+        ),
+        stop_many=lambda n: ngettext("Cancel %(n)d job", "Cancel %(n)d jobs", n) % {"n": n},
+        stopping_many=lambda n: (
+            ngettext("%(n)d job is being cancelled.", "%(n)d jobs are being cancelled.", n)
+            % {"n": n}
+        ),
+        delete_many=lambda n: ngettext("Delete %(n)d job", "Delete %(n)d jobs", n) % {"n": n},
+        deleting_many=lambda n: (
+            ngettext("%(n)d job is being deleted.", "%(n)d jobs are being deleted.", n) % {"n": n}
+        ),
+        events=_("What happened to all jobs of the project"),
+        document=_("Job as YAML"),
+    ),
+    state_of=state_of,
+    shapes={
+        State.QUEUED: ("pending", "hourglass"),
+        State.STARTING: ("starting", "loader-2"),
+        State.RUNNING: ("running", "player-play"),
+        State.CANCELLING: ("stopping", "loader-3"),
+        State.SUCCEEDED: ("good", "circle-check"),
+        State.FAILED: ("failed", "alert-triangle"),
+        State.CANCELLED: ("stopped", "circle-x"),
+        State.DELETING: ("deleting", "loader-3"),
+    },
+    over=OVER,
+    filters={
+        "queued": (_("Queued"), FILTERS["queued"]),
+        "running": (_("Running"), FILTERS["running"]),
+        "succeeded": (_("Succeeded"), FILTERS["succeeded"]),
+        "failed": (_("Failed"), FILTERS["failed"]),
+        "cancelled": (_("Cancelled"), FILTERS["cancelled"]),
+    },
+    goes_on=("queued", "running"),
+    why_of=why_of,
+    advice_of=advice_of,
+    ahead=(
+        ("accepted", "placed", "starting", "running"),
+        ("accepted", "placed", "scheduled", "starting", "image", "running"),
+    ),
+    # it answers nobody; and who reads of a job that it stopped asks by whom
+    step_words={"ready": "", "stopped": _("Ended")},
+    facts_of=_facts,
+    own_part="jobs/_replicas.html",
+    own_part_of=_replicas,
+    logs_of=_logs,
+)

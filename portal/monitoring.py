@@ -1,0 +1,168 @@
+"""What watches Berth asks: ``/livez``, ``/readyz``, ``/metrics``.
+
+``/livez`` says only that the process answers. ``/readyz`` is 503 when pages cannot be served
+(database, migrations); what merely delays work (broker, proxy, machines) is named and counts
+only with ``?all=1``, so that a dead broker does not take the portal away from people.
+``/metrics``: what the product does, read from the database when Prometheus asks.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db.models import Count, Max, Min, Sum
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.decorators import method_decorator
+from django.views import View
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from clusters.models import Claim, Cluster, Device
+from common.clock import now
+from common.metrics import REGISTRY
+from console.health import check_all
+from events.models import Event, Seal
+from loaders.models import LoadRun
+from runtime.reconcilers import registered, rows_of
+
+
+class DomainCollector(Collector):
+    """One query per family; registered only for the time of a scrape."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from self._phases()
+        yield from self._due()
+        yield from self._machines()
+        yield from self._loads()
+        yield self._audit()
+
+    def _phases(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily("berth_objects", "Objects by phase.", labels=["kind", "phase"])
+        for kind in registered():
+            rows = rows_of(kind).filter(deleted_at__isnull=True)
+            for row in rows.values("phase").annotate(n=Count("pk")).order_by("phase"):
+                family.add_metric([kind, row["phase"]], row["n"])
+        yield family
+
+    def _due(self) -> Iterator[GaugeMetricFamily]:
+        count = GaugeMetricFamily("berth_due_objects", "Objects due for a pass.", labels=["kind"])
+        age = GaugeMetricFamily(
+            "berth_due_oldest_seconds", "How long the oldest due object waits.", labels=["kind"]
+        )
+        moment = now()
+        for kind in registered():
+            due = (
+                rows_of(kind)
+                .filter(deleted_at__isnull=True, next_reconcile_at__lte=moment)
+                .aggregate(n=Count("pk"), first=Min("next_reconcile_at"))
+            )
+            count.add_metric([kind], due["n"])
+            waited = (moment - due["first"]).total_seconds() if due["first"] else 0.0
+            age.add_metric([kind], waited)
+        yield count
+        yield age
+
+    def _machines(self) -> Iterator[GaugeMetricFamily]:
+        up = GaugeMetricFamily("berth_cluster_up", "Whether it answers.", labels=["cluster"])
+        for key, reachable in Cluster.objects.values_list("key", "reachable"):
+            up.add_metric([key], float(reachable))
+        yield up
+        gpus = GaugeMetricFamily("berth_gpus", "GPUs by state.", labels=["cluster", "state"])
+        rows: dict[tuple[str, str], int] = {}
+        devices = Device.objects.select_related("cluster").annotate(held=Count("hold"))
+        for device in devices:
+            state = "unhealthy" if not device.healthy else "held" if device.held else "free"
+            rows[device.cluster.key, state] = rows.get((device.cluster.key, state), 0) + 1
+        for (cluster, state), number in rows.items():
+            gpus.add_metric([cluster, state], number)
+        yield gpus
+        waiting = GaugeMetricFamily("berth_queue_waiting", "Workloads that wait for room.")
+        waiting.add_metric([], Claim.objects.filter(granted_at__isnull=True).count())
+        yield waiting
+
+    def _loads(self) -> Iterator[GaugeMetricFamily]:
+        runs = GaugeMetricFamily(
+            "berth_load_runs", "Runs of loads that ended in the last day.", labels=["result"]
+        )
+        size = GaugeMetricFamily("berth_load_read_bytes", "What they read from stores or sent.")
+        day = LoadRun.objects.filter(ended_at__gte=now() - timedelta(days=1))
+        total = 0
+        for row in day.values("result").annotate(n=Count("pk"), read=Sum("bytes_read")):
+            runs.add_metric([row["result"]], row["n"])
+            total += row["read"]
+        size.add_metric([], total)
+        yield runs
+        yield size
+
+    def _audit(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily("berth_audit_unsealed_events", "Events not in the chain yet.")
+        sealed = Seal.objects.aggregate(last=Max("last_event_id"))["last"] or 0
+        family.add_metric([], Event.objects.filter(pk__gt=sealed).count())
+        return family
+
+
+def allowed(request: HttpRequest) -> bool:
+    """Whoever has the token; without one only this machine, and not through a proxy."""
+    token = getattr(settings, "BERTH_METRICS_TOKEN", "")
+    given = request.headers.get("Authorization", "")
+    if token:
+        return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
+
+
+class AnyHostMiddleware:
+    """Prometheus asks each replica by its address, which is no name of the portal's."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._host = urlsplit(settings.BERTH_PUBLIC_URL).netloc
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/metrics":  # nothing of the answer depends on it
+            request.META["HTTP_HOST"] = self._host
+        return self.get_response(request)
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Metrics(View):
+    http_method_names = ["get", "head"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        if not allowed(request):
+            return HttpResponse("Not from here.\n", status=403, content_type="text/plain")
+        # only for the time of a scrape: nothing is asked to describe itself at start
+        text = generate_latest(REGISTRY) + generate_latest(DomainCollector())
+        return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Livez(View):
+    http_method_names = ["get", "head"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
+        return HttpResponse("ok\n", content_type="text/plain")
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Readyz(View):
+    """Says which part is down, never why: the reason is on the operators' system page."""
+
+    http_method_names = ["get", "head"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        checks = check_all()
+        every = request.GET.get("all") == "1"
+        ready = all(c.ok for c in checks if c.vital or every)
+        state = "ok" if all(c.ok for c in checks) else "degraded" if ready else "down"
+        body = {"status": state, "checks": {c.name: "ok" if c.ok else "down" for c in checks}}
+        return JsonResponse(body, status=200 if ready else 503)

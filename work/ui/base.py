@@ -1,0 +1,82 @@
+"""The base of the pages of any kind of work, and how a kind gets its own of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+from django.utils.translation import gettext as _
+
+from common.errors import Forbidden
+from projects.ui.base import ProjectView
+from work.kinds import Kind
+from work.selectors import workload_get
+from work.ui.pages import Pages
+from work.ui.present import shown
+
+V = TypeVar("V", bound="WorkView")
+
+
+class WorkView(ProjectView):
+    """A page of work; ``demands`` says which right of the kind each verb asks for."""
+
+    demands: ClassVar[Mapping[str, str]] = {}  # verb → create, read or manage
+    pages: ClassVar[Pages]
+    kind: ClassVar[Kind]
+
+    @classmethod
+    def of(cls, pages: Pages, **more: Any) -> type[Self]:
+        """Return this page for one kind."""
+        rights = {verb: getattr(pages.kind, right) for verb, right in cls.demands.items()}
+        own = {"pages": pages, "kind": pages.kind, "required_permissions": rights, **more}
+        name = f"{pages.kind.word.title()}{cls.__name__}"
+        return type(name, (cls,), {"__doc__": cls.__doc__, "__module__": cls.__module__, **own})
+
+    def context(self) -> dict[str, Any]:
+        may_create = self.can(self.kind.create) and not self.project.archived_at
+        return {
+            **super().context(),
+            "pages": self.pages,
+            "kind": self.kind,
+            "words": self.pages.words,
+            "may_create": may_create,
+            "list_url": self.pages.list_address("list", self.project.slug),
+        }
+
+
+class OneView(WorkView):
+    """A page of one piece of work."""
+
+    tab: ClassVar[str] = "overview"
+
+    def row(self) -> Any:
+        short_id = self.kwargs[self.kind.word]
+        return workload_get(self.principal, self.kind, short_id, self.project)
+
+    def owned(self) -> Any:
+        """Return it for its owner: what it wrote and what it is told are private."""
+        row = self.row()
+        if row.owner_id != self.principal.user.pk:
+            raise Forbidden(_("Only its owner may see or change this."))
+        return row
+
+    def page(self, row: Any, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        state = shown(self.principal, row)
+        return {
+            "row": row,
+            "state": state,
+            "tabs": self._tabs(row, is_owner=state.is_owner, may_end=state.may_end),
+            **(context or {}),
+        }
+
+    def _tabs(self, row: Any, *, is_owner: bool, may_end: bool) -> list[dict[str, Any]]:
+        names = [("overview", "detail", _("Overview"))]
+        if is_owner:
+            names.append(("logs", "logs", _("Logs")))
+        names += [("events", "events", _("Events")), ("yaml", "yaml", "YAML")]
+        if may_end:
+            names.append(("settings", "settings", _("Settings")))
+        return [
+            {"label": label, "url": self.pages.address(route, row), "current": key == self.tab}
+            for key, route, label in names
+        ]

@@ -1,0 +1,102 @@
+"""What the pages of one kind of work say and show of their own; all the rest is common.
+
+A kind registers its ``Pages`` in ``AppConfig.ready``. Its addresses come from ``work.ui.urls``;
+home, palette and the lists of operators go over ``registered``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+from django.urls import reverse
+
+from work.fields import Text
+from work.kinds import Kind
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from work.why import Why
+
+Counted = Callable[[int], str]  # a sentence about so many of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Sentences that name the kind: no other grammar fits every language."""
+
+    mine: Text  # over one's own that go on
+    new: Text  # on the button that leads to its form, and over the form
+    none: Text  # there is none yet
+    about: Text  # what one is, to somebody who never had one
+    again: Text  # start what has ended
+    stop: Text  # end what has not
+    stop_chosen: Text
+    stopped: Text  # what the press did; with %(name)s
+    stop_lost: Text  # what a stop ends and what it keeps
+    delete_lost: Text
+    stop_many: Counted
+    stopping_many: Counted
+    delete_many: Counted
+    deleting_many: Counted
+    events: Text  # the link to what happened to all of them
+    document: Text  # what the page of its YAML is called
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of what it is; ``code``: as it is typed."""
+
+    label: Text
+    value: str
+    code: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pages:
+    """``routes`` is the namespace of its addresses, and the word for all of them there."""
+
+    kind: Kind
+    routes: str
+    words: Words
+    state_of: Callable[[Any], Any]  # a member of a TextChoices
+    shapes: Mapping[str, tuple[str, str]]  # state → tone and icon of its badge
+    over: frozenset[Any]  # states in which nothing goes on
+    filters: Mapping[str, tuple[Text, Q]]  # coarse groups of states, for the list
+    goes_on: tuple[str, ...]  # those of the filters in which it is not over
+    why_of: Callable[[Any], Why]
+    advice_of: Callable[[Any], str]
+    # The steps of a start on one machine and on a cluster, shown ahead of time.
+    ahead: tuple[tuple[str, ...], tuple[str, ...]]
+    step_words: Mapping[str, Text] = field(default_factory=dict)  # where it calls one otherwise
+    facts_of: Callable[[Any], list[Fact]] = lambda _row: []
+    own_part: str = ""  # a template in the part that changes by itself, below the timeline
+    own_part_of: Callable[[Principal, Any], dict[str, Any]] = lambda _who, _row: {}
+    # What has a log of its own, by number; the first is shown where none is chosen.
+    logs_of: Callable[[Any], list[tuple[int, str]]] = lambda _row: [(0, "")]
+
+    def address(self, name: str, row: Any, **more: Any) -> str:
+        """Return the address of a page of ``row``, which has its project."""
+        keys = {"project": row.project.slug, self.kind.word: row.short_id}
+        return reverse(f"{self.routes}:{name}", kwargs=keys, **more)
+
+    def list_address(self, name: str, slug: str, **more: Any) -> str:
+        return reverse(f"{self.routes}:{name}", kwargs={"project": slug}, **more)
+
+
+_registered: dict[str, Pages] = {}
+
+
+def register(pages: Pages) -> None:
+    _registered[pages.kind.word] = pages
+
+
+def registered() -> Iterator[Pages]:
+    """Return those of every kind whose pages are made here, in the order of registration."""
+    return iter(tuple(_registered.values()))
+
+
+def pages_of(row: Any) -> Pages:
+    return _registered[row.kind]

@@ -1,0 +1,178 @@
+"""What the pages say of a piece of work of any kind: facts in words, ready for the templates."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+
+from clusters.models import Cluster
+from common.clock import now
+from common.templatetags.berth import cpus, duration, mib
+from runtime import reasons
+from runtime.protocol import Desired
+from runtime.reasons import Fault
+from work import fields as f
+from work.selectors import may_change, may_end
+from work.ui.pages import Fact, Pages, pages_of
+from work.ui.timeline import is_far, timeline
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from volumes.models import Volume
+    from work.ui.timeline import Line
+    from work.why import Why
+
+# Their units stand with the numbers.
+_LABELS = {"time_limit_minutes": _lazy("Time limit"), "shm_mib": _lazy("Shared memory")}
+_SIZES = ("cpu_milli", "memory_mib", "gpus", "gpu_flavor")  # one line says them
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Everything the part of its page needs that changes by itself."""
+
+    row: Any
+    pages: Pages
+    state: Any
+    is_owner: bool
+    is_over: bool
+    settled: bool
+    may_start: bool
+    may_stop: bool
+    may_end: bool
+    may_change: bool
+    why: Why
+    advice: str
+    fault: str  # whose move it is, in words
+    level: str  # of the note that tells why; "": nothing is to be told
+    position: int | None
+    lines: list[Line]
+    took: timedelta | None
+
+    @property
+    def says_why(self) -> bool:
+        """Whether the head tells what it waits for: no note does."""
+        return not self.level and not self.is_over and self.row.is_seen
+
+
+def shown(who: Principal, row: Any) -> Shown:
+    pages = pages_of(row)
+    state = pages.state_of(row)
+    is_over = state in pages.over
+    changes, ends = may_change(who, row), may_end(who, row)
+    here = row.desired != Desired.ABSENT
+    info = reasons.info(row.reason)
+    queue = row.external_ref.get("queue") or {}
+    whose = {
+        Fault.USER: _("This is for you to solve."),
+        Fault.PLATFORM: _("This was not your fault."),
+        Fault.NOBODY: "",
+    }
+    return Shown(
+        row=row,
+        pages=pages,
+        state=state,
+        is_owner=row.owner_id == who.user.pk,
+        is_over=is_over,
+        settled=is_over and row.is_seen,
+        may_start=here and is_over and changes and not row.project.archived_at,
+        may_stop=here and not is_over and ends and row.desired == Desired.RUNNING,
+        may_end=here and ends,
+        may_change=here and changes and not row.project.archived_at,
+        why=pages.why_of(row),
+        advice=pages.advice_of(row),
+        fault=whose[info.fault],
+        level=_level(row, is_over=is_over, waits=bool(queue)),
+        position=queue.get("position"),
+        lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
+        took=took(row),
+    )
+
+
+def _level(row: Any, *, is_over: bool, waits: bool) -> str:
+    """Return how loud the reason is told; the place in a queue is told in the head."""
+    info = reasons.info(row.reason)
+    if not row.is_seen or not row.reason:
+        return ""
+    if is_over:
+        return "error" if row.phase == "failed" else "info"
+    if waits and row.reason != reasons.Reason.DOES_NOT_FIT:
+        return ""
+    return "warning" if info.fault != Fault.NOBODY else ""
+
+
+def took(row: Any) -> timedelta | None:
+    """Return how long its latest start has run, or ran."""
+    if row.started_at is None:
+        return None
+    return max(timedelta(0), (row.stopped_at or now()) - row.started_at)
+
+
+def reason_of(row: Any) -> str:
+    """Return why it is as it is, in plain words; empty when there is nothing to say."""
+    return pages_of(row).why_of(row).text if row.is_seen else _("A moment, please.")
+
+
+@dataclass(frozen=True)
+class SeenVolume:
+    volume: Volume
+    read_only: bool
+
+
+def volumes_of(row: Any) -> list[SeenVolume]:
+    mounts = row.mounts.select_related("volume__project")
+    return [SeenVolume(mount.volume, mount.read_only) for mount in mounts]
+
+
+def facts(row: Any, *, private: bool) -> list[Fact]:
+    """Return what it is, line by line, from its table; what says nothing is left out.
+
+    ``private``: what its owner alone may read.
+    """
+    pages = pages_of(row)
+    table = pages.kind.own.but("name", *_SIZES)
+    found = [
+        Fact(_LABELS.get(field.name, field.label), text, code=_is_typed(field))
+        for field in table
+        if (private or not field.private) and (text := _text(field, row))
+    ]
+    return [*found, *pages.facts_of(row)]
+
+
+def _is_typed(field: f.Field) -> bool:
+    return isinstance(field, f.Words) or (isinstance(field, f.Line) and bool(field.example))
+
+
+def _text(field: f.Field, row: Any) -> str:  # noqa: PLR0911 - one per type
+    value = field.read(row)
+    if value in (None, 0, "", [], {}):
+        return _("none") if isinstance(field, f.Minutes) else ""
+    match field:
+        case f.Minutes():
+            return duration(timedelta(minutes=value))
+        case f.Count(unit=f.Unit.GIB):
+            return mib(value)
+        case f.Count(unit=f.Unit.CORES):
+            return cpus(value)
+        case f.Choice():
+            return str(dict(field.choices).get(value, value))
+        case f.Flag():
+            return _("yes")
+        case f.Words():
+            return shlex.join(value)
+        case f.Environment():
+            return ", ".join(sorted(value))  # names: the values may be secrets
+        case f.Line(name="cluster"):
+            return _cluster_label(value)
+        case _:
+            return str(value)
+
+
+def _cluster_label(key: str) -> str:
+    row = Cluster.objects.filter(key=key).first()
+    return row.label if row is not None else key

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import django_tables2 as tables
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from common.templatetags.berth import NOTHING, ago, duration
+from common.ui.components import mark, menu
+from runtime.protocol import Phase
+from work.ui import bulk
+from work.ui.present import reason_of, took
+from work.ui.sizes import whole_size_words
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from work.ui.pages import Pages
+
+WHOLE: dict[str, Any] = {"td": {"class": "text-nowrap"}}  # a number on the line of its unit
+MENU: dict[str, Any] = {"td": {"class": "row-acts"}, "th": {"class": "row-acts"}}
+
+
+class WorkTable(tables.Table):
+    """Name, state, size: what one looks for first."""
+
+    name = tables.Column(verbose_name=_("Name"), attrs={"td": {"class": "name-cell"}})
+    state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
+    owner = tables.Column(verbose_name=_("Owner"), order_by="owner__username")
+    size = tables.Column(verbose_name=_("Size"), empty_values=(), orderable=False)
+    started = tables.Column(verbose_name=_("Started"), accessor="asked_at")
+    took = tables.Column(verbose_name=_("Took"), empty_values=(), orderable=False, attrs=WHOLE)
+    acts = tables.Column(verbose_name=_("Actions"), empty_values=(), orderable=False, attrs=MENU)
+
+    class Meta:
+        default = NOTHING
+        order_by = "-started"
+        attrs: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *args: Any, who: Principal, pages: Pages, **options: Any) -> None:
+        super().__init__(*args, attrs={"aria_label": pages.kind.many}, **options)
+        self._who, self._pages = who, pages
+
+    def render_name(self, value: str, record: Any) -> SafeString:
+        box = mark(record.short_id, value) if bulk.can_delete(self._who, record) else ""
+        return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
+
+    def render_state(self, record: Any) -> SafeString:
+        tells = "" if self._is_plain(record) else reason_of(record)
+        return render_to_string("work/_row_state.html", {"row": record, "tells": tells})
+
+    def _is_plain(self, row: Any) -> bool:
+        """Whether its state says all: it runs, or it ended as it should."""
+        return row.phase == Phase.RUNNING or (row.phase == Phase.STOPPED and row.is_seen)
+
+    def render_owner(self, record: Any) -> str:
+        return record.owner.label
+
+    def render_size(self, record: Any) -> SafeString:
+        parts = ((part,) for part in whole_size_words(record).split(" · "))
+        # a kind of GPU breaks at its hyphen otherwise
+        return format_html_join(" · ", '<span class="text-nowrap">{}</span>', parts)
+
+    def render_started(self, value: Any) -> SafeString | str:
+        return ago(value)
+
+    def render_took(self, record: Any) -> str:
+        return duration(took(record))
+
+    def render_acts(self, record: Any) -> SafeString | str:
+        return menu(record.name, bulk.acts_on(self._who, record))
