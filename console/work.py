@@ -10,7 +10,6 @@ from loaders.models import Load
 from loaders.services import load_cancel
 from loaders.words import message_of
 from notebooks.models import Workspace
-from notebooks.services import workspace_stop
 from work import kinds
 from work.services import workload_stop
 from work.ui.present import reason_of
@@ -30,19 +29,15 @@ class Ways:
     end: Callable[..., Any]  # principal=, row=, said=
 
 
-def _end_workspace(*, principal: Principal, row: Workspace, said: str) -> None:
-    workspace_stop(principal=principal, workspace=row, said=said)
-
-
 def _end_load(*, principal: Principal, row: Load, said: str) -> None:
     load_cancel(principal=principal, load=row, said=said)
 
 
 def ways() -> dict[str, Ways]:
-    """Return those of every kind; two have services of their own."""
+    """Return those of every kind; loads have services of their own."""
     common = {kind.word: Ways(kind.model, reason_of, workload_stop) for kind in kinds.kinds()}
     return common | {
-        Workspace.KIND: Ways(Workspace, lambda row: row.shown_message, _end_workspace),
+        Workspace.KIND: Ways(Workspace, lambda row: row.shown_message, workload_stop),
         Load.KIND: Ways(Load, message_of, _end_load),
     }
 

@@ -9,14 +9,16 @@ class NotebooksConfig(AppConfig):
         from clusters.where import lookup_of
         from hubapi import registry
         from images.services import register_chooser
-        from notebooks import hub, kube_pods, rules, timeline
+        from notebooks import hub, kube_pods, rules, selectors, timeline
+        from notebooks.kind import WORKSPACE
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
-        from notebooks.services import environments_of, likely_cluster
+        from notebooks.services import likely_cluster
         from projects.namespaces import pods_of_people
         from runtime import reconcilers
-        from work import environments
+        from work import environments, kinds
 
+        kinds.register(WORKSPACE)
         reconcilers.register(WorkspaceReconciler())
         reconcilers.on_transition(timeline.on_transition)
         registry.register(hub.WorkspaceLookup())
@@ -24,4 +26,4 @@ class NotebooksConfig(AppConfig):
         register_lookup(lookup_of(Workspace, lambda row: row.short_id))
         pods_of_people.register(kube_pods.own_pods)
         register_chooser(likely_cluster)
-        environments.offered.register(environments_of)
+        environments.offered.register(selectors.environments_of)

@@ -1,13 +1,36 @@
-"""What may be said of a workspace: its fields, in the order in which people read them."""
+"""What a workspace says of itself: its fields, its rights, what only workspaces have."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from notebooks.choices import WorkspaceKind
+from clusters.options import options_of
+from common.clock import now
+from common.errors import wrong
+from notebooks import selectors
+from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.models import Preset, Workspace
+from projects.access import Permission
+from runtime.protocol import Desired
+from volumes.services.base import volumes_hold
+from volumes.services.create import home_ensure, home_find
 from work import fields as f
 from work import standard_fields as s
+from work.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from accounts.models import User
+    from accounts.principal import Principal
+    from clusters.models import Cluster
+    from projects.models import Project
+    from volumes.models import Volume
 
 # The n-th web port is guarded by a sidecar that listens on SIDECAR_BASE + n.
 SIDECAR_BASE = 8888
@@ -30,12 +53,19 @@ PORTS = f.Ports(
     most_web=MAX_WEB_PORTS,
     reserved=range(SIDECAR_BASE + 1, SIDECAR_BASE + 1 + MAX_WEB_PORTS),
     quiet=True,
+    images_only=True,
 )
+COMMAND, ARGS = (replace(one, images_only=True) for one in (s.COMMAND, s.ARGS))
 # What is not in this table cannot be asked for: there is no field for privileges, host paths,
 # host networks, service accounts, node names or tolerations.
 TABLE = f.Table(
-    *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, s.COMMAND, s.ARGS, PORTS),
+    *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS),
     *(*s.SIZE, s.POOL, s.NETWORK, s.TIME_LIMIT, s.ENV, *s.ATTACHED),
+)
+_OF_AN_IMAGE = ("command", "args", "ports")
+_OF_A_PRESET = (
+    *("cluster_key", "environment", "pool", "network", "time_limit_minutes", "idle_stop_minutes"),
+    *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "shm_mib"),
 )
 
 
@@ -43,3 +73,144 @@ def sidecar_port(ports: Sequence[Mapping[str, Any]], number: int) -> int:
     """Return where the sign-in of web port ``number`` listens."""
     web = [port["port"] for port in ports if port.get("web")]
     return SIDECAR_BASE + 1 + web.index(number)
+
+
+def row_of_preset(
+    preset: Preset, project: Project, owner: User, said: Mapping[str, Any] | None = None
+) -> Workspace:
+    """Return what a press on its card asks for, not saved.
+
+    Of its program only what belongs to what is ``said`` to run: a container is meant where only
+    that has what was said, and command and ports of the preset belong to the preset's image.
+    """
+    said = said or {}
+    variant = said.get("kind") or preset.kind
+    if "kind" not in said and any(said.get(name) for name in _OF_AN_IMAGE):
+        variant = WorkspaceKind.CONTAINER.value
+    row = Workspace(
+        project=project,
+        owner=owner,
+        kind=Workspace.KIND,
+        preset=preset,
+        variant=variant,
+        env=dict(preset.default_env),
+        **{name: getattr(preset, name) for name in _OF_A_PRESET},
+    )
+    if variant == preset.kind:
+        row.image = preset.image
+        if said.get("image") in {None, "", preset.image}:
+            for name in _OF_AN_IMAGE:
+                setattr(row, name, list(getattr(preset, name)))
+    return row
+
+
+def _defaults(principal: Principal, project: Project, said: Mapping[str, Any]) -> Workspace:
+    slug = said.get("preset")
+    preset = selectors.preset_get(project, slug) if slug else selectors.default_preset(project)
+    return row_of_preset(preset, project, principal.user, said)
+
+
+def _settle(row: Workspace, said: Mapping[str, Any]) -> None:
+    if "env" in said and row.launch == 0 and row.preset:
+        # what a person adds goes on top of what the operator set
+        row.env = {**row.preset.default_env, **row.env}
+    if "time_limit_minutes" in said:
+        longest = row.preset.max_time_limit_minutes if row.preset else None
+        s.TIME_LIMIT.clean(row.time_limit_minutes or 0, longest=longest)
+        set_end(row)
+
+
+def set_end(row: Workspace) -> None:
+    """Recompute when the time limit strikes; the caller saves."""
+    end = None
+    if row.ready_at and row.time_limit_minutes is not None and row.desired == Desired.RUNNING:
+        end = row.ready_at + timedelta(minutes=row.time_limit_minutes + row.extended_minutes)
+    if end != row.ends_at:
+        row.ends_at, row.warned_at = end, None
+
+
+def _check_place(cluster: Cluster, row: Workspace) -> None:
+    """One machine runs JupyterLab from its own environments, and nothing else."""
+    if not cluster.runs_images:
+        if row.is_container:
+            message = gettext(
+                "A container needs a cluster: this machine runs JupyterLab from its own "
+                "environments."
+            )
+            raise wrong("kind", message)
+        return
+    options = options_of(cluster.options)
+    if row.is_container and not row.image:
+        raise wrong("image", gettext("Name the image that runs."))
+    if not row.is_container:
+        if not (row.image or options.default_image):
+            raise wrong("image", gettext("This cluster has no image of its own yet: name one."))
+        for name in _OF_AN_IMAGE:
+            if getattr(row, name):
+                message = gettext("A notebook runs JupyterLab. Choose a container for this.")
+                raise wrong(name, message)
+    if row.web_ports and not options.guard_image:
+        message = gettext(
+            "On this cluster ports are not opened in a browser yet: its operator can change it."
+        )
+        raise wrong("ports", message)
+
+
+def _homes(row: Workspace) -> tuple[Volume, ...]:
+    home = home_find(project=row.project, owner=row.owner, cluster_key=row.cluster_key)
+    if home is None:
+        return ()
+    row.home = home
+    return (home,)
+
+
+def _prepare(principal: Principal, row: Workspace) -> None:
+    """Make the home, where there is none yet: it takes of the limits."""
+    if row.home_id is None:
+        there: dict[str, Any] = {"project": row.project, "cluster_key": row.cluster_key}
+        row.home = home_ensure(**there, principal=principal, owner=row.owner)
+        volumes_hold([row.home])
+
+
+def _pin(row: Workspace, digest: str) -> None:
+    row.image_digest, row.image_pinned_at = digest, now() if digest else None
+
+
+def _asked_by(principal: Principal, row: Workspace) -> str:
+    if row.owner_id == principal.user.pk:
+        return StopReason.USER.value
+    return (StopReason.OPERATOR if principal.is_operator else StopReason.MANAGER).value
+
+
+WORKSPACE = Kind(
+    word=Workspace.KIND,
+    document="Workspace",
+    model=Workspace,
+    one=_("Workspace"),
+    many=_("Workspaces"),
+    icon="notebook",
+    table=TABLE,
+    create=Permission.WORKSPACE_CREATE,
+    read=Permission.WORKSPACE_READ,
+    manage=Permission.WORKSPACE_MANAGE,
+    defaults=_defaults,
+    beside={"preset": str},
+    told_beside=lambda row: {"preset": row.preset.slug if row.preset else None},
+    first_name=lambda row: row.preset.name,
+    settle=_settle,
+    check_place=_check_place,
+    work_class=lambda row: row.variant,
+    homes=_homes,
+    prepare=_prepare,
+    of_a_launch={"last_used_at": now, "idle_stop_at": None},
+    pin=_pin,
+    related=("preset", "home"),
+    stop_reasons=StopReason,
+    asked=StopReason.USER.value,
+    asked_by=_asked_by,
+    counts_as="workspaces",
+    stop_notice="workspace.stopped",
+    started="resumed",
+    taken=_("You already have a workspace of that name in this project."),
+    counted=lambda n: ngettext("%(n)d workspace", "%(n)d workspaces", n) % {"n": n},
+)

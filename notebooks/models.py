@@ -83,8 +83,6 @@ class Workspace(Program, Workload):
     KIND = "workspace"
     NAMES_PER_OWNER = True
     variant = _variant()  # what API, document and command line call its kind
-    # What the launch of this very request attached: its answer need not ask for it.
-    just_attached: Any = None
 
     preset = models.ForeignKey(
         Preset, null=True, on_delete=models.SET_NULL, related_name="workspaces"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from django.utils import translation
 
-from notebooks.choices import StopReason
 from notebooks.why import info_of
 from notifications.services import notify
 
@@ -21,20 +20,6 @@ def tell_stops_soon(row: Workspace, *, minutes: int) -> None:
         users=[row.owner],
         kind="workspace.ending",
         params={"name": row.name, "minutes": minutes},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
-
-
-def tell_stopped(row: Workspace, *, by: Principal | None = None, said: str = "") -> None:
-    with translation.override(row.owner.reads_in):
-        reason = str(StopReason(row.stop_reason).label) if row.stop_reason else ""
-    if by is not None and said:
-        reason = f"{reason} ({by.user.label}: {said})"
-    notify(
-        users=[row.owner],
-        kind="workspace.stopped",
-        params={"name": row.name, "reason": reason},
         url=row.get_absolute_url(),
         key=str(row.uid),
     )

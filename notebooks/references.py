@@ -1,4 +1,4 @@
-"""What workspaces hold of volumes, credentials and nodes; what wakes those that wait for data."""
+"""What workspaces hold beside what is attached to them: their homes, and nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from django.db.models import Count
 
 from clusters import device_use
 from common.clock import now
-from credentials import references as keys
 from hubapi.selectors import idle_states
 from metrics import selectors as metrics
 from notebooks.models import Workspace
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from credentials.models import Credential
     from volumes.models import Volume
 
 _NAMED = 20
@@ -35,15 +33,13 @@ _ENDED = (Phase.STOPPED, Phase.FAILED)
 def connect() -> None:
     volumes.register(_uses)
     work.counted.register(_homes)
-    keys.register(_keeps)
     device_use.register(Workspace.KIND, _about)
 
 
 def _uses(volume: Volume) -> list[volumes.Holder]:
-    if volume.kind == VolumeKind.HOME:
-        rows: QuerySet[Workspace] = Workspace.objects.filter(home=volume, deleted_at__isnull=True)
-    else:
-        rows = work.holding(Workspace).filter(mounts__volume=volume)
+    if volume.kind != VolumeKind.HOME:
+        return []
+    rows = Workspace.objects.filter(home=volume, deleted_at__isnull=True)
     return [
         volumes.Holder(
             Workspace.KIND,
@@ -53,22 +49,13 @@ def _uses(volume: Volume) -> list[volumes.Holder]:
             row.owner.label,
             mounted=row.desired == Desired.RUNNING or row.phase not in _ENDED,
         )
-        for row in _named(rows)
+        for row in rows.select_related("owner", "project").order_by("name")[:_NAMED]
     ]
 
 
 def _homes(uids: Collection[UUID]) -> QuerySet[Workspace, tuple[Any, ...]]:
     rows = work.holding(Workspace).filter(home__uid__in=uids).order_by()
     return rows.values_list("home__uid").annotate(number=Count("id"))
-
-
-def _keeps(credential: Credential) -> list[keys.Holder]:
-    """Return all of them: each is woken when the credential goes."""
-    rows = Workspace.objects.filter(keys__credential=credential, deleted_at__isnull=True)
-    return [
-        keys.Holder(Workspace.KIND, row.uid, row.name, row.get_absolute_url(), row.owner.label)
-        for row in rows.select_related("owner", "project").order_by("name")
-    ]
 
 
 def _about(uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
@@ -90,7 +77,3 @@ def _about(uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
         )
         for row in rows
     }
-
-
-def _named(rows: QuerySet[Workspace]) -> QuerySet[Workspace]:
-    return rows.select_related("owner", "project").order_by("name")[:_NAMED]

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from common.clock import now
-from common.errors import Forbidden, NotFound
+from common.errors import Conflict, Forbidden, NotFound
 from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
 from projects.access import Permission, scoped
@@ -65,6 +65,19 @@ def preset_get(project: Project, slug: str) -> Preset:
     return preset
 
 
+def default_preset(project: Project) -> Preset:
+    """Return what a launch takes that says nothing: no GPU where there is a preset without."""
+    presets = presets_for(project)
+    preset = presets.filter(gpus=0).first() or presets.first()
+    if preset is None:
+        raise Conflict(_("There is no preset in this project yet."), code="no-preset")
+    return preset
+
+
+def environments_of(project: Project) -> list[str]:
+    return sorted(set(presets_for(project).values_list("environment", flat=True)))
+
+
 def workspaces_visible_to(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
     """Return the workspaces whose name and state ``who`` may see, newest first."""
     rows = Workspace.objects.filter(deleted_at__isnull=True).select_related(
@@ -109,10 +122,6 @@ def require_owner(who: Principal, workspace: Workspace) -> None:
         raise Forbidden(_("Only the owner of the workspace may see or change this."))
 
 
-def is_owner(who: Principal, workspace: Workspace) -> bool:
-    return workspace.owner_id == who.user.pk
-
-
 @dataclass(frozen=True)
 class Access:
     """Who may open: the owner and those he shared with, while they are members."""
@@ -149,11 +158,6 @@ def share_candidates(workspace: Workspace) -> QuerySet[User]:
         .exclude(workload_shares__workload=workspace)
         .order_by("username")[:MAX_CANDIDATES]
     )
-
-
-def names_taken(project: Project, owner: User) -> frozenset[str]:
-    rows = Workspace.objects.filter(project=project, owner=owner, deleted_at__isnull=True)
-    return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
 
 
 @dataclass(frozen=True)

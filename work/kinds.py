@@ -13,8 +13,15 @@ from work.fields import Table, Text
 if TYPE_CHECKING:
     from django.db.models import TextChoices
 
+    from accounts.principal import Principal
     from clusters.models import Cluster
     from projects.access import Permission
+    from projects.models import Project
+    from volumes.models import Volume
+
+
+def _pin(row: Any, digest: str) -> None:
+    row.image_digest = digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,14 @@ class Kind:
     create: Permission
     read: Permission
     manage: Permission
+    # A new row, not saved, before anything that was said is written into it; None: as its columns
+    # are by default.
+    defaults: Callable[[Principal, Project, Mapping[str, Any]], Any] | None = None
+    # What a new one may be told that no field of it is, by its type in a document; and what a
+    # row then says of that.
+    beside: Mapping[str, type] = field(default_factory=dict)
+    told_beside: Callable[[Any], Mapping[str, Any]] | None = None
+    first_name: Callable[[Any], str] | None = None  # of one that nobody named; None: its word
     # What the table can't know: raises Invalid, fills in what was not said.
     settle: Callable[[Any, Mapping[str, Any]], None] | None = None
     # Raises Invalid where a row can't run on a cluster as it is.
@@ -43,15 +58,40 @@ class Kind:
     work_class: Callable[[Any], str] | None = None
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     counts_as: str = ""  # the limit of which each takes one
-    # Columns of its own as a new launch finds them.
+    # In the transaction that makes one: the volumes that are there for it by its nature, to be
+    # held with what is attached; then what is still missing.
+    homes: Callable[[Any], tuple[Volume, ...]] | None = None
+    prepare: Callable[[Principal, Any], None] | None = None
+    # Columns of its own as a new launch finds them, or what gives them.
     of_a_launch: Mapping[str, Any] = field(default_factory=dict)
-    # The words of its model's ``stop_reason``, and the one for a stop that its owner asks for.
+    pin: Callable[[Any, str], None] = _pin  # keeps which bytes its image means
+    related: tuple[str, ...] = ()  # read with each row that is locked, beside project and owner
+    # The words of its model's ``stop_reason``, the one for a stop that its owner asks for, and
+    # where it is another one for others.
     stop_reasons: type[TextChoices] = StopReason
     asked: str = StopReason.USER.value
+    asked_by: Callable[[Principal, Any], str] | None = None
+    stop_notice: str = "work.stopped"
+    started: str = "started"  # the verb of another launch
+    taken: Text = ""  # said of a name; "": what is said of any work
     counted: Callable[[int], str] | None = None  # so many of it, in words
     # Attachments that it takes; each a field of the table.
     attachments: tuple[str, ...] = ("volumes", "credentials", "needs")
     once: bool = False  # it runs to its end; started again it is a new launch of the same row
+
+    def new(self, principal: Principal, project: Project, said: Mapping[str, Any]) -> Any:
+        """Return a row of its defaults, not saved."""
+        if self.defaults is not None:
+            return self.defaults(principal, project, said)
+        return self.model(project=project, owner=principal.user, kind=self.word, cluster_key="")
+
+    def begin(self, row: Any) -> None:
+        """Set its own columns for a new launch; the caller saves."""
+        for name, value in self.of_a_launch.items():
+            setattr(row, name, value() if callable(value) else value)
+
+    def beside_of(self, row: Any) -> Mapping[str, Any]:
+        return self.told_beside(row) if self.told_beside else {}
 
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word

@@ -112,6 +112,9 @@ class Workload(Ask, Reconcilable):
         related_name="shared_workloads",
     )
 
+    # What the launch of this very request attached: its answer need not ask for it.
+    just_attached: Any = None
+
     objects = WorkloadManager()
 
     class Meta(Reconcilable.Meta):

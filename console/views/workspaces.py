@@ -12,9 +12,9 @@ from common.errors import NotFound
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, DeletePage, FormPage, ListView
 from notebooks.models import Preset, Workspace
-from notebooks.services import lifecycle
 from notebooks.services import presets as services
 from notebooks.ui import texts
+from work.services import workload_stop
 
 
 class PresetList(ListView):
@@ -141,6 +141,6 @@ class Stop(ConsoleView):
         if row is None:
             raise NotFound(_("There is no such workspace."))
         said = request.POST.get("reason", "")
-        lifecycle.workspace_stop(principal=self.principal, workspace=row, said=said)
+        workload_stop(principal=self.principal, row=row, said=said)
         messages.success(request, _("“%(name)s” is being stopped.") % {"name": row.name})
         return HttpResponseRedirect(reverse("console:workspaces"))

@@ -26,6 +26,7 @@ from notebooks.ui.views import READ, WorkspaceView
 from projects.access import Permission
 from projects.services import no_address
 from runtime.protocol import Phase
+from work.selectors import is_owner
 
 RUNNING = "gate/_running.html"  # what of a page changes by itself: whether the workspace runs
 
@@ -110,7 +111,7 @@ class Objects(GateView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        mine = selectors.is_owner(self.principal, row)
+        mine = is_owner(self.principal, row)
         cluster = where.cluster_of(row)
         if cluster is None:
             return self.shown(row, "objects")

@@ -14,9 +14,8 @@ from common.errors import Unavailable
 from hubapi.registry import workload_url
 from hubapi.services import port_short_id
 from notebooks.choices import WorkspaceKind
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
-from notebooks.services.plan import public_fields
-from notebooks.spec import FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
 from notebooks.why import State, info_of, pinned_tag, why_of
 from runtime.protocol import Phase, Resources
@@ -30,9 +29,11 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from accounts.principal import Principal
-    from notebooks.services import Plan
     from projects.models import Project
+    from work.services import Plan
 
+_SPEC = WORKSPACE.own.but("name")
+PRIVATE = tuple(one.name for one in _SPEC if one.private)
 POSITION = "external_ref__queue__position"
 LACKING = "external_ref__queue__lacking"
 PULL = "external_ref__pull"
@@ -126,8 +127,7 @@ def workspace_out(
 
 def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
     """What was asked for; a command line may hold what the environment does, so it is private."""
-    found = {name: row.get(name) for name in (*PUBLIC, "env") if name not in FIXED}
-    found |= {"cluster": row["cluster_key"], "kind": row["variant"]}
+    found = {one.name: row.get(one.attribute) for one in _SPEC}
     found |= {name: row[name] for name in ("image_digest", "image_pinned_at")}
     found |= dict.fromkeys(ATTACHED)  # told about one workspace only
     if not is_owner:
@@ -208,17 +208,15 @@ def _columns_of(row: Workspace) -> dict[str, Any]:
 
 
 def plan_out(plan: Plan) -> dict[str, Any]:
-    spec = plan.spec
     return {
         "action": plan.action,
         "name": plan.name,
-        "preset": plan.preset or None,
+        **WORKSPACE.beside_of(plan.row),
         "allowed": plan.allowed,
         "refusal": plan.refusal,
         "restarts": plan.restarts,
         "spec": {
-            **public_fields(spec),
-            "env": dict(spec.env),
+            **_SPEC.read(plan.row, private=True),
             "image_digest": "",
             "image_pinned_at": None,
             **plan.attached.detailed(),
@@ -234,8 +232,8 @@ def plan_out(plan: Plan) -> dict[str, Any]:
             }
             for q in plan.quota
         ],
-        "starts_now": plan.forecast.starts_now if plan.forecast else None,
-        "position": plan.forecast.position if plan.forecast else None,
+        "starts_now": plan.decision.starts_now if plan.decision else None,
+        "position": plan.decision.position if plan.decision else None,
         "cost_per_hour": str(plan.cost_per_hour),
         "currency": settings.BERTH_CURRENCY,
         "sentences": list(plan.sentences),

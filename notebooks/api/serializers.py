@@ -9,7 +9,6 @@ from rest_framework import serializers
 from common.drf.serializers import CurrencyField, StrictSerializer
 from notebooks.choices import WorkspaceKind
 from notebooks.kind import PORTS, TABLE
-from notebooks.services import Wanted
 from runtime.protocol import Desired, Phase
 from work.api.serializers import (
     AttachedOut,
@@ -62,9 +61,8 @@ class WorkspaceIn(_SAID):  # type: ignore[misc,valid-type]
 
     preset = serializers.SlugField(max_length=40, required=False, allow_null=True)
 
-    def wanted(self) -> Wanted:
-        values = {k: v for k, v in self.validated_data.items() if k != "preset" and v is not None}
-        return Wanted(**values)
+    def said(self) -> dict[str, Any]:
+        return {name: v for name, v in self.validated_data.items() if v is not None}
 
 
 class WorkspaceEdit(WorkspaceIn):

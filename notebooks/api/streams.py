@@ -25,7 +25,7 @@ from common.drf.serializers import (
 )
 from common.streams import EventStream
 from hubapi import sessions
-from notebooks import selectors, services
+from notebooks import selectors
 from notebooks.api import render
 from notebooks.api import serializers as s
 from notebooks.api.base import WorkspaceAPIView
@@ -33,7 +33,8 @@ from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Phase
 from work.api.serializers import StepOut
-from work.selectors import steps_of
+from work.selectors import is_owner, steps_of
+from work.services import manifest_of
 
 OVER = frozenset({Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 
@@ -116,8 +117,8 @@ class WorkspaceManifest(WorkspaceAPIView):
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         row = self.workspace()
-        mine = selectors.is_owner(self.principal, row)
-        return Response(services.manifest_of(row, with_env=mine))
+        mine = is_owner(self.principal, row)
+        return Response(manifest_of(row, private=mine))
 
 
 def _follower(view: WorkspaceAPIView, row: Workspace) -> streams.Follower:

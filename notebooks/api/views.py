@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from django.db import transaction
@@ -16,14 +17,16 @@ from rest_framework.response import Response
 
 from common.drf.views import check_if_match, with_etag
 from common.errors import Invalid
-from notebooks import selectors, services
+from notebooks import services
 from notebooks.api import render
 from notebooks.api import serializers as s
 from notebooks.api.base import WorkspaceAPIView
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from projects.access import Permission
 from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
 from runtime.protocol import Phase
+from work import services as work
 
 PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
 
@@ -68,17 +71,15 @@ class WorkspaceList(ProjectAPIView):
     def post(self, request: Request, project: str) -> Response:  # noqa: ARG002
         serializer = s.WorkspaceIn(data=request.data)
         serializer.is_valid(raise_exception=True)
-        slug = serializer.validated_data.get("preset")
-        preset = selectors.preset_get(self.project, slug) if slug else None
-        wanted: dict[str, Any] = {
+        asked: dict[str, Any] = {
             "principal": self.principal,
             "project": self.project,
-            "preset": preset,
-            "wanted": serializer.wanted(),
+            "kind": WORKSPACE,
+            "said": serializer.said(),
         }
         if _is_plan(request):
-            return Response(render.plan_out(services.workspace_plan(**wanted)))
-        return _accepted(self, services.workspace_launch(**wanted))
+            return Response(render.plan_out(work.workload_plan(**asked)))
+        return _accepted(self, work.workload_create(**asked))
 
 
 class WorkspaceApply(ProjectAPIView):
@@ -98,11 +99,12 @@ class WorkspaceApply(ProjectAPIView):
         given: dict[str, Any] = {
             "principal": self.principal,
             "project": self.project,
+            "kind": WORKSPACE,
             "document": request.data,
         }
         if _is_plan(request):
-            return Response(render.plan_out(services.manifest_plan(**given)))
-        return _accepted(self, services.workspace_apply(**given))
+            return Response(render.plan_out(work.manifest_plan(**given)))
+        return _accepted(self, work.manifest_apply(**given))
 
 
 class WorkspaceDetail(WorkspaceAPIView):
@@ -125,23 +127,18 @@ class WorkspaceDetail(WorkspaceAPIView):
         responses={202: s.WorkspaceOut, 200: s.PlanOut},
     )
     def patch(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
-        wanted = self.given(s.WorkspaceEdit).wanted()
-        digest = ""
-        if wanted.newest_image:
-            wanted = services.image_named(self.workspace(), wanted)
-        if wanted.image is not None and not _is_plan(request):
-            digest = services.digest_edited(self.principal, self.workspace(), wanted)
-        with transaction.atomic():
-            row = self.workspace(for_update=not _is_plan(request))
-            if _is_plan(request):
-                plan = services.workspace_plan(
-                    principal=self.principal, project=self.project, wanted=wanted, workspace=row
-                )
-                return Response(render.plan_out(plan))
-            check_if_match(request, row)
-            row = services.workspace_edit(
-                principal=self.principal, workspace=row, wanted=wanted, digest=digest
-            )
+        said = self.given(s.WorkspaceEdit).said()
+        newest = said.pop("newest_image", False)
+        asked: dict[str, Any] = {
+            "principal": self.principal,
+            "row": self.workspace(),
+            "said": said,
+            "newest_image": newest,
+        }
+        if _is_plan(request):
+            plan = work.workload_plan(**asked, project=self.project, kind=WORKSPACE)
+            return Response(render.plan_out(plan))
+        row = work.workload_edit(**asked, check=partial(check_if_match, request))
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
     @extend_schema(parameters=[REASON], responses={202: s.WorkspaceOut})
@@ -149,9 +146,7 @@ class WorkspaceDetail(WorkspaceAPIView):
         with transaction.atomic():
             row = self.workspace(for_update=True)
             check_if_match(request, row)
-            row = services.workspace_delete(
-                principal=self.principal, workspace=row, said=reason_in(request)
-            )
+            row = work.workload_delete(principal=self.principal, row=row, said=reason_in(request))
             # before others see the wish: one that does not run is gone a moment later
             return self.answer(row, status.HTTP_202_ACCEPTED)
 
@@ -165,7 +160,7 @@ class WorkspaceStart(WorkspaceAPIView):
 
     @extend_schema(request=None, responses={202: s.WorkspaceOut})
     def post(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
-        row = services.workspace_resume(principal=self.principal, workspace=self.workspace())
+        row = work.workload_start(principal=self.principal, row=self.workspace())
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
@@ -178,8 +173,8 @@ class WorkspaceStop(WorkspaceAPIView):
 
     @extend_schema(request=ReasonIn, responses={202: s.WorkspaceOut})
     def post(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
-        row = services.workspace_stop(
-            principal=self.principal, workspace=self.workspace(), said=reason_in(request)
+        row = work.workload_stop(
+            principal=self.principal, row=self.workspace(), said=reason_in(request)
         )
         return self.answer(row, status.HTTP_202_ACCEPTED)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from common.errors import BerthError
-from notebooks import selectors
-from notebooks.services.launch import default_preset
-from notebooks.services.resolve import resolved, where_its_volumes_lie
-from notebooks.spec import READ, VOLUME_FIELD, WRITE, Wanted
+from notebooks.kind import WORKSPACE
 from work.attached import MOST, attached_usually
 from work.fields import MAX_GPUS
+from work.services.resolve import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +16,10 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
-_WORDS = ("kind", "image", "gpu_flavor", "pool", "network")
+# How a form says what is seen of volumes: one field for each, named by its uid.
+VOLUME_FIELD = "volume-"
+WRITE, READ = "rw", "ro"
+_WORDS = ("preset", "kind", "image", "gpu_flavor", "pool", "network")
 
 
 def likely_cluster(principal: Principal, project: Project, said: Mapping[str, Any]) -> str:
@@ -28,16 +28,14 @@ def likely_cluster(principal: Principal, project: Project, said: Mapping[str, An
     ``said``: fields of the form, as they were sent.
     """
     gpus = str(said.get("gpus") or "")
-    wanted = Wanted(
-        gpus=int(gpus) if gpus.isdecimal() and len(gpus) <= len(str(MAX_GPUS)) else None,
-        **{name: str(said.get(name) or "") or None for name in _WORDS},  # type: ignore[arg-type]
-    )
+    found: dict[str, Any] = {name: str(said[name]) for name in _WORDS if said.get(name)}
+    if gpus.isdecimal() and len(gpus) <= len(str(MAX_GPUS)):
+        found["gpus"] = int(gpus)
+    if volumes := _chosen(principal, project, said):
+        found["volumes"] = volumes
+    asked: dict[str, Any] = {"principal": principal, "project": project, "kind": WORKSPACE}
     try:
-        wanted = replace(wanted, volumes=_chosen(principal, project, said))
-        wanted = where_its_volumes_lie(principal, project, wanted)
-        slug = str(said.get("preset") or "")
-        preset = selectors.preset_get(project, slug[:40]) if slug else default_preset(project)
-        return resolved(project=project, preset=preset, wanted=wanted).spec.cluster
+        return str(resolved(**asked, said=found).row.cluster_key)
     except BerthError:
         return ""
 

@@ -1,6 +1,4 @@
-"""The clock: warns before a time limit, stops at it, stops what is idle by its rule and what runs
-for somebody who may not have anything there any more.
-"""
+"""The clock: warns before a time limit, stops at it, and stops what is idle by its rule."""
 
 from __future__ import annotations
 
@@ -8,17 +6,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from common.clock import now
 from hubapi.selectors import idle_states
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.notices import tell_stops_soon
-from notebooks.services.lifecycle import request_stop, workspaces_stop_for
-from projects.models import Membership
 from runtime.protocol import Desired, Phase
 from work.models import Workload
+from work.services.base import locked
+from work.services.ending import request_stop
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,26 +39,7 @@ def limits_enforce() -> int:
         deleted_at__isnull=True,
     )
     pks = list(due.order_by("ends_at").values_list("pk", flat=True)[:BATCH])
-    return sum(_enforce(pk, moment) for pk in pks) + _idle_enforce(moment) + _gone_enforce()
-
-
-def _gone_enforce() -> int:
-    """Stop what runs for people who left or were disabled (A3).
-
-    All that they had was stopped then; but a launch that was allowed a moment before may have been
-    written a moment later.
-    """
-    member = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("owner"))
-    rows = Workspace.objects.filter(
-        Q(owner__is_active=False) | ~Exists(member),
-        desired=Desired.RUNNING,
-        deleted_at__isnull=True,
-    )
-    done = 0
-    for row in rows.select_related("project", "owner").order_by("pk")[:BATCH]:
-        left = StopReason.OWNER_LEFT if row.owner.is_active else StopReason.OWNER_DISABLED
-        done += workspaces_stop_for(reason=left, project=row.project, owner=row.owner)
-    return done
+    return sum(_enforce(pk, moment) for pk in pks) + _idle_enforce(moment)
 
 
 def _idle_enforce(moment: datetime) -> int:
@@ -95,8 +74,7 @@ def _idle_enforce(moment: datetime) -> int:
 @transaction.atomic
 def _idle_one(pk: int, due: datetime | None, moment: datetime) -> bool:
     """Say when it will be stopped, and do it then; nobody is stopped unwarned."""
-    rows = Workspace.objects.select_for_update(of=("self",)).select_related("project", "owner")
-    row = rows.get(pk=pk)
+    row = locked(Workspace(pk=pk, kind=Workspace.KIND))
     if due is None:
         Workspace.objects.filter(pk=pk).update(idle_stop_at=None)
         return False
@@ -112,11 +90,7 @@ def _idle_one(pk: int, due: datetime | None, moment: datetime) -> bool:
 
 @transaction.atomic
 def _enforce(pk: int, moment: datetime) -> bool:
-    row = (
-        Workspace.objects.select_for_update(of=("self",))
-        .select_related("project", "owner")
-        .get(pk=pk)
-    )
+    row = locked(Workspace(pk=pk, kind=Workspace.KIND))
     if row.desired != Desired.RUNNING or row.ends_at is None:
         return False
     if row.ends_at <= moment:

@@ -19,9 +19,9 @@ from events.selectors import of_verb
 from notebooks.choices import WorkspaceKind
 from notebooks.kind import TABLE
 from notebooks.models import Preset
-from notebooks.services.resolve import check_flavors
 from projects.models import Project
 from work.fields import Count
+from work.services.resolve import check_flavors
 from work.standard_fields import CLUSTER, ENV, NAME, TIME_LIMIT
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from events import services as events
 from hubapi import services as hub
 from notebooks.models import Workspace
 from notebooks.notices import tell_shared
-from notebooks.services.base import changed, lock, own
 from projects.models import Membership
 from work.fields import is_storable
 from work.models import Share
+from work.services.base import changed, lock, own
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

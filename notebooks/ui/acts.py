@@ -16,6 +16,8 @@ from notebooks.models import Workspace
 from notebooks.ui.shared import go, whole
 from notebooks.ui.views import Detail, Settings, WorkspaceView
 from projects.access import Permission
+from work.services import workload_delete, workload_start, workload_stop
+from work.services.attachments import warning_of_full
 
 CREATE: Mapping[str, Permission] = {"POST": Permission.WORKSPACE_CREATE}
 
@@ -40,8 +42,8 @@ class Start(Act):
     query = "?open=1"
 
     def act(self, row: Workspace, request: HttpRequest) -> str:
-        services.workspace_resume(principal=self.principal, workspace=row)
-        if full := services.warning_of_full(row):
+        workload_start(principal=self.principal, row=row)
+        if full := warning_of_full(row):
             messages.warning(request, full)
         return _("“%(name)s” is starting.") % {"name": row.name}
 
@@ -53,7 +55,7 @@ class Stop(Act):
 
     def act(self, row: Workspace, request: HttpRequest) -> str:
         said = request.POST.get("reason", "")
-        services.workspace_stop(principal=self.principal, workspace=row, said=said)
+        workload_stop(principal=self.principal, row=row, said=said)
         return _("“%(name)s” is stopping. Its files are kept.") % {"name": row.name}
 
 
@@ -106,8 +108,7 @@ class Delete(Act):
 
     def post(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        services.workspace_delete(
-            principal=self.principal, workspace=row, typed_name=request.POST.get("confirm", "")
-        )
+        typed = request.POST.get("confirm", "")
+        workload_delete(principal=self.principal, row=row, typed_name=typed)
         messages.success(request, _("“%(name)s” is being deleted.") % {"name": row.name})
         return go(request, reverse("notebooks:list", kwargs={"project": self.project.slug}))

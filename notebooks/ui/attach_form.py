@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.selectors import credentials_usable
 from loaders.selectors import loads_visible_to
-from notebooks.spec import READ, VOLUME_FIELD, WRITE
+from notebooks.services.cluster_suggestion import READ, VOLUME_FIELD, WRITE
 from projects.access import Permission, permissions_of
 from volumes.selectors import may_write
 from work.attached import MOST, attached_to, attached_usually, mountable

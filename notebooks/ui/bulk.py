@@ -11,32 +11,34 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from common.ui.components import Act
-from notebooks import selectors, services
+from notebooks import selectors
 from notebooks.hub import open_url
 from notebooks.models import Workspace
 from notebooks.ui.rights import may_keep
 from projects.access import Permission, role_of
 from projects.ui.base import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired, Phase
+from work.selectors import may_end
+from work.services import workload_delete, workload_stop
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
 
 
 def _can_stop(who: Principal, row: Workspace) -> bool:
-    return row.desired == Desired.RUNNING and not row.is_ended and services.may_end(who, row)
+    return row.desired == Desired.RUNNING and not row.is_ended and may_end(who, row)
 
 
 def _can_delete(who: Principal, row: Workspace) -> bool:
-    return row.desired != Desired.ABSENT and services.may_end(who, row)
+    return row.desired != Desired.ABSENT and may_end(who, row)
 
 
 def _delete(*, principal: Principal, row: Workspace, said: str) -> None:
-    services.workspace_delete(principal=principal, workspace=row, said=said)
+    workload_delete(principal=principal, row=row, said=said)
 
 
 def _stop(*, principal: Principal, row: Workspace, said: str) -> None:
-    services.workspace_stop(principal=principal, workspace=row, said=said)
+    workload_stop(principal=principal, row=row, said=said)
 
 
 DEEDS = (

@@ -9,9 +9,8 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from notebooks import selectors, services
+from notebooks import selectors
 from notebooks.choices import WorkspaceKind
-from notebooks.services import Spec, Wanted
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from placement.clusters import clusters_of
@@ -96,7 +95,7 @@ class SizeForm(ProgramForm, AttachForm):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        names = services.environments_of(project)
+        names = selectors.environments_of(project)
         self._choices("environment", [(name, name) for name in names])
         usable = [c for c in clusters_of(project) if row is None or c.key == row.cluster_key]
         self.fleet = fleet = Fleet(usable, project.uid)
@@ -134,59 +133,51 @@ class SizeForm(ProgramForm, AttachForm):
             env[name.strip()] = value
         return env
 
-    def wanted(self) -> Wanted:
-        """Return what was said; what was left empty stays unsaid."""
+    def said(self) -> dict[str, Any]:
+        """Return what was said, as API and document say it; what was left empty stays unsaid."""
         data = self.cleaned_data
         cpu, memory = data.get("cpu"), data.get("memory")
-        return Wanted(
-            name=data.get("name") or None,
-            environment=data.get("environment") or None,
-            cpu_milli=None if cpu is None else round(cpu * _MILLI),
-            memory_mib=None if memory is None else round(memory * _MIB),
-            gpus=data.get("gpus"),
-            gpu_flavor=data.get("gpu_flavor") if data.get("gpus") else None,
-            env=data.get("env") if "env" in self.data else None,
-            time_limit_minutes=data.get("time_limit_minutes"),
+        found = {
+            "name": data.get("name") or None,
+            "environment": data.get("environment") or None,
+            "cpu_milli": None if cpu is None else round(cpu * _MILLI),
+            "memory_mib": None if memory is None else round(memory * _MIB),
+            "gpus": data.get("gpus"),
+            "gpu_flavor": data.get("gpu_flavor") if data.get("gpus") else None,
+            "env": data.get("env") if "env" in self.data else None,
+            "time_limit_minutes": data.get("time_limit_minutes"),
             **self.program(),
             **self.attachments(),
-        )
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def _works(row: Workspace | None) -> list[str]:
     return WorkspaceKind.values if row is None else [row.variant]
 
 
-def initial_of(spec: Spec) -> dict[str, Any]:
+def initial_of(of: Workspace | Preset, kind: str) -> dict[str, Any]:
     return {
-        "environment": spec.environment,
-        "cpu": Decimal(spec.cpu_milli) / _MILLI,
-        "memory": Decimal(spec.memory_mib) / _MIB,
-        "gpus": spec.gpus,
-        "gpu_flavor": list(names_in(spec.gpu_flavor)),
-        "time_limit_minutes": spec.time_limit_minutes,
-        **program_initial(spec),
-        "env": "\n".join(f"{k}={v}" for k, v in spec.env.items()),
+        "environment": of.environment,
+        "cpu": Decimal(of.cpu_milli) / _MILLI,
+        "memory": Decimal(of.memory_mib) / _MIB,
+        "gpus": of.gpus,
+        "gpu_flavor": list(names_in(of.gpu_flavor)),
+        "time_limit_minutes": of.time_limit_minutes,
+        **program_initial(of, kind),
     }
 
 
 def launch_form(
     principal: Principal, project: Project, preset: Preset, data: Any = None
 ) -> SizeForm:
-    initial = {
-        "environment": preset.environment,
-        "cpu": Decimal(preset.cpu_milli) / _MILLI,
-        "memory": Decimal(preset.memory_mib) / _MIB,
-        "gpus": preset.gpus,
-        "gpu_flavor": list(names_in(preset.gpu_flavor)),
-        "time_limit_minutes": preset.time_limit_minutes,
-        "cluster": preset.cluster_key,
-        **program_initial(preset),
-    }
+    initial = {**initial_of(preset, preset.kind), "cluster": preset.cluster_key}
     return SizeForm(data, principal=principal, project=project, initial=initial, prefix=None)
 
 
 def edit_form(principal: Principal, row: Workspace, data: Any = None) -> SizeForm:
-    initial = {"name": row.name, **initial_of(services.spec_of(row))}
+    env = "\n".join(f"{name}={value}" for name, value in row.env.items())
+    initial = {**initial_of(row, row.variant), "name": row.name, "env": env}
     return SizeForm(data, principal=principal, project=row.project, row=row, initial=initial)
 
 

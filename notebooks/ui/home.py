@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +14,8 @@ from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import translated
 from notebooks import selectors
-from notebooks.services.placing import Placed, can_run, refusal_of
-from notebooks.services.resolve import spec_of_preset
+from notebooks.choices import WorkspaceKind
+from notebooks.kind import WORKSPACE, row_of_preset
 from notebooks.ui.rights import startable, with_roles
 from placement.clusters import clusters_of
 from placement.fleet import Fleet
@@ -24,7 +24,9 @@ from projects.models import Project
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
+from work.attached import Attached
 from work.services.plan import cost_per_hour, prices
+from work.services.resolve import Resolved, refusal_of, request_of
 from work.ui.home import running
 
 if TYPE_CHECKING:
@@ -80,6 +82,13 @@ def cards(account: quotas.Account) -> list[Card]:
     return sorted((card for card in made if card), key=lambda card: not card.starts_now)
 
 
+def _can_run(cluster: Cluster, preset: Preset) -> bool:
+    """Whether a preset makes sense there as it is."""
+    if preset.cluster_key:
+        return preset.cluster_key == cluster.key
+    return cluster.runs_images or preset.kind == WorkspaceKind.NOTEBOOK
+
+
 def _card(
     preset: Preset,
     fleet: Fleet,
@@ -91,16 +100,17 @@ def _card(
 
     It tells of the cluster that a press on it would choose, and what would refuse the press.
     """
-    able = [row for row in usable if can_run(row, preset)]
+    able = [row for row in usable if _can_run(row, preset)]
     if not able:
         return None
-    spec = spec_of_preset(preset)
-    asked = [(one, refusal_of(one, spec)) for one in fleet.ranked(able, spec.request)]
+    row = row_of_preset(preset, account.project, account.owner)
+    ranked = fleet.ranked(able, request_of(WORKSPACE, row))
+    asked = [(one, refusal_of(one, WORKSPACE, row, {})) for one in ranked]
     decision, error = next((pair for pair in asked if pair[1] is None), asked[0])
-    placed = Placed(replace(spec, cluster=decision.cluster.key), account.project, made=decision)
+    found = Resolved(WORKSPACE, row, Attached(), made=decision)
     refusal = error.message if error else ""
     if error is None:
-        refusal = " ".join(one.sentence for one in account.refusals(placed.amounts, {}))
+        refusal = " ".join(one.sentence for one in account.refusals(found.amounts, {}))
     return Card(
         preset=preset,
         forecast=decision,

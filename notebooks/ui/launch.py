@@ -12,10 +12,9 @@ from django_tables2 import RequestConfig
 
 from common.errors import BerthError, Conflict, Forbidden, Invalid
 from credentials.selectors import credentials_named
-from notebooks import selectors, services
+from notebooks import selectors
+from notebooks.kind import WORKSPACE
 from notebooks.models import Preset
-from notebooks.services import Plan
-from notebooks.services.plan import public_fields
 from notebooks.ui.bulk import DEEDS
 from notebooks.ui.command import plan_command
 from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
@@ -23,6 +22,9 @@ from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tables import WorkspaceTable
 from projects.access import Permission, roles_kept
 from projects.ui.base import ProjectView
+from work.services import Plan, workload_create, workload_plan
+from work.services.base import require_startable
+from work.services.manifest import manifest_wrap
 
 PER_PAGE = 25
 
@@ -56,7 +58,7 @@ class Launch(ProjectView):
 
     @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
-        services.require_startable(self.principal, self.project)
+        require_startable(self.principal, self.project, WORKSPACE)
         preset = preset_of(self, request.GET.get("preset", ""))
         form = launch_form(self.principal, self.project, preset)
         form.choose_volume(self.principal, request.GET.get("volume", "")[:36])
@@ -68,11 +70,11 @@ class Launch(ProjectView):
         if not form.is_valid():
             return self._page(preset, form, status=422)
         try:
-            row = services.workspace_launch(
+            row = workload_create(
                 principal=self.principal,
                 project=self.project,
-                preset=preset,
-                wanted=form.wanted(),
+                kind=WORKSPACE,
+                said={"preset": preset.slug, **form.said()},
                 nonce=request.POST.get("nonce", ""),
                 must_fit=True,
             )
@@ -121,7 +123,7 @@ class LaunchPlan(ProjectView):
 def preset_of(view: ProjectView, slug: str) -> Preset:
     if slug:
         return selectors.preset_get(view.project, slug[:40])
-    return services.default_preset(view.project)
+    return selectors.default_preset(view.project)
 
 
 def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str, Any]:
@@ -129,13 +131,13 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
     if form.is_bound and not form.is_valid():
         problems = [str(error) for errors in form.errors.values() for error in errors]
         return {"plan": None, "problems": problems}
-    wanted = form.wanted() if form.is_bound else services.Wanted()
+    said = form.said() if form.is_bound else {}
     try:
-        plan = services.workspace_plan(
+        plan = workload_plan(
             principal=view.principal,
             project=view.project,
-            preset=preset,
-            wanted=wanted,
+            kind=WORKSPACE,
+            said={"preset": preset.slug, **said},
             fleet=form.fleet,
         )
     except BerthError as error:
@@ -151,6 +153,6 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
 
 
 def plan_yaml(plan: Plan, project: str, credentials: Sequence[str]) -> str:
-    fields = {**public_fields(plan.spec), "env": dict(plan.spec.env), **plan.attached.public()}
-    fields["credentials"] = list(credentials)
-    return to_yaml(services.manifest_wrap(plan.name, project, services.said(plan.preset, fields)))
+    told = {**WORKSPACE.beside_of(plan.row), **WORKSPACE.own.read(plan.row, private=True)}
+    told |= {**plan.attached.public(), "credentials": list(credentials)}
+    return to_yaml(manifest_wrap(WORKSPACE, plan.name, project, told))

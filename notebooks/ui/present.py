@@ -27,6 +27,7 @@ from runtime import reasons
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work.image_pull import pull_of
+from work.selectors import is_owner, may_end
 from work.ui.timeline import Line, is_far, timeline
 
 if TYPE_CHECKING:
@@ -166,9 +167,9 @@ def shown(who: Principal, row: Workspace) -> Shown:
     return Shown(
         row=row,
         phase=phase,
-        is_owner=selectors.is_owner(who, row),
+        is_owner=is_owner(who, row),
         may_open=bool(access),
-        may_end=row.desired != Desired.ABSENT and services.may_end(who, row),
+        may_end=row.desired != Desired.ABSENT and may_end(who, row),
         may_start=may_change and row.is_ended,
         may_change=may_change,
         may_share=may_share,

@@ -15,7 +15,6 @@ from notebooks.ui import texts
 if TYPE_CHECKING:
     from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
-    from notebooks.services import Spec
     from placement.fleet import Fleet
 
 _MIB = Decimal(1024)
@@ -150,9 +149,9 @@ class ProgramForm(forms.Form):
         return found
 
 
-def program_initial(of: Spec | Preset) -> dict[str, Any]:
+def program_initial(of: Workspace | Preset, kind: str) -> dict[str, Any]:
     return {
-        "kind": of.kind,
+        "kind": kind,
         "image": of.image,
         "command": texts.line(of.command),
         "args": texts.line(of.args),

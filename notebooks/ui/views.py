@@ -15,7 +15,7 @@ from clusters.streams import MAX_DOWNLOAD, TAIL, LogPart, log_read, log_tail
 from common.errors import BerthError, Conflict, Forbidden, Invalid
 from common.ui.responses import as_file
 from events import selectors as events
-from notebooks import selectors, services
+from notebooks import selectors
 from notebooks.models import Workspace
 from notebooks.ui.connection_info import seen_at
 from notebooks.ui.forms import SizeForm, edit_form
@@ -26,6 +26,8 @@ from notebooks.where import cluster_of
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from runtime.protocol import Phase
+from work.selectors import is_owner
+from work.services import manifest_of, workload_edit
 
 READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
 
@@ -176,8 +178,8 @@ class Yaml(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        mine = selectors.is_owner(self.principal, row)
-        text = to_yaml(services.manifest_of(row, with_env=mine))
+        mine = is_owner(self.principal, row)
+        text = to_yaml(manifest_of(row, private=mine))
         return self.render(self.page(row, {"manifest": text, "with_env": mine}))
 
 
@@ -202,20 +204,18 @@ class Settings(WorkspaceView):
             return self._page(row, form, status=422)
         before, pinned = row.launch, row.image_digest
         try:
-            wanted = form.wanted()
-            digest = services.digest_edited(self.principal, row, wanted)
-            row = services.workspace_edit(
-                principal=self.principal, workspace=row, wanted=wanted, digest=digest
-            )
+            said = form.said()
+            newest = said.pop("newest_image", False)
+            row = workload_edit(principal=self.principal, row=row, said=said, newest_image=newest)
         except (Invalid, Conflict, Forbidden) as error:
             status = refuse(request, form, error)
             return self._page(self.owned(), form, status)
-        said = (
+        told = (
             _("Saved. It restarts with its new settings.") if row.launch > before else _("Saved.")
         )
-        if wanted.newest_image and row.image_digest == pinned:
-            said = _("%(saved)s The tag still means the image that is pinned.") % {"saved": said}
-        messages.success(request, said)
+        if newest and row.image_digest == pinned:
+            told = _("%(saved)s The tag still means the image that is pinned.") % {"saved": told}
+        messages.success(request, told)
         return go(request, row.get_absolute_url())
 
     def _page(self, row: Workspace, form: SizeForm, status: int = 200) -> HttpResponse:

@@ -95,12 +95,13 @@ def real_ids(project: Any, alice: Any, principal: Any, db: None) -> dict[str, st
     """Ids that exist, so that operations get past their look-up."""
     from clusters import registry
     from credentials.services import Label, credential_add
-    from notebooks.services import Wanted, ensure_default_presets, workspace_launch
+    from notebooks.services import ensure_default_presets
+    from tests.support.workspaces import workspace_launch
 
     registry.reset()
     ensure_default_presets()
     row = workspace_launch(
-        principal=principal(alice), project=project, preset=None, wanted=Wanted(name="lab")
+        principal=principal(alice), project=project, preset=None, said={"name": "lab"}
     )
     kept = credential_add(
         principal=principal(alice),

@@ -287,7 +287,7 @@ def test_lists_have_as_many_queries_for_many_rows_as_for_few(
 def test_operators_stop_a_workspace_and_auditors_cannot(
     as_user: Any, operator: Any, auditor: Any, alice: Any, project: Any, principal: Any
 ) -> None:
-    from notebooks.services.launch import workspace_launch
+    from tests.support.workspaces import workspace_launch
 
     Preset.objects.create(slug="lab", name="Lab")
     row = workspace_launch(principal=principal(alice), project=project)

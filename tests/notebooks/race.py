@@ -18,8 +18,8 @@ from tests.notebooks.race_world import begin  # first: it sets Django up
 from django.db import connection, connections
 
 from notebooks.models import Workspace
-from notebooks.services import workspace_launch
 from quotas.models import Reservation
+from tests.support.workspaces import workspace_launch
 
 THREADS = 12
 

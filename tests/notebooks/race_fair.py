@@ -24,11 +24,11 @@ from clusters.installed import ensure_local_cluster
 from common.clock import now
 from loaders.models import Load
 from notebooks.models import Workspace
-from notebooks.services import workspace_delete, workspace_launch
 from projects.models import Project
 from runtime import due_scheduler, observe
 from runtime.bus import EngineEar
 from tests.support.workloads import insert
+from tests.support.workspaces import workspace_delete, workspace_launch
 from volumes.services.create import project_volume_ensure
 
 LAUNCHES = 7

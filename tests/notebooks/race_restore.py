@@ -17,7 +17,7 @@ from django.db import connection, connections, transaction
 from clusters.installed import ensure_local_cluster
 from common.errors import Conflict
 from notebooks.models import Workspace
-from notebooks.services import Wanted, workspace_launch
+from tests.support.workspaces import workspace_launch
 from volumes.models import Volume
 from volumes.services.create import NewVolume, volume_create
 
@@ -43,7 +43,7 @@ def main() -> dict[str, Any]:
                     principal=who,
                     project=project,
                     preset=preset,
-                    wanted=Wanted(volumes=["data"]),
+                    said={"volumes": ["data"]},
                 )
         except Conflict as error:
             answer["launch"] = error.code

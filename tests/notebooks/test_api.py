@@ -243,16 +243,16 @@ def test_one_that_is_gone_as_soon_as_it_may_be_is_answered_like_any_other(
 ):
     from django.db import transaction
 
-    from notebooks import services
+    from work import services
 
     row = settle(launch(alice))
-    plain = services.workspace_delete
+    plain = services.workload_delete
 
     def quickly(**options):
         transaction.on_commit(lambda: Workspace.objects.filter(pk=row.pk).delete())
         return plain(**options)
 
-    monkeypatch.setattr(services, "workspace_delete", quickly)
+    monkeypatch.setattr(services, "workload_delete", quickly)
     answer = api(alice, "DELETE", f"{BASE}/{row.short_id}")
     assert (answer.status_code, answer.json()["desired"]) == (202, "absent")
     assert not Workspace.objects.exists()

@@ -111,7 +111,7 @@ def test_a_full_shared_volume_is_only_read_and_stops_nobody_from_starting(
 def test_what_a_workspace_may_have_written_is_to_be_measured_after_its_end(
     api, presets, project, alice, data, principal
 ):
-    from notebooks.services import workspace_stop
+    from tests.support.workspaces import workspace_stop
 
     read = _volume(principal(alice), project, "read")
     said = [{"volume": "data", "read_only": False}, {"volume": "read", "read_only": True}]
@@ -129,7 +129,7 @@ def test_what_a_workspace_may_have_written_is_to_be_measured_after_its_end(
 def test_a_stopped_workspace_whose_volume_became_full_starts_with_a_warning(
     api, as_user, presets, project, alice, data, principal
 ):
-    from notebooks.services import workspace_stop
+    from tests.support.workspaces import workspace_stop
 
     said = [{"volume": "data", "read_only": False}]
     made = api(alice, "POST", BASE, {"volumes": said, "name": "one"}).json()
@@ -340,10 +340,10 @@ def test_a_document_says_what_is_attached_and_applies_again(api, as_user, alice)
     made = api(alice, "POST", BASE, {**said, "name": "one"}).json()
     page = as_user(alice).get(f"/projects/vision/workspaces/{made['id']}/yaml/")
     assert page.status_code == 200
-    from notebooks.services import manifest_of
+    from work.services import manifest_of
 
     row = Workspace.objects.get()
-    document = manifest_of(row, with_env=True)
+    document = manifest_of(row, private=True)
     assert document["spec"]["volumes"] == [{"volume": "data", "read_only": True}]
     assert document["spec"]["credentials"] == ["bucket-key"]
     assert document["spec"]["needs"] == ["images"]

@@ -8,9 +8,8 @@ import pytest
 from clusters.models import Cluster, Flavor
 from clusters.services import nodes_store
 from common.clock import now
+from notebooks.kind import WORKSPACE
 from notebooks.models import Preset, Workspace
-from notebooks.services.placing import Placed
-from notebooks.spec import Spec
 from placement.decision import Request
 from placement.fleet import Fleet, decision_on
 from runtime.capabilities import NodeChanges
@@ -18,6 +17,8 @@ from runtime.models import ObservedWorkload
 from runtime.protocol import Resources
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import attach
+from work.attached import Attached
+from work.services.resolve import Resolved, request_of
 
 pytestmark = pytest.mark.django_db
 BASE = "/api/v1/projects/vision/workspaces"
@@ -34,7 +35,7 @@ def nodes(**more):
 
 def asked(gpus, **more):
     size = {"cpu_milli": 1000, "memory_mib": 1024, "gpus": gpus, "gpu_flavor": "h100-80"}
-    return Spec(environment="", env={}, time_limit_minutes=None, **size, **more)
+    return Workspace(**size, **more)
 
 
 @pytest.fixture
@@ -240,14 +241,14 @@ def test_many_clusters_cost_as_many_queries_as_one(
     with django_assert_max_num_queries(14):
         look = Fleet(rows, project.uid)
         for gpus in (1, 2, 4, 8):
-            look.ranked(rows, asked(gpus).request)
+            look.ranked(rows, request_of(WORKSPACE, asked(gpus)))
 
 
 def test_the_forecast_of_one_cluster_is_that_of_all(gpu, project, held):
     for name in ("n0", "n1", "n2", "n3"):
         held(3, name)
-    spec = asked(2, cluster="gpu")
-    alone = Placed(spec, project).decision
+    row = asked(2, cluster_key="gpu", project=project)
+    alone = Resolved(WORKSPACE, row, Attached()).decision
     assert not alone.starts_now
-    (ranked,) = Fleet([gpu], project.uid).ranked([gpu], spec.request)
+    (ranked,) = Fleet([gpu], project.uid).ranked([gpu], request_of(WORKSPACE, row))
     assert (ranked, ranked.standing) == (alone, alone.standing)

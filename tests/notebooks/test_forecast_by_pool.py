@@ -10,11 +10,11 @@ from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Conflict
 from notebooks.models import Workspace
-from notebooks.services import Wanted, workspace_launch
 from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, network, pool, row_of
+from tests.support.workspaces import workspace_launch
 
 H100 = {"gpu": "h100-80"}
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
@@ -80,13 +80,14 @@ def boxes(only_gpu):
 def test_a_page_starts_a_container_on_gpus_that_only_containers_may_have(
     plan, project, presets, principal, alice
 ):
-    wanted = Wanted(kind="container", image=IMAGE, gpus=1, gpu_flavor="h100-80")
+    wanted = {"kind": "container", "image": IMAGE, "gpus": 1, "gpu_flavor": "h100-80"}
     launched = {"principal": principal(alice), "project": project, "must_fit": True}
-    assert workspace_launch(wanted=wanted, **launched).gpus == 1
+    assert workspace_launch(said=wanted, **launched).gpus == 1
     assert plan(**CONTAINER)["starts_now"] is True
     with pytest.raises(Conflict):
         workspace_launch(
-            wanted=Wanted(kind="container", image=IMAGE, gpus=5, gpu_flavor="h100-80"), **launched
+            said={"kind": "container", "image": IMAGE, "gpus": 5, "gpu_flavor": "h100-80"},
+            **launched,
         )
 
 

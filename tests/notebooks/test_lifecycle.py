@@ -6,8 +6,8 @@ from django.utils import translation
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
 from notebooks import services
 from notebooks.models import Workspace
-from notebooks.services import Wanted
 from runtime.models import Route
+from tests.support import workspaces
 from work.models import Step
 
 
@@ -52,37 +52,35 @@ def test_stop_keeps_the_row_and_resume_brings_it_back_at_the_same_address(
 ):
     row = settle(launch(alice))
     address = row.short_id
-    services.workspace_stop(principal=principal(alice), workspace=row)
+    workspaces.workspace_stop(principal=principal(alice), workspace=row)
     settle(row)
     assert (row.phase, row.reason) == ("stopped", "user")
     assert not Route.objects.filter(uid=row.uid).exists()
-    services.workspace_resume(principal=principal(alice), workspace=row)
+    workspaces.workspace_resume(principal=principal(alice), workspace=row)
     settle(row)
     assert (row.phase, row.launch, row.short_id) == ("running", 2, address)
 
 
 def test_resuming_twice_starts_it_once(launch, alice, settle, principal):
     row = settle(launch(alice))
-    services.workspace_stop(principal=principal(alice), workspace=row)
+    workspaces.workspace_stop(principal=principal(alice), workspace=row)
     settle(row)
-    services.workspace_resume(principal=principal(alice), workspace=row)
-    services.workspace_resume(principal=principal(alice), workspace=row)
+    workspaces.workspace_resume(principal=principal(alice), workspace=row)
+    workspaces.workspace_resume(principal=principal(alice), workspace=row)
     row.refresh_from_db()
     assert row.launch == 2
 
 
 def test_a_new_size_restarts_a_running_workspace(launch, alice, settle, principal):
     row = settle(launch(alice))
-    services.workspace_edit(
-        principal=principal(alice), workspace=row, wanted=Wanted(memory_mib=6144)
-    )
+    workspaces.workspace_edit(principal=principal(alice), workspace=row, said={"memory_mib": 6144})
     settle(row)
     assert (row.phase, row.launch, row.memory_mib) == ("running", 2, 6144)
 
 
 def test_a_new_name_does_not_restart_anything(launch, alice, settle, principal):
     row = settle(launch(alice))
-    services.workspace_edit(principal=principal(alice), workspace=row, wanted=Wanted(name="Thesis"))
+    workspaces.workspace_edit(principal=principal(alice), workspace=row, said={"name": "Thesis"})
     settle(row)
     assert (row.name, row.launch, row.phase) == ("Thesis", 1, "running")
 
@@ -90,8 +88,8 @@ def test_a_new_name_does_not_restart_anything(launch, alice, settle, principal):
 def test_delete_needs_the_typed_name_and_keeps_the_home(launch, alice, settle, principal):
     row = settle(launch(alice))
     with pytest.raises(Invalid):
-        services.workspace_delete(principal=principal(alice), workspace=row, typed_name="no")
-    services.workspace_delete(principal=principal(alice), workspace=row, typed_name="JupyterLab")
+        workspaces.workspace_delete(principal=principal(alice), workspace=row, typed_name="no")
+    workspaces.workspace_delete(principal=principal(alice), workspace=row, typed_name="JupyterLab")
     settle(row)
     assert row.deleted_at is not None
     row.home.refresh_from_db()
@@ -100,15 +98,15 @@ def test_delete_needs_the_typed_name_and_keeps_the_home(launch, alice, settle, p
 
 def test_the_name_of_a_deleted_workspace_is_free_again(launch, alice, principal):
     row = launch(alice)
-    services.workspace_delete(principal=principal(alice), workspace=row)
+    workspaces.workspace_delete(principal=principal(alice), workspace=row)
     assert launch(alice).name == "JupyterLab"
 
 
 def test_a_manager_may_stop_but_not_change_what_is_not_his(launch, bob, mona, principal):
     row = launch(bob)
     with pytest.raises(Forbidden):
-        services.workspace_edit(principal=principal(mona), workspace=row, wanted=Wanted(name="x"))
-    services.workspace_stop(principal=principal(mona), workspace=row, said="its turn")
+        workspaces.workspace_edit(principal=principal(mona), workspace=row, said={"name": "x"})
+    workspaces.workspace_stop(principal=principal(mona), workspace=row, said="its turn")
     row.refresh_from_db()
     assert (row.desired, row.stop_reason) == ("stopped", "manager")
 
@@ -116,7 +114,7 @@ def test_a_manager_may_stop_but_not_change_what_is_not_his(launch, bob, mona, pr
 def test_a_member_may_not_stop_what_is_not_his(launch, alice, bob, principal):
     row = launch(alice)
     with pytest.raises(Forbidden):
-        services.workspace_stop(principal=principal(bob), workspace=row)
+        workspaces.workspace_stop(principal=principal(bob), workspace=row)
 
 
 def test_a_viewer_may_not_launch(launch, vera):
@@ -144,7 +142,7 @@ def test_a_limit_refuses_in_the_transaction_of_the_launch(
     with pytest.raises(LimitExceeded):
         launch(alice)
     assert Workspace.objects.count() == 1
-    services.workspace_stop(principal=principal(alice), workspace=row)
+    workspaces.workspace_stop(principal=principal(alice), workspace=row)
     settle(row)
     assert launch(alice).pk
 
@@ -161,9 +159,9 @@ def test_extending_moves_the_end_as_far_as_the_preset_allows(launch, alice, sett
 
 def test_a_workspace_that_is_being_deleted_cannot_be_resumed(launch, alice, principal):
     row = launch(alice)
-    services.workspace_delete(principal=principal(alice), workspace=row)
+    workspaces.workspace_delete(principal=principal(alice), workspace=row)
     with pytest.raises(Conflict):
-        services.workspace_resume(principal=principal(alice), workspace=row)
+        workspaces.workspace_resume(principal=principal(alice), workspace=row)
 
 
 def test_a_disabled_owner_has_nothing_running_and_nothing_shared(

@@ -3,9 +3,9 @@
 import pytest
 
 from notebooks.models import Workspace
-from notebooks.services import workspace_launch
 from runtime.protocol import Phase
 from tests.notebooks.addresses import BASE, url
+from tests.support.workspaces import workspace_launch
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from metrics import sampling
 from metrics.models import Quiet, Sample
 from notebooks import services
 from notebooks.models import Preset, Workspace
-from notebooks.services import Wanted
 from projects.models import Membership
 from runtime.drivers.fake import FakeDriver
 from runtime.models import ObservedWorkload, Route
 from runtime.use_sources import DeviceUse, Holder, UseSource
-from tests.support import driving
+from tests.support import driving, workspaces
+from work import services as work
 
 
 def test_the_time_limit_warns_once_and_then_stops_with_its_reason(launch, alice, settle):
@@ -59,10 +59,10 @@ def test_a3_a_launch_that_was_written_a_moment_after_its_owner_went_is_stopped(
         type(alice).objects.filter(pk=alice.pk).update(is_active=False)
     else:
         Membership.objects.filter(project=project, user=alice).delete()
-    assert services.limits_enforce() == 1
+    assert work.limits_enforce() == 1
     settle(row)
     assert (row.phase, row.stop_reason) == ("stopped", reason)
-    assert services.limits_enforce() == 0
+    assert work.limits_enforce() == 0
 
 
 def test_waiting_in_the_queue_does_not_use_up_the_time(launch, alice, presets, settle):
@@ -77,8 +77,8 @@ def test_waiting_in_the_queue_does_not_use_up_the_time(launch, alice, presets, s
 
 def test_a_new_limit_counts_from_the_start(launch, alice, settle, principal):
     row = settle(launch(alice))
-    services.workspace_edit(
-        principal=principal(alice), workspace=row, wanted=Wanted(time_limit_minutes=30)
+    workspaces.workspace_edit(
+        principal=principal(alice), workspace=row, said={"time_limit_minutes": 30}
     )
     settle(row)
     assert row.ends_at - row.ready_at == timedelta(minutes=30)
@@ -235,7 +235,7 @@ def test_nobody_but_owner_and_visitors_may_open(
         assert registry.access(user, row.uid) == AccessLevel.NONE
     services.workspace_share(principal=principal(alice), workspace=row, username="vera")
     assert registry.access(vera, row.uid) == AccessLevel.VISITOR
-    services.workspace_delete(principal=principal(alice), workspace=row)
+    workspaces.workspace_delete(principal=principal(alice), workspace=row)
     for user in (alice, vera):
         assert registry.access(user, row.uid) == AccessLevel.NONE
 
@@ -270,7 +270,7 @@ def test_the_second_for_the_last_gpu_waits_with_position_and_starts_by_itself(
     assert "Start Small now" in page
     home = as_user(bob).get("/").content.decode()
     assert "Give up waiting" in home
-    services.workspace_stop(principal=principal(alice), workspace=first)
+    workspaces.workspace_stop(principal=principal(alice), workspace=first)
     settle(second)
     settle(second)
     assert second.phase == "running"
@@ -298,7 +298,7 @@ def test_a_smaller_size_gives_the_gpu_back_only_when_the_old_process_is_gone(
     first = settle(launch(alice, gpus=1))
     one_gpu.script(str(first.uid), stop_after_s=60)
     second = settle(launch(bob, gpus=1))
-    services.workspace_edit(principal=principal(alice), workspace=first, wanted=Wanted(gpus=0))
+    workspaces.workspace_edit(principal=principal(alice), workspace=first, said={"gpus": 0})
     settle(first, rounds=4)
     settle(second, rounds=4)
     assert Hold.objects.get().claim.workload_uid == first.uid
@@ -315,7 +315,7 @@ def test_stopping_revokes_tokens_before_the_route_goes(launch, alice, settle, pr
 
     row = settle(launch(alice))
     assert Client.objects.get(uid=row.uid).revoked_at is None
-    services.workspace_stop(principal=principal(alice), workspace=row)
+    workspaces.workspace_stop(principal=principal(alice), workspace=row)
     settle(row)
     assert Client.objects.get(uid=row.uid).revoked_at is not None
     assert not Route.objects.filter(uid=row.uid).exists()

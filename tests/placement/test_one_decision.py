@@ -20,10 +20,8 @@ from clusters.models import Cluster, Flavor, Node
 from clusters.services import nodes_store
 from common.clock import now
 from common.errors import BerthError, Conflict, LimitExceeded
+from notebooks.kind import WORKSPACE, row_of_preset
 from notebooks.models import Preset
-from notebooks.services import Wanted, workspace_launch, workspace_plan
-from notebooks.services.placing import Placed
-from notebooks.services.resolve import spec_of_preset
 from notebooks.ui.home import cards
 from placement.fleet import Fleet, engine_decision
 from quotas.models import Limit
@@ -35,6 +33,9 @@ from runtime.protocol import InvalidSpec, Placement
 from tests.clusters.fleet import node
 from tests.engineapp.models import Thing
 from tests.notebooks.cluster_world import IMAGE, attach, network, pool, spec
+from tests.support.workspaces import workspace_launch, workspace_plan
+from work.attached import Attached
+from work.services.resolve import Resolved, request_of
 
 pytestmark = pytest.mark.django_db
 KINDS = ("h100-80", "l40s")
@@ -145,26 +146,28 @@ def check_one(cluster: Cluster, project: Any, alice: Any, fields: dict[str, Any]
     Preset.objects.filter(slug="small").update(**fields)
     preset = Preset.objects.get(slug="small")
     who = Principal(user=alice, token=None, ip="127.0.0.1")
-    wanted = spec_of_preset(preset)
-    decision = Fleet([cluster], project.uid).decide(cluster, wanted.request)
+    wanted = row_of_preset(preset, project, alice)
+    request = request_of(WORKSPACE, wanted)
+    decision = Fleet([cluster], project.uid).decide(cluster, request)
     card = next(c for c in cards(Account(project, alice)) if c.preset.pk == preset.pk)
 
     if decision.refusal is not None:
         said = str(decision.refusal)
         assert (card.refusal, decision.fits) == (said, False)
         with pytest.raises(InvalidSpec) as heard:
-            engine_decision("gpu", wanted.request, project.uid)
+            engine_decision("gpu", request, project.uid)
         assert str(heard.value) == said
         for act in (workspace_plan, workspace_launch):
             with pytest.raises(BerthError) as refused:
-                act(principal=who, project=project, preset=preset, wanted=Wanted())
+                act(principal=who, project=project, preset=preset, said={})
             assert refused.value.message == said
         return "refused"
 
-    plan = workspace_plan(principal=who, project=project, preset=preset, wanted=Wanted())
-    engine = engine_decision("gpu", wanted.request, project.uid)
+    plan = workspace_plan(principal=who, project=project, preset=preset, said={})
+    engine = engine_decision("gpu", request, project.uid)
     assert engine.nodes == decision.nodes
-    for other in (card.forecast, plan.forecast, Placed(plan.spec, project).decision):
+    alone = Resolved(WORKSPACE, plan.row, Attached())
+    for other in (card.forecast, plan.decision, alone.decision):
         assert (other.standing, other.nodes, other.flavors, other.network) == (
             (decision.standing, decision.nodes, decision.flavors, decision.network)
         )

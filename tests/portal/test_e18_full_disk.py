@@ -125,7 +125,7 @@ def test_a_database_that_ran_out_says_the_same(
     def out_of_room(*_words: Any, **_more: Any) -> None:
         raise OperationalError(words)
 
-    monkeypatch.setattr("notebooks.services.launch._launch", out_of_room)
+    monkeypatch.setattr("work.services.launch._create", out_of_room)
     refused = post(as_user(alice), BASE, {"name": "new"})
     assert (refused.status_code, refused.json()["code"]) == (507, "disk-full")
     assert not Workspace.objects.exists()

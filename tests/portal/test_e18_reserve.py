@@ -105,14 +105,16 @@ disk.keep_reserve()
 from accounts.models import User
 from accounts.principal import Principal
 from clusters.services import ensure_local_cluster
-from notebooks.services import ensure_default_presets, workspace_launch
+from notebooks.services import ensure_default_presets
+from notebooks.kind import WORKSPACE
+from work.services import workload_create
 from projects.services import project_create
 ann = User.objects.create_user(username="ann", password="a long enough one")
 ensure_local_cluster()
 ensure_default_presets()
 who = Principal(user=ann)
 project = project_create(principal=who, name="Vision", slug="vision")
-work = workspace_launch(principal=who, project=project)
+work = workload_create(principal=who, project=project, kind=WORKSPACE, said={})
 connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")  # as after a start: no journal yet
 
 hog = open(Path(settings.BERTH_VAR) / "hog", "wb", buffering=0)

@@ -20,7 +20,7 @@ from portal.settings.deploy import from_url
 from tests.support.migrated import postgres_database
 
 BASE = "/api/v1/projects/vision/workspaces"
-LAUNCH = "notebooks.services.launch._launch"
+LAUNCH = "work.services.launch._create"
 LOCKED = "database is locked"
 
 

@@ -93,7 +93,7 @@ def test_the_palette_finds_pages_presets_and_own_workspaces_only(
     as_user: Any, alice: Any, charlie: Any, project: Any, principal: Any
 ) -> None:
     from notebooks.models import Preset
-    from notebooks.services.launch import workspace_launch
+    from tests.support.workspaces import workspace_launch
 
     preset = Preset.objects.create(slug="lab", name="Lab")
     workspace_launch(principal=principal(alice), project=project, preset=preset)

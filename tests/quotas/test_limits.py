@@ -10,12 +10,12 @@ from django.test.utils import CaptureQueriesContext
 from clusters import registry
 from common.errors import Conflict, Invalid, LimitExceeded
 from events.models import Event
-from notebooks.services import workspace_delete, workspace_resume, workspace_stop
 from notifications.kinds import text_of
 from notifications.models import Notification
 from quotas import listeners, selectors, services
 from quotas.choices import words
 from quotas.models import Limit, Reservation
+from tests.support.workspaces import workspace_delete, workspace_resume, workspace_stop
 
 pytestmark = pytest.mark.django_db
 

@@ -59,14 +59,15 @@ def presets(db: None) -> Any:
 @pytest.fixture
 def launch(presets: Any, project: Any, principal: Any) -> Callable[..., Any]:
     """Launch a workspace as somebody; return its row."""
-    from notebooks.services import Wanted, workspace_launch
+    from notebooks.kind import WORKSPACE
+    from work.services import workload_create
 
-    def make(user: Any, preset: str = "jupyterlab", **wanted: Any) -> Any:
-        return workspace_launch(
+    def make(user: Any, preset: str = "jupyterlab", **said: Any) -> Any:
+        return workload_create(
             principal=principal(user),
             project=project,
-            preset=presets[preset],
-            wanted=Wanted(**wanted),
+            kind=WORKSPACE,
+            said={"preset": presets[preset].slug, **said},
         )
 
     return make

@@ -10,11 +10,11 @@ import time_machine
 
 from clusters import registry
 from common.clock import now
-from notebooks.services import workspace_resume, workspace_stop
 from projects.models import Project
 from runtime import leases, observe
 from runtime.protocol import Phase
 from runtime.reconcilers import Outcome, Transition
+from tests.support.workspaces import workspace_resume, workspace_stop
 from usage.listeners import keep_intervals
 from usage.models import Interval
 

@@ -88,7 +88,8 @@ def test_putting_back_needs_a_volume_that_nobody_uses(as_user, bob, row, held, s
 
 def test_nobody_starts_on_a_home_that_is_being_restored(bob, project, principal, settle, machine):
     from common.errors import Conflict
-    from notebooks.services import ensure_default_presets, workspace_launch
+    from notebooks.services import ensure_default_presets
+    from tests.support.workspaces import workspace_launch
 
     ensure_default_presets()
     who = principal(bob)

@@ -212,11 +212,9 @@ class WorkDetail(_OneView):
                 row=self.row(),
             )
             return self.planned(plan)
+        check = partial(check_if_match, request)
         row = services.workload_edit(
-            principal=self.principal,
-            row=self.row(),
-            said=said,
-            check=partial(check_if_match, request),
+            principal=self.principal, row=self.row(), said=said, check=check
         )
         return self.accepted(row)
 

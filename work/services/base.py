@@ -50,8 +50,9 @@ def require_startable(principal: Principal, project: Project, kind: Kind) -> Non
 
 def locked(row: Workload) -> Any:
     """Return the row of its kind as it is now, locked."""
-    rows = kinds.kind_of(row.kind).model.objects.select_for_update(of=("self",))
-    return rows.select_related("project", "owner").get(pk=row.pk)
+    kind = kinds.kind_of(row.kind)
+    rows = kind.model.objects.select_for_update(of=("self",))
+    return rows.select_related("project", "owner", *kind.related).get(pk=row.pk)
 
 
 def lock(row: Workload) -> Any:
@@ -70,6 +71,8 @@ def require_free(project: Project, owner: User, kind: Kind, name: str) -> None:
 
 
 def name_taken(kind: Kind) -> str:
+    if kind.taken:
+        return str(kind.taken)
     if kind.model.NAMES_PER_OWNER:
         return _("You already use this name in this project.")
     return _("This name is taken in this project.")

@@ -15,7 +15,7 @@ from work.attached import ATTACHED
 from work.services.attachments import attach, check_still_usable
 from work.services.base import changed, lock, own, require_free, step
 from work.services.launch import begin_launch, digest_of, reserve, workload_start
-from work.services.resolve import edited
+from work.services.resolve import PIN, edited, pinned_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,24 +32,32 @@ def workload_edit(
     row: Workload,
     said: Mapping[str, Any],
     start: bool = False,
+    newest_image: bool = False,
     check: Callable[[Any], None] | None = None,
 ) -> Any:
     """Change what ``said`` says otherwise; a running one restarts when its process must.
 
     ``start``: so does one that ended, but not one that has succeeded and is as it was.
-    ``check`` sees the locked row before anything changes. Never inside a transaction: a registry
+    ``newest_image``: pin what the name of its image means now. ``check`` looks at the locked row
+    first and raises where it is another one than was read. Never inside a transaction: a registry
     may be asked.
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
-    before = kind.model.objects.select_related("project", "owner").get(pk=row.pk)
+    rows = kind.model.objects.select_related("project", "owner", *kind.related)
+    before = rows.get(pk=row.pk)
+    if newest_image and said.get("image") is None:
+        # said, so that the digest never goes to what another edit wrote meanwhile
+        said = {**said, "image": getattr(before, "image", None)}
     found = edited(principal=principal, row=before, kind=kind, said=said)
-    digest = digest_of(principal, kind, found.row) if "image" in found.fields else ""
+    digest = getattr(before, "image_digest", "")
+    if newest_image or "image" in found.fields:
+        digest = digest_of(principal, kind, found.row, newest=newest_image)
     with transaction.atomic():
-        now_locked = lock(row)
+        locked = lock(row)
         if check is not None:
-            check(now_locked)
-        after, is_changed = _edit(principal, now_locked, said, digest)
+            check(locked)
+        after, is_changed = _edit(principal, locked, said, digest, newest_image=newest_image)
         if start and starts(kind, after, is_changed=is_changed):
             return workload_start(principal=principal, row=after)
         return after
@@ -60,9 +68,13 @@ def starts(kind: Kind, row: Any, *, is_changed: bool) -> bool:
     return not row.is_on_its_way and (is_changed or not kind.has_succeeded(row))
 
 
-def _edit(principal: Principal, row: Any, said: Mapping[str, Any], digest: str) -> tuple[Any, bool]:
+def _edit(
+    principal: Principal, row: Any, said: Mapping[str, Any], digest: str, *, newest_image: bool
+) -> tuple[Any, bool]:
     kind = kinds.kind_of(row.kind)
     found = edited(principal=principal, row=row, kind=kind, said=said)
+    if newest_image and digest != row.image_digest:
+        found = pinned_anew(found)
     if not found.fields:
         return row, False
     require_editable(kind, row, found)
@@ -71,14 +83,16 @@ def _edit(principal: Principal, row: Any, said: Mapping[str, Any], digest: str) 
         require_free(row.project, row.owner, kind, after.name)
     if set(ATTACHED) & set(found.fields):
         attach(after, found.attached)
-    if "image" in found.fields:
-        after.image_digest = digest
+    if {"image", PIN} & set(found.fields):
+        kind.pin(after, digest)
     if restarts:
         launch_check(row.cluster_key, row.project.uid)
         check_still_usable(principal, after)
         begin_launch(kind, after)
-    elif not row.is_ended:
-        after.generation += 1  # the engine looks at what an ended one says when it starts
+    else:
+        after.generation += 1
+        if row.is_ended and row.is_seen:  # the engine looks at what it says when it starts
+            after.observed_generation = after.generation
     after.save()
     if restarts:
         reserve(principal, after, found.amounts)

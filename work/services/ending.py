@@ -44,7 +44,8 @@ def workload_stop(*, principal: Principal, row: Workload, said: str = "") -> Any
     said = reason_for(principal, row.owner, said)
     if kind.is_over(row):
         raise Conflict(_("It is over: there is nothing to stop."), code="not-running")
-    request_stop(row, reason=kind.asked, actor=principal, said=said)
+    reason = kind.asked_by(principal, row) if kind.asked_by else kind.asked
+    request_stop(row, reason=reason, actor=principal, said=said)
     return row
 
 
@@ -69,7 +70,7 @@ def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = 
         message=said,
         data={"reason": reason},
     )
-    if actor is None or actor.user.pk != row.owner_id:
+    if actor is None or actor.user.pk != row.owner_id or reason != kind.asked:
         _tell_stopped(kind, row, actor, said)
     changed(row)
     return True
@@ -84,7 +85,7 @@ def _tell_stopped(kind: Kind, row: Any, by: Principal | None, said: str) -> None
         reason = f"{reason} ({by.user.label}: {said})"
     notify(
         users=[row.owner],
-        kind="work.stopped",
+        kind=kind.stop_notice,
         params={"name": row.name, "reason": reason},
         url=row.get_absolute_url(),
         key=str(row.uid),

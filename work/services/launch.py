@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
 
 from clusters.usable import launch_check
 from common.clock import now
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from common.ids import next_name
 from events import services as events
 from images.services import require_good
@@ -19,7 +20,7 @@ from projects.access import roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
 from work import kinds, selectors
-from work.attached import attached_to
+from work.attached import Attached
 from work.models import Workload
 from work.services.attachments import attach, check_still_usable, held, warning_of_full
 from work.services.base import changed, lock, name_taken, own, require_free, require_startable, step
@@ -90,14 +91,18 @@ def _create(principal: Principal, new: _New) -> Any:
         principal=principal,
         project=row.project,
         cluster_key=row.cluster_key,
-        homes=row.homes,
+        homes=kind.homes(row) if kind.homes else (),
     )
+    if kind.prepare is not None:
+        kind.prepare(principal, row)
     row.nonce, row.launch = new.nonce, 1
     row.asked_at = row.phase_since = row.next_reconcile_at = now()
+    kind.begin(row)
     if new.digest:
-        row.image_digest = new.digest
+        kind.pin(row, new.digest)
     row.save(force_insert=True)
     attach(row, attached, is_new=True)
+    row.just_attached = attached
     reserve(principal, row, found.amounts, is_new=True)
     step(row, "accepted")
     events.record(
@@ -105,7 +110,11 @@ def _create(principal: Principal, new: _New) -> Any:
         verb=f"{kind.word}.launched",
         target=row,
         project_uid=row.project.uid,
-        data=_public(kind, row) | {k: v for k, v in found.attached.public().items() if v},
+        data={
+            **kind.beside_of(row),
+            **_public(kind, row),
+            **{name: value for name, value in found.attached.public().items() if value},
+        },
     )
     changed(row, is_new=True)
     return row
@@ -115,7 +124,8 @@ def name_of_new(found: Resolved) -> str:
     """Return the name that was said, or the next free one; Invalid where it is taken."""
     row, kind = found.row, found.kind
     if not row.name:
-        return next_name(kind.word, selectors.names_taken(row.project, row.owner, kind))
+        first = kind.first_name(row) if kind.first_name else kind.word
+        return next_name(first, selectors.names_taken(row.project, row.owner, kind))
     require_free(row.project, row.owner, kind, row.name)
     return str(row.name)
 
@@ -134,10 +144,10 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
     begin_launch(kind, row)
     row.desired = Desired.RUNNING
     row.save()
-    reserve(principal, row, Resolved(kind, row, attached_to(row), row.uid).amounts)
+    reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
     step(row, "accepted", warning_of_full(row))
     events.record(
-        actor=principal, verb=f"{kind.word}.started", target=row, project_uid=row.project.uid
+        actor=principal, verb=f"{kind.word}.{kind.started}", target=row, project_uid=row.project.uid
     )
     changed(row)
     return row
@@ -151,8 +161,7 @@ def begin_launch(kind: Kind, row: Any) -> None:
     row.started_at = row.ready_at = row.ends_at = row.stopped_at = None
     row.warned_at = row.stop_requested_at = None
     row.stop_reason, row.extended_minutes = "", 0
-    for name, value in kind.of_a_launch.items():
-        setattr(row, name, value)
+    kind.begin(row)
 
 
 def reserve(
@@ -170,13 +179,17 @@ def reserve(
     )
 
 
-def digest_of(principal: Principal, kind: Kind, row: Any) -> str:
+def digest_of(principal: Principal, kind: Kind, row: Any, *, newest: bool = False) -> str:
     """Return which bytes the name of its image means now, or raise Invalid when it can't work.
 
     It asks a registry: never inside a transaction. "": it has no image of its own, or its
-    registry did not say and a node has to find out.
+    registry did not say and a node has to find out. ``newest``: asks the registry itself, not what
+    it said a minute ago, as somebody may just have pushed; refused where it does not say.
     """
     if "image" not in kind.table or not row.image:
+        if newest:
+            message = _("It has no image of its own: operators choose this one.")
+            raise wrong("newest_image", message)
         return ""
     found = require_good(
         principal=principal,
@@ -185,7 +198,11 @@ def digest_of(principal: Principal, kind: Kind, row: Any) -> str:
         reference=row.image,
         kind=kind.class_of(row),
         right=kind.create,
+        fresh=newest,
     )
+    if newest and not found.digest:
+        message = _("What the tag means now could not be learned, so nothing was changed: %(why)s")
+        raise wrong("newest_image", message % {"why": found.message})
     return found.digest
 
 

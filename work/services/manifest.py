@@ -25,7 +25,8 @@ def manifest_parse(kind: Kind, document: Any) -> tuple[str, dict[str, Any]]:
     A number that may be none is written as null.
     """
     spec = kind.table.but("name")
-    said = manifests.parse(document, kind=kind.document, spec=spec.documents())
+    known = {**kind.beside, **spec.documents()}
+    said = manifests.parse(document, kind=kind.document, spec=known)
     empty = {one.name: getattr(one, "empty", None) for one in spec}
     values = {name: empty[name] if v is None else v for name, v in said.spec.items()}
     name = kind.table["name"].clean(said.name)
@@ -36,12 +37,14 @@ def manifest_of(row: Workload, *, private: bool) -> dict[str, Any]:
     """Return the document of a workload; what may hold a secret for its owner only."""
     kind = kinds.kind_of(row.kind)
     told = selectors.values_of(row, private=private)
-    return manifest_wrap(kind, row.name, row.project.slug, told)
+    return manifest_wrap(kind, row.name, row.project.slug, {**kind.beside_of(row), **told})
 
 
 def manifest_wrap(kind: Kind, name: str, project: str, told: dict[str, Any]) -> dict[str, Any]:
     """Return what a row (or a form) says as a document: short where nothing is said."""
-    return manifests.wrap(kind.document, name, project, kind.table.but("name").said_by(told))
+    beside = {name: told[name] for name in kind.beside}
+    said = kind.table.but("name").said_by(told)
+    return manifests.wrap(kind.document, name, project, {**beside, **said})
 
 
 def manifest_plan(*, principal: Principal, project: Project, kind: Kind, document: Any) -> Plan:

@@ -22,7 +22,7 @@ from work.services.attachments import require_usable_by
 from work.services.base import own, require_free, require_startable
 from work.services.edit import needs_restart, require_editable
 from work.services.launch import name_of_new
-from work.services.resolve import edited, resolved
+from work.services.resolve import PIN, edited, pinned_anew, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Plan:
     sentences: tuple[str, ...] = field(default=())
 
 
-def workload_plan(
+def workload_plan(  # noqa: PLR0913 - all by name
     *,
     principal: Principal,
     project: Project,
@@ -82,15 +82,20 @@ def workload_plan(
     said: Mapping[str, Any],
     row: Workload | None = None,
     starts: bool = False,
+    newest_image: bool = False,
     fleet: Fleet | None = None,
 ) -> Plan:
     """Say what a launch (or an edit of ``row``) would do now. Changes nothing.
 
-    ``starts``: an ended one is started with it. ``fleet``: a look at the clusters of the project,
-    where the caller has one.
+    ``starts``: an ended one is started with it. ``newest_image``: what its image's name means now
+    is pinned; no registry is asked for a plan, so it may be the same. ``fleet``: a look at the
+    clusters of the project, where the caller has one.
     """
     if row is not None:
-        return _plan_edit(principal, row, kind, said, starts=starts)
+        own(principal, row)
+        found = edited(principal=principal, row=row, kind=kind, said=said)
+        found = pinned_anew(found) if newest_image else found
+        return _plan_edit(principal, row, found, starts=starts)
     require_startable(principal, project, kind)
     found = resolved(principal=principal, project=project, kind=kind, said=said, fleet=fleet)
     refusal, name = "", found.row.name
@@ -115,13 +120,10 @@ def workload_plan(
     )
 
 
-def _plan_edit(
-    principal: Principal, row: Workload, kind: Kind, said: Mapping[str, Any], *, starts: bool
-) -> Plan:
-    own(principal, row)
-    found = edited(principal=principal, row=row, kind=kind, said=said)
-    old = _told(kind, row, attached_to(row))
-    new = _told(kind, found.row, found.attached)
+def _plan_edit(principal: Principal, row: Workload, found: Resolved, *, starts: bool) -> Plan:
+    kind = found.kind
+    old = _told(kind, row, attached_to(row)) | {PIN: getattr(row, PIN, "")}
+    new = _told(kind, found.row, found.attached) | {PIN: None}
     restarts = needs_restart(kind, row, found)
     plan = Plan(
         action="update" if found.fields else "none",

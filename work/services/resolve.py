@@ -8,7 +8,7 @@ or an unproved network, rules out a cluster and refuses nobody.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from clusters.models import Flavor
 from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
-from placement.clusters import clusters_of, known_cluster
+from placement.clusters import clusters_of, known_cluster, require_cluster
 from placement.decision import Request, names_in
 from placement.fleet import Fleet
 from quotas.policies import amounts_of
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from placement.decision import Decision
     from projects.models import Project
     from work.kinds import Kind
+
+PIN = "image_digest"  # which bytes the name of its image means; among the fields of an edit
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,14 @@ class Resolved:
     def restarting(self) -> tuple[str, ...]:
         """What of it a running process would have to be told by a new start."""
         table = self.kind.table
-        return tuple(name for name in self.fields if table[name].edit is Edit.RESTARTS)
+        names = (n for n in self.fields if n not in table or table[n].edit is Edit.RESTARTS)
+        return tuple(names)
+
+
+def pinned_anew(found: Resolved) -> Resolved:
+    """Return an edit that also takes other bytes of the same name of an image."""
+    fields = found.fields if "image" in found.fields else (*found.fields, PIN)
+    return replace(found, fields=fields)
 
 
 def request_of(kind: Kind, row: Any) -> Request:
@@ -100,10 +109,11 @@ def resolved(
 
     ``fleet``: a look at the clusters of the project, where the caller has one.
     """
+    beside = {name: said[name] for name in kind.beside if name in said}
     said = cleaned(kind, said)
     if there := cluster_of_volumes(principal, project, said):
         said["cluster"] = there
-    row = kind.model(project=project, owner=principal.user, kind=kind.word)
+    row = kind.new(principal, project, {**said, **beside})
     _write(kind, row, said)
     decision = _placed(fleet, kind, row, said)
     row.cluster_key = decision.cluster.key
@@ -141,7 +151,7 @@ def edited(*, principal: Principal, row: Any, kind: Kind, said: Mapping[str, Any
     fields = [one.name for one in kind.own if one.read(row) != one.read(after)]
     fields += [name for name in changed_attachments(had, gets) if name in kind.attachments]
     found = Resolved(kind, after, gets, row.uid, tuple(fields))
-    if found.restarting:
+    if set(found.restarting) - set(kind.attachments):
         cluster = known_cluster(row.cluster_key)
         check_place(cluster, kind, after, said)
         if cluster.runs_images:
@@ -151,7 +161,11 @@ def edited(*, principal: Principal, row: Any, kind: Kind, said: Mapping[str, Any
 
 def cleaned(kind: Kind, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was said, each by its own rules; a name of nothing was not said."""
-    kept = {name: value for name, value in said.items() if (name, value) != ("name", "")}
+    kept = {
+        name: value
+        for name, value in said.items()
+        if (name, value) != ("name", "") and name not in kind.beside
+    }
     return kind.table.clean(kept)
 
 
@@ -162,26 +176,33 @@ def _write(kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
         if asked not in offered:
             message = _("There is no such environment here. Choose one of: %(names)s.")
             raise wrong("environment", message % {"names": ", ".join(offered)})
+    if said.get("gpu_flavor") not in {None, row.gpu_flavor}:
+        check_flavors(said["gpu_flavor"])
     for one in kind.own:
         if one.name in said:
             one.write(row, said[one.name])
     if not row.gpus:
         row.gpu_flavor = ""
-    if said.get("gpu_flavor") and set(names_in(row.gpu_flavor)) - _flavors():
-        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
-    if row.shm_mib > row.memory_mib:
-        raise wrong("shm_mib", _("Shared memory is part of the memory: not more than that."))
     if kind.settle is not None:
         kind.settle(row, said)
 
 
-def _flavors() -> set[str]:
-    return set(Flavor.objects.values_list("name", flat=True))
+def check_flavors(said: str) -> None:
+    """Raise Invalid unless each kind of GPU is known somewhere."""
+    if set(names_in(said)) - set(Flavor.objects.values_list("name", flat=True)):
+        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
 
 
 def _fill(kind: Kind, row: Any, cluster: Cluster) -> None:
-    """Where nobody chose one, a machine gives its first environment."""
-    if "environment" in kind.table and not cluster.runs_images and not row.environment:
+    """One machine has nothing that only images have; where nobody chose one, it gives its first
+    environment.
+    """
+    if cluster.runs_images:
+        return
+    for one in kind.own:
+        if one.images_only:
+            setattr(row, one.attribute, kind.model._meta.get_field(one.attribute).get_default())  # noqa: SLF001
+    if "environment" in kind.table and not row.environment:
         row.environment = next(iter(environments_of(row.project)), "")
 
 
@@ -190,22 +211,22 @@ def _fill(kind: Kind, row: Any, cluster: Cluster) -> None:
 
 def check_place(cluster: Cluster, kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
     """Raise Invalid where a cluster has not what the row asks for."""
-    for one in kind.table if not cluster.runs_images else ():
-        if one.images_only and said.get(one.name):
-            raise one.wrong(_("Only on a cluster; this machine does not have it."))
     if kind.check_place is not None:
         kind.check_place(cluster, row)
+    if cluster.runs_images:
+        if row.shm_mib > row.memory_mib:
+            raise wrong("shm_mib", _("Shared memory is part of the memory: not more than that."))
+        return
+    for one in kind.table:
+        if one.images_only and said.get(one.name):
+            raise one.wrong(_("Only on a cluster; this machine does not have it."))
 
 
 def _placed(fleet: Fleet | None, kind: Kind, row: Any, said: Mapping[str, Any]) -> Decision:
     """Return what is decided for a new row, or raise what the likeliest cluster says against it."""
     refusal: BerthError | None = None
     for decision in _choices(fleet, kind, row, said):
-        try:
-            check_place(decision.cluster, kind, row, said)
-            error = _refusal_of(decision)
-        except BerthError as wrong_there:
-            error = wrong_there
+        error = refusal_of(decision, kind, row, said)
         if error is None:
             return decision
         refusal = refusal or error
@@ -213,26 +234,39 @@ def _placed(fleet: Fleet | None, kind: Kind, row: Any, said: Mapping[str, Any]) 
 
 
 def _choices(fleet: Fleet | None, kind: Kind, row: Any, said: Mapping[str, Any]) -> list[Decision]:
-    """Decide it for the cluster that was said, or for all, the likeliest first."""
+    """Decide it for the cluster that was said, for its own, or for all, the likeliest first."""
     usable = fleet.clusters if fleet else clusters_of(row.project)
-    fitting = [c for c in usable if c.runs_images or not _needs_images(kind, said)] or usable
+    fitting = [c for c in usable if c.runs_images or _runs_on(c, kind, row, said)] or usable
     if asked := said.get("cluster"):
         fitting = [c for c in usable if c.key == asked]
         if not fitting:
             message = _("There is no such cluster here, or it takes nothing new.")
             raise wrong("cluster", message)
+    elif row.cluster_key:
+        there = next((c for c in usable if c.key == row.cluster_key), None)
+        fitting = [require_cluster(there)]
     fleet, request = fleet or Fleet(fitting, row.project.uid), request_of(kind, row)
     if len(fitting) > 1:
         return fleet.ranked(fitting, request)
     return [fleet.decide(cluster, request) for cluster in fitting]
 
 
-def _needs_images(kind: Kind, said: Mapping[str, Any]) -> bool:
-    return any(one.images_only and said.get(one.name) for one in kind.table)
+def _runs_on(cluster: Cluster, kind: Kind, row: Any, said: Mapping[str, Any]) -> bool:
+    try:
+        check_place(cluster, kind, row, said)
+    except BerthError:
+        return False
+    return True
 
 
-def _refusal_of(decision: Decision) -> BerthError | None:
+def refusal_of(
+    decision: Decision, kind: Kind, row: Any, said: Mapping[str, Any]
+) -> BerthError | None:
     """Return why a cluster would not let it in now, whatever is free there."""
+    try:
+        check_place(decision.cluster, kind, row, said)
+    except BerthError as error:
+        return error
     if not decision.cluster.runs_images:
         return None
     if unproved := decision.fleet.unproved(decision.cluster):
