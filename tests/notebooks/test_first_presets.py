@@ -5,9 +5,9 @@ import pytest
 from clusters.models import Cluster, Flavor
 from clusters.services import ensure_local_cluster, health_refresh, nodes_store
 from notebooks.models import Preset, Workspace
+from notebooks.selectors import default_preset
 from notebooks.services import (
     PresetFields,
-    default_preset,
     ensure_default_presets,
     preset_create,
     preset_delete,

@@ -141,6 +141,7 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
         return row  # a second press changes nothing
     launch_check(row.cluster_key, row.project.uid)
     check_still_usable(principal, row)
+    kind.own.read(row, private=True)  # raises Unavailable: it never starts without its variables
     begin_launch(kind, row)
     row.desired = Desired.RUNNING
     row.save()
