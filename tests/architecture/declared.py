@@ -21,8 +21,8 @@ PUBLIC = {
 # Signed in, checked by the view itself.
 SIGNED_IN = {
     "/events/stream": "authorises every topic by itself; no database connection while it streams",
-    "/^api/v1/schema": "the description of the API",
-    "/^api/docs": "the description of the API, to read",
+    "/api/v1/schema": "the description of the API",
+    "/api/docs": "the description of the API, to read",
     "/^settings/^\\Z": "redirects to the profile",
 }
 
