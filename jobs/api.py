@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 
-from jobs import why
-from jobs.choices import State
 from jobs.kind import JOB
-from jobs.states import FILTERS, OVER, state_of
+from jobs.states import STATES
 from runtime.protocol import Seen
 from work.api.kinds import Api
 from work.api.views import urls_for
@@ -43,12 +41,7 @@ def _replicas(row: Job) -> dict[str, Any]:
 API = Api(
     kind=JOB,
     stop="cancel",
-    states=State.values,
-    filters=FILTERS,
-    over=OVER,
-    state_of=state_of,
-    why_of=why.why_of,
-    advice_of=why.advice_of,
+    states=STATES,
     own=_ended,
     own_shape={
         "exit_code": serializers.IntegerField(

@@ -128,7 +128,7 @@ def _work(who: Principal, pages: Pages, terms: list[str]) -> list[dict[str, Any]
         if not stopping:
             url = pages.address("detail", row)
             found.append(_place(row.name, pages.kind.icon, row.project.name, url))
-        elif pages.state_of(row) not in pages.over:
+        elif not pages.states.is_over(row):
             label = f"{stop} {row.name}"
             url = pages.address("stop", row)
             found.append({"label": label, "icon": "player-stop", "method": "post", "url": url})

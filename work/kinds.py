@@ -11,17 +11,33 @@ from work.choices import StopReason
 from work.fields import Table, Text
 
 if TYPE_CHECKING:
-    from django.db.models import TextChoices
+    from django.db.models import Q, TextChoices
 
     from accounts.principal import Principal
     from clusters.models import Cluster
     from projects.access import Permission
     from projects.models import Project
     from volumes.models import Volume
+    from work.why import Why
 
 
 def _pin(row: Any, digest: str) -> None:
     row.image_digest = digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class States:
+    """What people read of a row: one word for how it is, and a sentence why."""
+
+    words: type[TextChoices]
+    of: Callable[[Any], Any]  # a member of ``words``
+    over: frozenset[Any]  # those in which nothing goes on
+    filters: Mapping[str, Q]  # those to which a list can be narrowed
+    why: Callable[[Any], Why]
+    advice: Callable[[Any], str]
+
+    def is_over(self, row: Any) -> bool:
+        return self.of(row) in self.over
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,7 @@ from common.clock import now
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica
-from jobs.states import FILTERS, OVER, state_of
-from jobs.why import advice_of, why_of
+from jobs.states import STATES
 from runtime.protocol import Seen
 from work.ui.pages import Fact, Pages, Words
 
@@ -79,7 +78,7 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
 
 def _shown(row: Job, index: int, seen: Replica | None) -> ShownReplica:
     if seen is None:
-        over = state_of(row) in OVER
+        over = STATES.is_over(row)
         state = "stopped" if over else "waiting"
         return ShownReplica(index, state, None, "", None, has_log=False)
     took = None
@@ -141,7 +140,7 @@ PAGES = Pages(
         events=_("What happened to all jobs of the project"),
         document=_("Job as YAML"),
     ),
-    state_of=state_of,
+    states=STATES,
     shapes={
         State.QUEUED: ("pending", "hourglass"),
         State.STARTING: ("starting", "loader-2"),
@@ -152,17 +151,7 @@ PAGES = Pages(
         State.CANCELLED: ("stopped", "circle-x"),
         State.DELETING: ("deleting", "loader-3"),
     },
-    over=OVER,
-    filters={
-        "queued": (_("Queued"), FILTERS["queued"]),
-        "running": (_("Running"), FILTERS["running"]),
-        "succeeded": (_("Succeeded"), FILTERS["succeeded"]),
-        "failed": (_("Failed"), FILTERS["failed"]),
-        "cancelled": (_("Cancelled"), FILTERS["cancelled"]),
-    },
     goes_on=("queued", "running"),
-    why_of=why_of,
-    advice_of=advice_of,
     ahead=(
         ("accepted", "placed", "starting", "running"),
         ("accepted", "placed", "scheduled", "starting", "image", "running"),

@@ -241,7 +241,7 @@ def test_no_registry_is_asked_while_rows_are_locked(
 
     asked: list[bool] = []
 
-    def digest_of(*_what: Any) -> str:
+    def digest_of(*_what: Any, **_how: Any) -> str:
         asked.append(connection.in_atomic_block)
         return "sha256:" + "a" * 64
 

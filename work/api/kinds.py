@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rest_framework import serializers
 
@@ -13,12 +13,7 @@ from common.drf.serializers import CurrencyField, LogOut
 from runtime.protocol import Desired, Phase
 from work.api import serializers as s
 from work.fields import Edit
-from work.kinds import Kind
-
-if TYPE_CHECKING:
-    from django.db.models import Q
-
-    from work.why import Why
+from work.kinds import Kind, States
 
 Shape = Mapping[str, serializers.Field[Any, Any, Any, Any]]
 _ATTACHED: Mapping[str, type[serializers.Serializer[Any]]] = {
@@ -37,13 +32,8 @@ class Api:
     """
 
     kind: Kind
+    states: States
     stop: str = "stop"
-    states: Collection[str]
-    filters: Mapping[str, Q]  # coarse groups of states, for the list
-    over: Collection[str]  # states in which nothing goes on
-    state_of: Callable[[Any], str]
-    why_of: Callable[[Any], Why]
-    advice_of: Callable[[Any], str]
     own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     own_shape: Shape = field(default_factory=dict)
     detail: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
@@ -82,7 +72,7 @@ class Api:
         """One shape for every answer about a workload; what a list leaves out is null there."""
         status = self._made(
             "StatusOut",
-            state=serializers.ChoiceField(sorted(self.states)),
+            state=serializers.ChoiceField(sorted(self.states.words.values)),
             phase=serializers.ChoiceField([phase.value for phase in Phase]),
             reason=serializers.CharField(allow_blank=True),
             message=serializers.CharField(allow_blank=True),

@@ -102,7 +102,7 @@ class WorkList(_View):
                 responses=api.gives(many=True),
                 parameters=[
                     OpenApiParameter("mine", OpenApiTypes.INT, description="1: only your own"),
-                    OpenApiParameter("state", OpenApiTypes.STR, enum=sorted(api.filters)),
+                    OpenApiParameter("state", OpenApiTypes.STR, enum=sorted(api.states.filters)),
                     OpenApiParameter(
                         "q", OpenApiTypes.STR, description="part of the name, or an id"
                     ),
@@ -119,9 +119,9 @@ class WorkList(_View):
         if query.get("mine", "") in {"1", "true"}:
             rows = rows.filter(owner=self.principal.user)
         if state := query.get("state"):
-            if state not in self.api.filters:
+            if state not in self.api.states.filters:
                 raise Invalid("state: no such state.", fields={"state": ["invalid"]})
-            rows = rows.filter(self.api.filters[state])
+            rows = rows.filter(self.api.states.filters[state])
         if words := query.get("q", "")[:80]:
             if not is_storable(words):
                 raise Invalid("q: no NUL, please.", fields={"q": ["invalid"]})
@@ -363,7 +363,7 @@ def _state(api: Api, look: Callable[[], Any]) -> dict[str, Any] | None:
 
 def _is_over(api: Api, look: Callable[[], Any], launch: int) -> bool:
     row = look()
-    return row is None or row.launch != launch or api.state_of(row) in api.over
+    return row is None or row.launch != launch or api.states.is_over(row)
 
 
 def urls_for(api: Api) -> list[URLPattern]:

@@ -24,7 +24,7 @@ register.filter("took", took)
 def work_badge(row: Any) -> SafeString:
     """The one badge of its state."""
     pages = pages_of(row)
-    state = pages.state_of(row)
+    state = pages.states.of(row)
     tone, shape = pages.shapes[state]
     return badge(state.label, tone, shape)
 

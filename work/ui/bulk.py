@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _can_stop(who: Principal, row: Any) -> bool:
     pages = pages_of(row)
-    goes_on = row.desired == Desired.RUNNING and pages.state_of(row) not in pages.over
+    goes_on = row.desired == Desired.RUNNING and not pages.states.is_over(row)
     return goes_on and may_end(who, row)
 
 
@@ -76,7 +76,7 @@ def acts_on(who: Principal, row: Any) -> list[Act]:
     """Return the menu of one in the list."""
     pages, own = pages_of(row), row.owner_id == who.user.pk
     words, there = pages.words, row.desired != Desired.ABSENT
-    over = pages.state_of(row) in pages.over
+    over = pages.states.is_over(row)
     starts = there and over and may_change(who, row) and not row.project.archived_at
     found = []
     for allowed, word, icon, route, posts in (

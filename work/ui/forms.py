@@ -308,7 +308,7 @@ class FilterForm(forms.Form):
     def __init__(self, *args: Any, pages: Pages, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pages = pages
-        states = [(word, label) for word, (label, _what) in pages.filters.items()]
+        states = [(word, pages.states.words(word).label) for word in pages.states.filters]
         self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
 
 
@@ -323,7 +323,7 @@ def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
             | Q(short_id=words)
         )
     if state := data.get("state"):
-        rows = rows.filter(form.pages.filters[state][1])
+        rows = rows.filter(form.pages.states.filters[state])
     if data.get("mine") == "1":
         rows = rows.filter(owner=who.user)
     return rows

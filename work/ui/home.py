@@ -40,7 +40,7 @@ def running(who: Principal) -> list[Group]:
 def _group(who: Principal, pages: Pages) -> Group:
     goes_on = Q()
     for word in pages.goes_on:
-        goes_on |= pages.filters[word][1]
+        goes_on |= pages.states.filters[word]
     mine = visible_to(who, pages.kind).filter(goes_on, owner=who.user, desired=Desired.RUNNING)
     rows = list(mine[:LOOKED_AT])
     places = {row.project.slug: row.project.name for row in rows} if len(rows) > SHOWN else {}

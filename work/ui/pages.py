@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q
 from django.urls import reverse
 
 from work.fields import Text
-from work.kinds import Kind
+from work.kinds import Kind, States
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
-    from work.why import Why
 
 Counted = Callable[[int], str]  # a sentence about so many of them
 
@@ -61,13 +59,9 @@ class Pages:
     kind: Kind
     routes: str
     words: Words
-    state_of: Callable[[Any], Any]  # a member of a TextChoices
+    states: States
     shapes: Mapping[str, tuple[str, str]]  # state → tone and icon of its badge
-    over: frozenset[Any]  # states in which nothing goes on
-    filters: Mapping[str, tuple[Text, Q]]  # coarse groups of states, for the list
-    goes_on: tuple[str, ...]  # those of the filters in which it is not over
-    why_of: Callable[[Any], Why]
-    advice_of: Callable[[Any], str]
+    goes_on: tuple[str, ...]  # filters in which it is not over
     # The steps of a start on one machine and on a cluster, shown ahead of time.
     ahead: tuple[tuple[str, ...], tuple[str, ...]]
     step_words: Mapping[str, Text] = field(default_factory=dict)  # where it calls one otherwise

@@ -62,8 +62,8 @@ class Shown:
 
 def shown(who: Principal, row: Any) -> Shown:
     pages = pages_of(row)
-    state = pages.state_of(row)
-    is_over = state in pages.over
+    state = pages.states.of(row)
+    is_over = state in pages.states.over
     changes, ends = may_change(who, row), may_end(who, row)
     here = row.desired != Desired.ABSENT
     info = reasons.info(row.reason)
@@ -84,8 +84,8 @@ def shown(who: Principal, row: Any) -> Shown:
         may_stop=here and not is_over and ends and row.desired == Desired.RUNNING,
         may_end=here and ends,
         may_change=here and changes and not row.project.archived_at,
-        why=pages.why_of(row),
-        advice=pages.advice_of(row),
+        why=pages.states.why(row),
+        advice=pages.states.advice(row),
         fault=whose[info.fault],
         level=_level(row, is_over=is_over, waits=bool(queue)),
         position=queue.get("position"),
@@ -115,7 +115,7 @@ def took(row: Any) -> timedelta | None:
 
 def reason_of(row: Any) -> str:
     """Return why it is as it is, in plain words; empty when there is nothing to say."""
-    return pages_of(row).why_of(row).text if row.is_seen else _("A moment, please.")
+    return pages_of(row).states.why(row).text if row.is_seen else _("A moment, please.")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, TextChoices
 from django.urls import include, path
 
 from portal.urls import urlpatterns as portal
@@ -13,6 +13,7 @@ from tests.work.tiny.kind import TINY
 from work import why
 from work.api.kinds import Api
 from work.api.views import urls_for
+from work.kinds import States
 from work.why import Why
 
 OVER = frozenset({Phase.STOPPED.value, Phase.FAILED.value})
@@ -24,11 +25,13 @@ def _why_of(row: Any) -> Why:
 
 API = Api(
     kind=TINY,
-    states=[phase.value for phase in Phase],
-    filters={"over": Q(phase__in=OVER)},
-    over=OVER,
-    state_of=lambda row: row.phase,
-    why_of=_why_of,
-    advice_of=lambda row: str(why.info_of(row.reason, row.cluster_key).advice),
+    states=States(
+        words=TextChoices("State", [(phase.name, phase.value) for phase in Phase]),
+        of=lambda row: row.phase,
+        over=OVER,
+        filters={"over": Q(phase__in=OVER)},
+        why=_why_of,
+        advice=lambda row: str(why.info_of(row.reason, row.cluster_key).advice),
+    ),
 )
 urlpatterns = [path("api/v1/", include(urls_for(API))), *portal]
