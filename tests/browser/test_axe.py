@@ -210,7 +210,7 @@ def test_a_waiting_name_without_a_place_to_break_keeps_home_as_wide_as_the_scree
     screens.sign_in(context, portal, "alice")
     page = context.new_page()
     screens.open_page(page, f"{portal.url}/")
-    expect(page.locator(".waiting")).to_contain_text("x" * 51)
+    expect(page.locator(".waiting", has_text="x" * 51)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()
 

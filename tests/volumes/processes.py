@@ -201,14 +201,14 @@ def race():
     people()
     project, principal = Project.objects.get(slug="one"), who()
 
-    def create(name, size):
+    def creating(name, size):
         wanted = create.NewVolume(name, size)
         return lambda: create.volume_create(principal=principal, project=project, wanted=wanted)
 
-    same = at_once([create("set", 2048 + number) for number in range(8)])
+    same = at_once([creating("set", 2048 + number) for number in range(8)])
     rows = Volume.objects.filter(kind="data").count()
     for number in range(6):
-        create(f"v{number}", 1024)()
+        creating(f"v{number}", 1024)()
     held = sum(Reservation.objects.values_list("amount", flat=True))
     Limit.objects.create(project=project, resource="storage_mib", amount=held + 2 * 1024)
     small = list(Volume.objects.filter(name__startswith="v"))
