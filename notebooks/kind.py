@@ -105,8 +105,9 @@ def row_of_preset(
 
 
 def _defaults(principal: Principal, project: Project, said: Mapping[str, Any]) -> Workspace:
-    slug = said.get("preset")
-    preset = selectors.preset_get(project, slug) if slug else selectors.default_preset(project)
+    preset = said.get("preset") or selectors.default_preset(project)
+    if not isinstance(preset, Preset):  # a page has looked it up
+        preset = selectors.preset_get(project, preset)
     return row_of_preset(preset, project, principal.user, said)
 
 

@@ -122,16 +122,24 @@ def given_words(given: Attached) -> dict[str, list[str]]:
 
 
 def offers_for(
-    who: Principal, project: Project, kind: Kind, row: Workload | None = None
+    who: Principal,
+    project: Project,
+    kind: Kind,
+    row: Workload | None = None,
+    fleet: Fleet | None = None,
 ) -> dict[str, list[tuple[str, Any]]]:
     """Return word and label of what exists for fields that name things (``work.ui.forms``).
 
     A volume is offered twice, by its uid and by ``uid:ro``. For ``row`` only what its own cluster
     has. What there is nothing of has an empty list, a text of which nothing is known is left out.
+    ``fleet``: a look at the clusters of the project, where the caller has one.
     """
-    usable = [c for c in clusters_of(project) if row is None or c.key == row.cluster_key]
+    usable = fleet.clusters if fleet else clusters_of(project)
+    if row is not None:
+        usable = [one for one in usable if one.key == row.cluster_key]
     images = any(cluster.runs_images for cluster in usable)
-    fleet = Fleet(usable, project.uid)
+    if fleet is None or row is not None:
+        fleet = Fleet(usable, project.uid)
     key = row.cluster_key if row is not None else ""
     one = row if row is not None else kind.model(project=project, owner=who.user, kind=kind.word)
     classes = [kind.class_of(one)]

@@ -74,7 +74,7 @@ class Launch(ProjectView):
                 principal=self.principal,
                 project=self.project,
                 kind=WORKSPACE,
-                said={"preset": preset.slug, **form.said()},
+                said={"preset": preset, **form.said()},
                 nonce=request.POST.get("nonce", ""),
                 must_fit=True,
             )
@@ -137,7 +137,7 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
             principal=view.principal,
             project=view.project,
             kind=WORKSPACE,
-            said={"preset": preset.slug, **said},
+            said={"preset": preset, **said},
             fleet=form.fleet,
         )
     except BerthError as error:

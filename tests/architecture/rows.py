@@ -20,6 +20,7 @@ def fill(n: int, *, project: Any, user: Any, mark: str) -> None:
 def _clusters(n: int, project: Any, mark: str) -> None:
     from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
 
+    n = max(n, 2)  # of a single one nothing has to be chosen
     kinds = {"total": 8, "out": 0, "nodes": 1, "largest": 8}
     flavors = Flavor.objects.bulk_create(
         Flavor(name=f"f{mark}-{i}", label=f"F {mark} {i}") for i in range(n)

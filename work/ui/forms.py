@@ -21,6 +21,7 @@ from work import fields as f
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from placement.fleet import Fleet
     from work.ui.pages import Pages
 
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
@@ -53,6 +54,7 @@ class WorkForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         self.table = table
+        self.fleet: Fleet | None = None  # the look at clusters of which the offers were made
         self._by_key: dict[str, f.Field] = {}
         self._mounts: list[str] = []  # keys of the choices how a volume is seen
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}

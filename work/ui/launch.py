@@ -13,6 +13,8 @@ from django.utils.translation import gettext as _
 
 from common.errors import BerthError, Conflict, Forbidden, Invalid
 from common.ui.responses import go, refuse, to_yaml
+from placement.clusters import clusters_of
+from placement.fleet import Fleet
 from projects.access import roles_kept
 from work import services
 from work.attached import attached_usually
@@ -35,11 +37,15 @@ def form_of(
     who: Principal, project: Project, kind: Kind, data: Any = None, *, row: Any = None
 ) -> WorkForm:
     """Return the form of a new one, or of what may change of ``row`` now."""
-    offers = offers_for(who, project, kind, row)
     if row is None:
+        fleet = Fleet(clusters_of(project), project.uid)
+        offers = offers_for(who, project, kind, fleet=fleet)
         values = kind.own.read(kind.model(), private=True)
         values |= given_words(attached_usually(who, project)) | {"cluster": ""}
-        return WorkForm(data, table=kind.table, offers=offers, values=values)
+        form = WorkForm(data, table=kind.table, offers=offers, values=values)
+        form.fleet = fleet
+        return form
+    offers = offers_for(who, project, kind, row)
     return WorkForm(data, table=changeable(kind, row), offers=offers, values=form_values(row))
 
 
@@ -113,7 +119,11 @@ def plan_context(view: WorkView, form: WorkForm) -> dict[str, Any]:
     said = form.said() if form.is_bound else {}
     try:
         plan = services.workload_plan(
-            principal=view.principal, project=view.project, kind=view.kind, said=said
+            principal=view.principal,
+            project=view.project,
+            kind=view.kind,
+            said=said,
+            fleet=form.fleet,
         )
     except BerthError as error:
         if not form.is_bound and isinstance(error, Invalid):
