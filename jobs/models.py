@@ -6,7 +6,6 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from credentials.sealing import SealedMapping
-from jobs.choices import StopReason
 from runtime.protocol import Seen
 from work.models import Workload
 
@@ -34,10 +33,6 @@ class Job(Workload):
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
-
-    @property
-    def was_cancelled(self) -> bool:
-        return self.stop_reason == StopReason.CANCELLED
 
 
 class Replica(models.Model):

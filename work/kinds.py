@@ -150,7 +150,3 @@ def kind_of(word: str) -> Kind:
 def kinds() -> Iterator[Kind]:
     """Return every kind, in the order of registration."""
     return iter(tuple(_kinds.values()))
-
-
-def by_document(document: str) -> Kind | None:
-    return next((kind for kind in kinds() if kind.document == document), None)
