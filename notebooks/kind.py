@@ -185,6 +185,7 @@ def _asked_by(principal: Principal, row: Workspace) -> str:
 
 WORKSPACE = Kind(
     word=Workspace.KIND,
+    purpose="build",
     document="Workspace",
     model=Workspace,
     one=_("Workspace"),

@@ -9,7 +9,7 @@ from clusters import registry
 from hubapi import services as hub
 from hubapi.registry import route_key
 from notebooks.choices import StopReason
-from notebooks.kind import sidecar_port
+from notebooks.kind import WORKSPACE, sidecar_port
 from notebooks.models import Workspace
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
@@ -35,6 +35,7 @@ class WorkspaceReconciler(WorkloadReconciler):
 
     kind = Workspace.KIND
     model: type[Reconcilable] = Workspace
+    purpose: ClassVar[str] = WORKSPACE.purpose
     related: ClassVar[tuple[str, ...]] = ("project", "owner")  # what each pass reads
     keeps_what_it_read: ClassVar[bool] = True
 

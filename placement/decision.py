@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
@@ -55,6 +55,8 @@ class Request:
     pool: str = ""
     network: str = ""
     replicas: int = 1  # each of this size; none of them starts without the others
+    purpose: str = ""  # what rules of queues go by: build, train, inference
+    priority: str = ""  # "": that of its purpose
 
     @classmethod
     def of_size(
@@ -65,10 +67,20 @@ class Request:
         pool: str = "",
         network: str = "",
         replicas: int = 1,
+        purpose: str = "",
+        priority: str = "",
     ) -> Request:
-        devices = DeviceRequest(size.gpus, names_in(size.gpu_flavor) if size.gpus else ())
-        cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
-        return cls(work_class, devices, cpu_milli, memory_mib, pool, network, replicas)
+        return cls(
+            work_class,
+            DeviceRequest(size.gpus, names_in(size.gpu_flavor) if size.gpus else ()),
+            cpu_milli=size.cpu_milli,
+            memory_mib=size.memory_mib,
+            pool=pool,
+            network=network,
+            replicas=replicas,
+            purpose=purpose,
+            priority=priority,
+        )
 
     @property
     def size(self) -> Resources:
@@ -165,6 +177,11 @@ _TEXTS: dict[str, Any] = {
         "It would wait: %(n)d workloads are ahead of it.",
         "n",
     ),
+    "ceiling": _("It would wait: its project may hold no more of this kind of GPU at a time."),
+    "reclaims": _(
+        "It would wait a moment: it is within what is guaranteed to its project, and others give "
+        "back what they borrowed."
+    ),
     "in-use": _("It would wait as the next one: what it asks for is in use."),
     "starts-now": _("It would start now."),
 }
@@ -216,6 +233,16 @@ class Standing:
     position: int = 1
     fits: bool = True
     waits_for: tuple[str, ...] = ()
+
+
+class QueueSight(Protocol):
+    """How the queue of one machine stands, looked at once and then asked."""
+
+    def standing(self, made: Decision) -> Standing:
+        """Say whether it starts at this moment, waits, or never fits."""
+
+    def rooms(self, devices: DeviceRequest) -> list[KindRoom]:
+        """Return what there is of each kind that is asked for."""
 
 
 @dataclass(frozen=True)

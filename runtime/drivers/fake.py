@@ -179,6 +179,15 @@ class FakeDriver:
             if item["seen"] != p.Seen.EXITED:
                 raise p.NotYet("It is ending.", retry_in=0.05)
 
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        with self._store.open() as world:
+            world.setdefault("told", {})[uid] = dict(notice)
+
+    def told(self, uid: str) -> Mapping[str, str]:
+        """Return what was told last to a program that was about to end."""
+        with self._store.open() as world:
+            return dict(world.get("told", {}).get(uid, {}))
+
     def remove(self, uid: str) -> None:
         self_stop_error: p.NotYet | None = None
         try:
