@@ -47,7 +47,13 @@ from runtime.protocol import (
 )
 from runtime.reasons import Fault, Reason, info
 from runtime.reconcilers import Outcome, WorkloadKind
-from runtime.workload_state import ReconcileContext, Status, WorkloadRow, status_of
+from runtime.workload_state import (
+    RECLAIMED,
+    ReconcileContext,
+    Status,
+    WorkloadRow,
+    status_of,
+)
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
@@ -183,7 +189,7 @@ class WorkloadReconciler(WorkloadKind):
         """
         row = state.row
         state.ref["reclaim"] = {"launch": row.launch, "for": owed.beneficiary}
-        state.note("reclaimed", owed.until.isoformat())
+        state.note(RECLAIMED, owed.beneficiary)
         grace_s = max(1.0, (owed.until - now()).total_seconds())
         notice = {"why": "reclaim", "until": owed.until.isoformat(), "for": owed.beneficiary}
         if left := self._stop_outside(state, "stop", grace_s=grace_s, notice=notice):
@@ -191,8 +197,11 @@ class WorkloadReconciler(WorkloadKind):
         killpoint("given-back")
         for word in ("devices", "driver", "queue"):
             state.ref.pop(word, None)
+        before = state.ref.get("given_back") or {"times": 0, "waited_s": 0.0}
+        state.ref["given_back"] = {**before, "times": before["times"] + 1, "since": time.time()}
         found = self._outcome(state, Phase.PENDING, Reason.PREEMPTED, "", 0.0)
-        return replace(found, updates={**found.updates, "launch": row.launch + 1})
+        fresh = {"launch": row.launch + 1, "started_at": None, "ready_at": None, "ends_at": None}
+        return replace(found, updates={**found.updates, **fresh})
 
     def _lacks_a_place(self, row: Any) -> str | None:
         """Return what the project still lacks on the row's cluster, None when nothing."""
@@ -275,6 +284,8 @@ class WorkloadReconciler(WorkloadKind):
             return self._outcome(state, Phase.STARTING, Reason.ROUTING, str(taken), 10.0)
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
+        if since := (state.ref.get("given_back") or {}).pop("since", None):
+            state.ref["given_back"]["waited_s"] += max(0.0, time.time() - since)
         state.note("running")
         again = self.watched_poll_s if observe.is_watched(row.cluster_key) else self.poll_s
         return self._outcome(state, Phase.RUNNING, "", "", self._sooner(row, again), seen)

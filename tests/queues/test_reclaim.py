@@ -12,14 +12,17 @@ import pytest
 from clusters import services
 from clusters.models import Claim, Cluster, Flavor
 from common.clock import now
+from events.models import Event
 from jobs.models import Job
 from jobs.states import state_of
+from notifications.models import Notification
 from projects.models import Membership, Project
 from queues import local
 from queues.models import Guarantee, Queue
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest
 from runtime.protocol import Device, Resources
+from usage.models import Interval
 from work.models import Step
 
 pytestmark = pytest.mark.django_db
@@ -98,7 +101,7 @@ def all_due() -> None:
 
 
 def test_a6_borrowed_gpus_go_back_and_a7_their_jobs_resume_by_themselves(
-    promise, submit, projects, settle, fake
+    promise, submit, projects, settle, fake, alice
 ):
     for project in projects:
         promise(project, 2)
@@ -122,7 +125,14 @@ def test_a6_borrowed_gpus_go_back_and_a7_their_jobs_resume_by_themselves(
         assert Step.objects.filter(workload=row, launch=1, word="reclaimed").count() == 1
         claim = Claim.objects.get(workload_uid=row.uid)
         assert (claim.given_back, claim.granted_at, claim.reclaim_at) == (1, None, None)
+        assert Event.objects.filter(verb="job.reclaimed", target_uid=row.uid).count() == 1
+        assert [i.ended_at is not None for i in Interval.objects.filter(uid=row.uid)] == [
+            True
+        ]
     assert fake.told(str(told[0].uid))["why"] == "reclaim"
+    sent = Notification.objects.filter(kind="work.reclaimed")
+    assert [one.user for one in sent] == [alice, alice]
+    assert {one.params["whom"] for one in sent} == {"Allen"}  # alice belongs to it
 
     for row in owed:  # Allen is done
         fake.exit(str(row.uid), code=0)
@@ -131,6 +141,10 @@ def test_a6_borrowed_gpus_go_back_and_a7_their_jobs_resume_by_themselves(
         settle()
     assert states(owed) == ["succeeded"] * 2
     assert states(borrowing) == ["running"] * 8
+    for row in told:
+        row.refresh_from_db()
+        assert row.external_ref["given_back"]["times"] == 1
+        assert "since" not in row.external_ref["given_back"]
 
 
 def test_nobody_within_a_guarantee_is_asked(promise, submit, projects, settle):
