@@ -10,6 +10,7 @@ an operator holds back, what waits for a device that can't be read, and what its
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -21,12 +22,16 @@ from clusters.models import Claim, Cluster, Device, Hold
 from clusters.selectors import devices_there
 from common.clock import now
 from placement.decision import Amounts, Reason, names_in
+from queues.history import Estimate, History
 from queues.sharing import Pool, Work
 from queues.tree import parts_of
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_STEPS = 300  # so many ends are looked ahead
 
 
 @dataclass
@@ -102,10 +107,10 @@ class Line:
     """The queue of one machine as it stands: read once, then asked without further reads."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
+        self.claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
         self.devices = _devices(cluster)
         self._parts = parts_of(cluster)
-        self._holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
+        self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
         capacity = cluster.capacity or {}
         unknown = float("inf")
         self.cpu_milli = capacity.get("cpu_milli") or unknown
@@ -113,17 +118,65 @@ class Line:
 
     def is_free(self, device: Device) -> bool:
         """Whether it can be given out at this moment."""
-        return device.healthy and device.pk not in self._holds
+        return device.healthy and device.pk not in self.holds
 
     def verdicts(self) -> list[Verdict]:
         """Judge the waiting claims in the order of their turns."""
-        return self._walk(self._claims)
+        return self._walk(self.claims)
 
     def would(self, asked: Claim) -> Verdict:
         """Say how a claim would stand that is not there; its own, if it has one, is gone."""
-        others = [claim for claim in self._claims if claim.workload_uid != asked.workload_uid]
+        others = [claim for claim in self.claims if claim.workload_uid != asked.workload_uid]
         found = self._walk([*others, asked])
         return next(verdict for verdict in found if verdict.claim is asked)
+
+    def estimate(self, asked: Claim, history: History) -> Estimate | None:
+        """Return when a claim's turn comes, by letting the holders end as work like them did.
+
+        None: it never comes, or too many must end first for anybody to say.
+        """
+        at = now()
+        soon, late = (self._comes_after(asked, history, at, late=late) for late in (False, True))
+        if soon is None or late is None:
+            return None
+        first, last = sorted((soon, late))
+        return Estimate(at + first, at + last, history.samples, history.held)
+
+    def _comes_after(
+        self, asked: Claim, history: History, at: datetime, *, late: bool
+    ) -> timedelta | None:
+        """Play on from this moment on copies; nothing is written."""
+        there = copy(self)
+        there.claims = [copy(claim) for claim in self.claims]
+        there.holds = dict(self.holds)
+        mine = next((c for c in there.claims if c.workload_uid == asked.workload_uid), None)
+        if mine is None:
+            mine = copy(asked)
+            there.claims.append(mine)
+        when, grace = at, timedelta(seconds=settings.BERTH_RECLAIM_GRACE_SECONDS)
+        for _step in range(_STEPS):
+            for verdict in there.verdicts():
+                for claim in there.claims:
+                    if claim.workload_uid in verdict.victims:
+                        claim.reclaim_at = when
+                        claim.reclaim_until = when + grace
+                if not verdict.fits:
+                    continue
+                if verdict.claim is mine:
+                    return when - at
+                verdict.claim.granted_at = when
+                there.holds |= dict.fromkeys(
+                    (device.pk for device in verdict.devices), verdict.claim.workload_uid
+                )
+            holding = [c for c in there.claims if c.granted_at is not None]
+            if not holding:
+                return None
+            ends = {c.workload_uid: when + history.left(c, late=late, at=when) for c in holding}
+            gone = min(holding, key=lambda c: ends[c.workload_uid])
+            when = ends[gone.workload_uid]
+            there.claims.remove(gone)
+            there.holds = {d: u for d, u in there.holds.items() if u != gone.workload_uid}
+        return None
 
     def most(self, flavor: str) -> Resources:
         """Return the most that work may ever be given here."""
@@ -149,7 +202,7 @@ class Line:
     def pool(self, claims: Iterable[Claim] | None = None) -> Pool:
         """Return what is shared here, with what some claims hold of it; None: all of them."""
         made = Pool(self._parts, Counter(kind_of(d) for d in self.devices if d.healthy))
-        for claim in self._claims if claims is None else claims:
+        for claim in self.claims if claims is None else claims:
             if claim.granted_at is not None and claim.gpus:
                 made.take(self._work(claim))
         return made
@@ -159,7 +212,7 @@ class Line:
         kind = ""
         if claim.granted_at is not None:
             held = {d.pk: kind_of(d) for d in self.devices}
-            mine = (pk for pk, uid in self._holds.items() if uid == claim.workload_uid)
+            mine = (pk for pk, uid in self.holds.items() if uid == claim.workload_uid)
             kind = next((held[pk] for pk in mine if pk in held), "")
         return Work(
             uid=str(claim.workload_uid),
@@ -180,7 +233,7 @@ class Line:
         there = self._total(self.devices)
         total = self._total([d for d in self.devices if d.healthy])
         uids = {claim.workload_uid for claim in claims}
-        unheld = [d for d in total.devices if self._holds.get(d.pk) not in uids]
+        unheld = [d for d in total.devices if self.holds.get(d.pk) not in uids]
         free = _Free(total.cpu_milli, total.memory_mib, unheld)
         pool = self.pool(claims)
         turns = _Turns((c, self._work(c)) for c in claims if c.granted_at is None)

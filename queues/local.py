@@ -21,6 +21,7 @@ from clusters.services.health import health_refresh
 from common.clock import now
 from placement.decision import Reason as Decided
 from placement.decision import waiting
+from queues import history
 from queues.line import Line, Verdict
 from queues.tree import rules_of
 from runtime import hints
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
+# In a longer line nobody is told when a turn comes before they look.
+_EXPECTED = 200
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -50,6 +53,7 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
             claim.refresh_from_db()
             if claim.granted_at is None:
                 mine = next(v for v in verdicts if v.claim.pk == claim.pk)
+                _expect(there, cluster, claim)
                 return _waiting(cluster, there, mine)
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
 
@@ -69,7 +73,9 @@ def release(uid: str) -> None:
         return
     with transaction.atomic():
         cluster = _locked(known.cluster)
-        Claim.objects.filter(workload_uid=uid).delete()  # with its holds
+        for claim in Claim.objects.filter(workload_uid=uid):
+            history.keep(claim)
+            claim.delete()  # with its holds
         _settle(cluster)
 
 
@@ -157,6 +163,7 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
     if made or not (changed or gave_back):
         return claim
+    history.keep(claim)
     claim.holds.all().delete()
     for name, value in size.items():
         setattr(claim, name, value)
@@ -164,6 +171,7 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
         claim.asked_at = now()
     claim.given_back += gave_back
     claim.granted_at = claim.reclaim_at = claim.reclaim_until = claim.reclaim_for = None
+    claim.expected_from = claim.expected_until = None
     claim.launch = request.launch
     claim.save()
     _settle(cluster)  # for whom it was asked
@@ -187,6 +195,15 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
         Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
     Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
+
+
+def _expect(there: Line, cluster: Cluster, claim: Claim) -> None:
+    """Keep what is expected when it first waits: how far off it was is told with later ones."""
+    if claim.expected_until is None and claim.gpus and len(there.claims) < _EXPECTED:
+        found = there.estimate(claim, history.History(cluster))
+        if found is not None:
+            claim.expected_from, claim.expected_until = found.earliest, found.latest
+            claim.save(update_fields=["expected_from", "expected_until"])
 
 
 def _wake(claims: list[Claim]) -> None:

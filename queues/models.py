@@ -119,6 +119,29 @@ class Priority(models.Model):
         return self.label
 
 
+class Turn(models.Model):
+    """One time that work held GPUs, from when it asked; what estimates and replays go by."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    workload_uid = models.UUIDField()
+    workload_kind = models.CharField(max_length=32)
+    project_uid = models.UUIDField()
+    gpus = models.PositiveIntegerField()
+    gpu_flavor = models.CharField(max_length=255, blank=True, default="")  # as it was asked for
+    asked_at = models.DateTimeField()
+    granted_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    expected_from = models.DateTimeField(null=True)  # what was told first, while it waited
+    expected_until = models.DateTimeField(null=True)
+    gave_back = models.BooleanField(default=False)
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "-ended_at"], name="queues_turns")]
+
+    def __str__(self) -> str:
+        return f"{self.workload_uid} {self.granted_at:%F %T}"
+
+
 class ClusterQueues(Reconcilable):
     """The objects of the tree on one cluster that has Kueue; its generation grows with the tree."""
 

@@ -126,9 +126,7 @@ def test_a6_borrowed_gpus_go_back_and_a7_their_jobs_resume_by_themselves(
         claim = Claim.objects.get(workload_uid=row.uid)
         assert (claim.given_back, claim.granted_at, claim.reclaim_at) == (1, None, None)
         assert Event.objects.filter(verb="job.reclaimed", target_uid=row.uid).count() == 1
-        assert [i.ended_at is not None for i in Interval.objects.filter(uid=row.uid)] == [
-            True
-        ]
+        assert [i.ended_at is not None for i in Interval.objects.filter(uid=row.uid)] == [True]
     assert fake.told(str(told[0].uid))["why"] == "reclaim"
     sent = Notification.objects.filter(kind="work.reclaimed")
     assert [one.user for one in sent] == [alice, alice]
