@@ -16,6 +16,7 @@ from runtime.protocol import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
     from uuid import UUID
 
     from clusters.models import Cluster, Flavor, Node, Pool
@@ -235,6 +236,20 @@ class Standing:
     waits_for: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """When a turn comes, as a range: half of all turns came within theirs, where it is honest.
+
+    ``samples``: how many past turns it goes by. ``held``: what part of past estimates did hold;
+    None: too few of them are over.
+    """
+
+    earliest: datetime
+    latest: datetime
+    samples: int
+    held: float | None = None
+
+
 class QueueSight(Protocol):
     """How the queue of one machine stands, looked at once and then asked."""
 
@@ -243,6 +258,12 @@ class QueueSight(Protocol):
 
     def rooms(self, devices: DeviceRequest) -> list[KindRoom]:
         """Return what there is of each kind that is asked for."""
+
+    def estimate(self, made: Decision) -> Estimate | None:
+        """Return when its turn comes; None: never, or nobody can say."""
+
+    def ahead(self, made: Decision) -> tuple[str, ...]:
+        """Return the projects (their uids) of what is before it, first come first."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +293,16 @@ class Decision:
     @cached_property
     def rooms(self) -> list[KindRoom]:
         return self.fleet.rooms(self)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """When its turn comes, where the queue of its cluster can say."""
+        return self.fleet.estimate(self)
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """The projects of what is before it, where the queue of its cluster can say."""
+        return self.fleet.ahead(self)
 
     @property
     def fits(self) -> bool:

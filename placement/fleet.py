@@ -23,6 +23,7 @@ from placement.decision import (
     Amounts,
     Decision,
     DeviceRequest,
+    Estimate,
     KindRoom,
     QueueSight,
     Reason,
@@ -151,6 +152,14 @@ class Fleet:
         names = {flavor.name for flavor in made.kinds}
         rows = [use for use in self._uses[made.cluster.pk] if use.flavor.name in names]
         return [self._room(made, use) for use in rows]
+
+    def estimate(self, made: Decision) -> Estimate | None:
+        if made.refusal is not None or made.cluster.runs_images:
+            return None
+        return self._queue(made.cluster).estimate(made)
+
+    def ahead(self, made: Decision) -> tuple[str, ...]:
+        return () if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
 
     def _room(self, made: Decision, use: KindUse) -> KindRoom:
         room, kind = _room_of(use), use.flavor.name

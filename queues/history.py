@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from common.clock import now
 from queues.models import Turn
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from clusters.models import Claim, Cluster
 
 KEPT = timedelta(days=90)
 _LOOKED_AT = 1000  # the last ones
 _ENOUGH = 5  # so many of a project say more than all of a kind
 _LOW, _HIGH = 0.25, 0.75
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """When a turn comes, as a range; half of all past ones ended within theirs, if they are honest.
-
-    ``held``: what part of past estimates did hold; None: too few of them are over.
-    """
-
-    earliest: datetime
-    latest: datetime
-    samples: int
-    held: float | None = None
 
 
 class History:

@@ -21,8 +21,8 @@ from django.conf import settings
 from clusters.models import Claim, Cluster, Device, Hold
 from clusters.selectors import devices_there
 from common.clock import now
-from placement.decision import Amounts, Reason, names_in
-from queues.history import Estimate, History
+from placement.decision import Amounts, Estimate, Reason, names_in
+from queues.history import History
 from queues.sharing import Pool, Work
 from queues.tree import parts_of
 from runtime.protocol import Resources
@@ -130,6 +130,15 @@ class Line:
         found = self._walk([*others, asked])
         return next(verdict for verdict in found if verdict.claim is asked)
 
+    def ahead(self, asked: Claim) -> tuple[str, ...]:
+        """Return the projects of those who want the same and whose turn is before a claim's."""
+        others = [claim for claim in self.claims if claim.workload_uid != asked.workload_uid]
+        found = self._walk([*others, asked])
+        mine = next(verdict for verdict in found if verdict.claim is asked)
+        before = found[: found.index(mine)]
+        same = [v for v in before if _overlap(v, list(mine.lacking))]
+        return tuple(str(v.claim.project_uid) for v in same)
+
     def estimate(self, asked: Claim, history: History) -> Estimate | None:
         """Return when a claim's turn comes, by letting the holders end as work like them did.
 
@@ -149,10 +158,9 @@ class Line:
         there = copy(self)
         there.claims = [copy(claim) for claim in self.claims]
         there.holds = dict(self.holds)
-        mine = next((c for c in there.claims if c.workload_uid == asked.workload_uid), None)
-        if mine is None:
-            mine = copy(asked)
-            there.claims.append(mine)
+        there.claims = [c for c in there.claims if c.workload_uid != asked.workload_uid]
+        mine = copy(asked)
+        there.claims.append(mine)
         when, grace = at, timedelta(seconds=settings.BERTH_RECLAIM_GRACE_SECONDS)
         for _step in range(_STEPS):
             for verdict in there.verdicts():

@@ -10,12 +10,13 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Claim
 from placement.decision import IN_USE, STARTS_NOW, DeviceRequest, KindRoom, Reason, Standing
+from queues.history import History
 from queues.line import Line
 from queues.tree import rules_of
 
 if TYPE_CHECKING:
     from clusters.models import Cluster
-    from placement.decision import Decision
+    from placement.decision import Decision, Estimate
 
 _THIS_MACHINE = _("This machine")
 
@@ -24,15 +25,20 @@ class LineSight:
     """One look at the line of a machine. Implements ``placement.decision.QueueSight``."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._line = Line(cluster)
+        self._history: History | None = None
 
-    def standing(self, made: Decision) -> Standing:
-        """What the queue itself would decide."""
-        line, size, request = self._line, made.request.total, made.request
+    def _asked(self, made: Decision) -> Claim:
+        """Return the claim that such work would have, at the place where its own one stands."""
+        size, request = made.request.total, made.request
         project = str(made.fleet.project_uid)
         rules = rules_of(project, request.purpose, request.priority)
+        own = next((c for c in self._line.claims if c.workload_uid == made.uid), None)
+        same = own is not None and (own.gpus, own.gpu_flavor) == (size.gpus, size.gpu_flavor)
         asked = Claim(
             workload_uid=made.uid or UUID(int=0),
+            workload_kind=request.work_class,
             project_uid=UUID(project),
             cpu_milli=size.cpu_milli,
             memory_mib=size.memory_mib,
@@ -42,7 +48,23 @@ class LineSight:
             exceeds=rules.exceeds,
             reclaimable=rules.reclaimable,
         )
-        verdict = line.would(asked)
+        if own is not None and same:
+            asked.asked_at = own.asked_at
+        return asked
+
+    def estimate(self, made: Decision) -> Estimate | None:
+        if self._history is None:
+            self._history = History(self._cluster)
+        return self._line.estimate(self._asked(made), self._history)
+
+    def ahead(self, made: Decision) -> tuple[str, ...]:
+        """In the order of turns, of those who want the same."""
+        return self._line.ahead(self._asked(made))
+
+    def standing(self, made: Decision) -> Standing:
+        """What the queue itself would decide."""
+        line, size = self._line, made.request.total
+        verdict = line.would(self._asked(made))
         if verdict.never:
             said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
             return Standing(said, fits=False, waits_for=verdict.lacking)

@@ -186,6 +186,12 @@ class Workload(Ask, Reconcilable):
         return phase if ended else Phase.STOPPING
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether nothing of this launch runs and nothing of it was handed to its cluster."""
+        placed = self.external_ref.get("launch") == self.launch
+        return self.desired == Desired.RUNNING and self.phase == Phase.PENDING and not placed
+
+    @property
     def homes(self) -> tuple[Volume, ...]:
         """The volumes that it has by its nature, beside those that are attached."""
         return ()

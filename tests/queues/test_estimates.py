@@ -54,9 +54,7 @@ def test_the_range_is_that_of_work_like_it(machine, ask):
     assert (claim.expected_from - now()) < 21 * MINUTE
     third = ask(gpus=1)
     local.admit(third)
-    behind = Line(cluster).estimate(
-        Claim.objects.get(workload_uid=third.uid), History(cluster)
-    )
+    behind = Line(cluster).estimate(Claim.objects.get(workload_uid=third.uid), History(cluster))
     assert minutes_of(behind) == [40, 80]  # two must end
 
 
