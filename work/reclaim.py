@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.utils import translation
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def on_transition(change: Transition) -> None:
     """Runs inside the engine's apply transaction: what it writes is exact, once, or not at all."""
-    row = change.row
+    row: Any = change.row
     if not isinstance(row, Workload) or change.gone:
         return
     if change.outcome.reason != Reason.PREEMPTED or change.reason_before == Reason.PREEMPTED:
@@ -40,7 +40,7 @@ def on_transition(change: Transition) -> None:
             users=[row.owner],
             kind="work.reclaimed",
             params={"name": row.name, "whom": whom(whose, row.owner)},
-            url=row.get_absolute_url(),
+            url=change.row.get_absolute_url(),
             key=f"{row.uid}/{change.seen.launch}",
         )
 

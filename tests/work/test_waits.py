@@ -84,7 +84,7 @@ def test_f13_a_wait_has_position_project_range_and_what_starts_now(
     assert "minutes" in found.when
     assert found.honesty == "From 8 past runs."
     texts = [change.text for change in found.changes]
-    assert texts[0] == "3 × A100 instead: starts now"
+    assert texts[0] == "3 × A100 instead: starts now"  # noqa: RUF001 - the sign
     assert found.changes[0].said == {"gpu_flavor": "a100"}
     told = wait_of(principal(bob), row)
     assert told is not None
