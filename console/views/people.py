@@ -19,8 +19,8 @@ from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from events.models import Event
 from notebooks.models import Workspace
-from projects import services as roles
 from projects.models import GroupRole, Membership, Project
+from projects.services import members
 from quotas import services as quotas
 from quotas.models import Limit
 
@@ -306,7 +306,7 @@ class GroupCreate(ConsoleView):
         form = forms.GroupForm(request.POST)
         if form.is_valid():
             try:
-                row = roles.group_role_set(principal=self.principal, **form.cleaned_data)
+                row = members.group_role_set(principal=self.principal, **form.cleaned_data)
             except BerthError as error:
                 show_error(form, error)
             else:
@@ -336,7 +336,7 @@ class GroupDelete(ConsoleView):
         found = GroupRole.objects.select_related("project").filter(pk=row).first()
         if found is None:
             raise NotFound(_("There is no such group."))
-        roles.group_role_remove(principal=self.principal, row=found)
+        members.group_role_remove(principal=self.principal, row=found)
         messages.success(
             request,
             _("“%(group)s” means nothing more; roles it gave end at each person's next sign-in.")
