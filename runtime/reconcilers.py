@@ -53,7 +53,6 @@ class Transition:
     row: Any
     before: Phase
     after: Phase
-    reason_before: str
     outcome: Outcome
     gone: bool
     seen: Any = None  # the row as the step knew it: the launch and size this is about

@@ -200,7 +200,7 @@ def work(project: Project, owner: Any, **extra: Any) -> Any:
 
 def told(row: Any, phase: Phase, ref: dict[str, Any], *, gone: bool = False) -> None:
     outcome = Outcome(phase, external_ref=ref)
-    keep_intervals(Transition(row, Phase.PENDING, phase, "", outcome, gone, row))
+    keep_intervals(Transition(row, Phase.PENDING, phase, outcome, gone, row))
 
 
 def test_repeating_every_message_changes_nothing(project: Any, alice: Any) -> None:
