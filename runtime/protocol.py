@@ -326,6 +326,13 @@ class Observation:
         return tuple(value for name, value in vars(self).items() if name not in NOT_IN_GIST)
 
 
+def observation_read(item: Mapping[str, Any]) -> Observation:
+    """Return what a table or a wire tells of one, of this release or another."""
+    known = {name: item[name] for name in Observation.__dataclass_fields__ if name in item}
+    replicas = replicas_read(item.get("replicas", ()))
+    return Observation(**{**known, "seen": Seen(item["seen"]), "replicas": replicas})
+
+
 @dataclass(frozen=True)
 class Device:
     """One GPU as the machine reports it. Memory in MiB, utilisation 0-100, None = unknown."""
