@@ -11,6 +11,7 @@ from common.ids import new_uid
 from runtime.capabilities import Traits
 from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
+from runtime.protocol import Resources
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {
@@ -166,6 +167,15 @@ class Claim(models.Model):
     asked_at = models.DateTimeField()
     granted_at = models.DateTimeField(null=True)
     held_at = models.DateTimeField(null=True)  # an operator holds it back since then
+
+    @property
+    def size(self) -> Resources:
+        return Resources(self.cpu_milli, self.memory_mib, self.gpus, self.gpu_flavor)
+
+    @size.setter
+    def size(self, size: Resources) -> None:
+        self.cpu_milli, self.memory_mib = size.cpu_milli, size.memory_mib
+        self.gpus, self.gpu_flavor = size.gpus, size.gpu_flavor
 
 
 class Hold(models.Model):

@@ -6,7 +6,7 @@ all, are claims for more than the machine itself has, what an operator holds bac
 for a device that can't be read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -34,16 +34,22 @@ class _Free:
         if claim.memory_mib and (claim.memory_mib > self.memory_mib or "memory" in self.blocked):
             short.append("memory")
         if claim.gpus > len(self.choice(claim)):
-            short.append(_gpu_word(claim.gpu_flavor))
+            short.append(_gpu_word(claim.size.kinds))
         return short
 
-    def matching(self, flavor: str) -> list[Device]:
-        return [d for d in self.devices if _is_of(d, flavor)]
+    def matching(self, kinds: Collection[str]) -> list[Device]:
+        """The devices of these kinds, of any where none is named."""
+        return [
+            one
+            for one in self.devices
+            if not kinds or (one.flavor is not None and one.flavor.name in kinds)
+        ]
 
     def choice(self, claim: Claim) -> list[Device]:
         """The devices to take from: of several kinds the first that has enough (A3)."""
-        kinds = [self.matching(name) for name in names_in(claim.gpu_flavor) or ("",)]
-        enough = [devices for devices in kinds if len(devices) >= claim.gpus]
+        kinds = claim.size.kinds
+        found = [self.matching((kind,)) for kind in kinds] if kinds else [self.matching(())]
+        enough = [devices for devices in found if len(devices) >= claim.gpus]
         return enough[0] if enough else []
 
     def take(self, claim: Claim) -> list[Device]:
@@ -58,7 +64,7 @@ class _Free:
             if word in {"cpu", "memory"}:
                 self.blocked.add(word)
             else:
-                kept = self.matching(claim.gpu_flavor)
+                kept = self.matching(claim.size.kinds)
                 self.devices = [d for d in self.devices if d not in kept]
 
 
@@ -103,24 +109,23 @@ class Line:
 
     def would(self, size: Resources, *, uid: UUID | None = None) -> Verdict:
         """Say how work of this size would stand; ``uid``: its own claim, if it has one, is gone."""
-        amounts = (size.cpu_milli, size.memory_mib, size.gpus, size.gpu_flavor)
-        fields = ("cpu_milli", "memory_mib", "gpus", "gpu_flavor")
-        asked = Claim(workload_uid=uid or UUID(int=0), **dict(zip(fields, amounts, strict=True)))
+        asked = Claim(workload_uid=uid or UUID(int=0))
+        asked.size = size
         others = [claim for claim in self._claims if claim.workload_uid != uid]
         return self._walk([*others, asked])[-1]
 
-    def most(self, flavor: str) -> Resources:
-        """Return the most that work may ever be given here."""
+    def most(self, kinds: tuple[str, ...]) -> Resources:
+        """Return the most that work may ever be given here, with devices of these kinds."""
         there = self._total(self.devices)
         cpu, memory = (
             0 if n == float("inf") else int(n) for n in (there.cpu_milli, there.memory_mib)
         )
-        return Resources(cpu, memory, len(there.matching(flavor)), flavor)
+        return Resources(cpu, memory, len(there.matching(kinds)), ",".join(kinds))
 
     def less_than(self, place: object, lacking: Iterable[str], size: Resources) -> Reason:
         """Return what ``place`` will never have enough of, and the most that it has."""
         words = tuple(lacking)
-        most = Amounts(words, self.most(size.gpu_flavor))
+        most = Amounts(words, self.most(size.kinds))
         params = {"place": place, "things": Amounts(words, size), "most": most}
         return Reason("machine-has-less", params)
 
@@ -178,14 +183,8 @@ def _devices(cluster: Cluster) -> list[Device]:
     )
 
 
-def _gpu_word(flavor: str) -> str:
-    return f"gpu:{flavor}" if flavor else "gpu"
-
-
-def _is_of(device: Device, flavor: str) -> bool:
-    """``flavor``: '' any, 'a,b' one of these."""
-    names = names_in(flavor)
-    return not names or (device.flavor is not None and device.flavor.name in names)
+def _gpu_word(kinds: Iterable[str]) -> str:
+    return f"gpu:{','.join(kinds)}".removesuffix(":")
 
 
 def _overlap(verdict: Verdict, short: list[str]) -> bool:

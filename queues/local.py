@@ -8,7 +8,7 @@ SQLite (IMMEDIATE).
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import transaction
@@ -21,7 +21,7 @@ from placement.decision import waiting
 from placement.line import Line, Verdict
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Resources, Unreachable
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -114,30 +114,20 @@ def _locked(cluster: Cluster) -> Cluster:
 
 def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
     """Return the workload's claim; a changed size goes to the end of the queue."""
-    asked = request.total
-    size = {
-        "cpu_milli": asked.cpu_milli,
-        "memory_mib": asked.memory_mib,
-        "gpus": asked.gpus,
-        "gpu_flavor": asked.gpu_flavor,
+    size = request.total
+    first: dict[str, Any] = {
+        "cluster": cluster,
+        "workload_kind": request.kind,
+        "project_uid": UUID(request.project_uid),
+        "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
+        "asked_at": now(),
+        "size": size,
     }
-    claim, made = Claim.objects.get_or_create(
-        workload_uid=UUID(request.uid),
-        defaults={
-            "cluster": cluster,
-            "workload_kind": request.kind,
-            "project_uid": UUID(request.project_uid),
-            "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
-            "asked_at": now(),
-            **size,
-        },
-    )
-    if made or all(getattr(claim, name) == value for name, value in size.items()):
+    claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
+    if made or claim.size == size:
         return claim
     claim.holds.all().delete()
-    for name, value in size.items():
-        setattr(claim, name, value)
-    claim.asked_at, claim.granted_at = now(), None
+    claim.size, claim.asked_at, claim.granted_at = size, now(), None
     claim.save()
     return claim
 
@@ -162,7 +152,7 @@ def _wake(claims: list[Claim]) -> None:
 
 def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
-    size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
+    size = claim.size
     reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
     if verdict.never:
         reason = Reason.DOES_NOT_FIT

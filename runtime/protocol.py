@@ -59,6 +59,12 @@ class Resources:
     gpu_flavor: str = ""  # "" = any kind
     pids: int = 1024
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of GPU that will do, each once, the preferred one first; none: any kind."""
+        names = (name.strip() for name in self.gpu_flavor.split(","))
+        return tuple(dict.fromkeys(name for name in names if name))
+
     def times(self, number: int) -> Resources:
         """Return what so many of this size take together."""
         return replace(

@@ -84,8 +84,9 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
 
 def _flavor(row: Any) -> str:
     """Return the kind of GPU it has: as asked, or that of the node where "any of" came to."""
-    if not row.gpus or (row.gpu_flavor and "," not in row.gpu_flavor):
-        return str(row.gpu_flavor)
+    kinds = row.resources.kinds
+    if not row.gpus or len(kinds) == 1:
+        return ",".join(kinds)
     seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
     node = (seen.data.get("detail") or {}).get("node") if seen else None
     if not node:

@@ -13,7 +13,6 @@ from console import forms, selectors, tables
 from console.views.base import ConsoleView, DeletePage, FormPage, ListView
 from notebooks.models import Preset, Workspace
 from notebooks.services import presets as services
-from notebooks.ui import texts
 from work.services import workload_stop
 
 
@@ -63,7 +62,7 @@ class PresetEdit(FormPage):
         return row
 
     def form(self, row: Preset, data: Any = None) -> forms.PresetForm:
-        return forms.PresetForm(data, initial=_initial(row))
+        return forms.PresetForm(data, initial=forms.PresetForm.told(row))
 
     def save(self, row: Preset, form: Any) -> str:
         fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
@@ -88,37 +87,6 @@ class PresetDelete(DeletePage):
 
     def after(self, row: Preset) -> str:  # noqa: ARG002
         return reverse("console:presets")
-
-
-def _initial(row: Preset) -> dict[str, Any]:
-    names = (
-        "name",
-        "description",
-        "icon",
-        "environment",
-        "gpus",
-        "gpu_flavor",
-        "kind",
-        "cluster_key",
-        "image",
-        "pool",
-        "network",
-        "time_limit_minutes",
-        "max_time_limit_minutes",
-        "idle_stop_minutes",
-        "position",
-        "is_active",
-    )
-    return {
-        **{name: getattr(row, name) for name in names},
-        "cpus": row.cpu_milli / 1000,
-        "memory_gib": round(row.memory_mib / 1024, 2),
-        "command": texts.line(row.command),
-        "args": texts.line(row.args),
-        "ports": texts.port_lines(row.ports),
-        "shm_gib": round(row.shm_mib / 1024, 2) or None,
-        "projects": list(row.projects.all()),
-    }
 
 
 class WorkspaceList(ListView):

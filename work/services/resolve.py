@@ -65,7 +65,7 @@ class Resolved:
     def amounts(self) -> dict[str, int]:
         """What it takes of the limits, wherever its cluster then puts it."""
         row, kind = self.row, self.kind
-        names = names_in(row.gpu_flavor)
+        names = row.resources.kinds
         if row.gpus and not names:
             names = self.decision.required().flavors
         return amounts_of(
