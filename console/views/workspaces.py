@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from common.errors import NotFound
 from console import forms, selectors, tables
@@ -19,23 +20,18 @@ from work.services import workload_stop
 class PresetList(ListView):
     table_class = tables.PresetTable
     filter_class = forms.PresetFilter
+    heading = _lazy("Presets")
+    new = "console:preset-create", _lazy("New preset")
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Preset]:
         return selectors.presets(chosen)
 
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _("Presets"),
-            "action_url": reverse("console:preset-create"),
-            "action_label": _("New preset"),
-        }
-
 
 class PresetCreate(FormPage):
     required_platform: ClassVar[Any] = "operator"
-
-    def form(self, row: Preset | None, data: Any = None) -> forms.PresetForm:  # noqa: ARG002
-        return forms.PresetForm(data)
+    form_class = forms.PresetForm
+    heading, submit = _lazy("New preset"), _lazy("Make the preset")
+    back = "console:presets", _lazy("Presets")
 
     def save(self, row: Preset | None, form: Any) -> str:  # noqa: ARG002
         fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
@@ -43,17 +39,10 @@ class PresetCreate(FormPage):
         messages.success(self.request, _("“%(name)s” is offered now.") % {"name": preset.name})
         return reverse("console:presets")
 
-    def page(self, row: Preset | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
-        return {
-            "heading": _("New preset"),
-            "submit": _("Make the preset"),
-            "back_url": reverse("console:presets"),
-            "back_label": _("Presets"),
-        }
-
 
 class PresetEdit(FormPage):
     template_name = "console/preset.html"
+    back = PresetCreate.back
 
     def row(self) -> Preset:
         row = Preset.objects.filter(uid=self.kwargs["preset"]).first()
@@ -77,27 +66,22 @@ class PresetEdit(FormPage):
 
 class PresetDelete(DeletePage):
     stands_on = PresetEdit
-    row = PresetEdit.row
-
-    def refusal(self) -> str:
-        return _("The typed name is not the preset's. Nothing was changed.")
+    refusal = _lazy("The typed name is not the preset's. Nothing was changed.")
 
     def remove(self, row: Preset) -> None:
         services.preset_delete(principal=self.principal, preset=row)
 
-    def after(self, row: Preset) -> str:  # noqa: ARG002
-        return reverse("console:presets")
-
 
 class WorkspaceList(ListView):
     table_class = tables.WorkspaceTable
+    heading = _lazy("All workspaces")
     filter_class = forms.WorkspaceFilter
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Workspace]:
         return selectors.workspaces(chosen)
 
     def extra(self) -> dict[str, Any]:
-        return {"heading": _("All workspaces"), "live": "operators"}
+        return {"live": "operators"}
 
 
 class Stop(ConsoleView):
