@@ -7,17 +7,15 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import PlatformRole
 from clusters.models import Cluster
+from common.ui.components import ANY, choice, search_field
 from console.fields import (
-    ANY,
     GroupedForm,
     ProjectsField,
     area,
-    choice,
     description_field,
     exact,
     moment,
     position_field,
-    search_field,
 )
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind

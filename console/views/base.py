@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _lazy
 from django_tables2 import RequestConfig
 
 from common.errors import BerthError, Invalid
+from common.ui import components
 from common.ui.responses import show_error
 from projects.ui.base import PlatformView
 from work.fields import Text
@@ -174,10 +175,8 @@ class Table(tables.Table):
         super().__init__(*args, **kwargs)
 
 
-class FilterForm(forms.Form):
-    """Every filter is optional; an unknown value filters nothing."""
-
-    use_required_attribute = False
+class FilterForm(components.FilterForm):
+    """Its fields are not those of a form beside it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("auto_id", "filter_%s")

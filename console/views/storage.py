@@ -15,15 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from clusters.models import Cluster
 from common.templatetags import berth as tags
 from common.templatetags.berth import price
+from common.ui.components import search_field
 from console import fields
-from console.fields import (
-    GroupedForm,
-    area,
-    description_field,
-    position_field,
-    price_field,
-    search_field,
-)
+from console.fields import GroupedForm, area, description_field, position_field, price_field
 from console.tables import END
 from console.views.base import DeletePage, FilterForm, ListView, PartPage, Table
 from volumes import selectors, topology

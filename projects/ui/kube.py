@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.ui import SettingsView
+from common.ui.components import FilterForm, search_field
 from projects import namespaces, selectors
 from projects.access import Permission
 from projects.choices import GrantKind
@@ -58,15 +59,8 @@ class GrantForm(forms.Form):
         self.fields["cluster"].choices = clusters  # type: ignore[attr-defined]
 
 
-class GrantFilter(forms.Form):
-    """Its state lives in the URL; what is no search searches for nothing."""
-
-    q = forms.CharField(
-        label=gettext_lazy("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+class GrantFilter(FilterForm):
+    q = search_field()
 
     @property
     def words(self) -> str:
