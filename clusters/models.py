@@ -11,6 +11,7 @@ from common.ids import new_uid
 from runtime.capabilities import Traits
 from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
+from runtime.protocol import Resources
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {
@@ -178,6 +179,15 @@ class Claim(models.Model):
     launch = models.PositiveIntegerField(default=0, db_default=0)  # the start that asked last
     expected_from = models.DateTimeField(null=True)  # when its turn comes, as it was told first
     expected_until = models.DateTimeField(null=True)
+
+    @property
+    def size(self) -> Resources:
+        return Resources(self.cpu_milli, self.memory_mib, self.gpus, self.gpu_flavor)
+
+    @size.setter
+    def size(self, size: Resources) -> None:
+        self.cpu_milli, self.memory_mib = size.cpu_milli, size.memory_mib
+        self.gpus, self.gpu_flavor = size.gpus, size.gpu_flavor
 
 
 class Hold(models.Model):

@@ -5,16 +5,3 @@ from django.utils.translation import gettext_lazy as _
 class WorkspaceKind(models.TextChoices):
     NOTEBOOK = "notebook", _("Notebook")
     CONTAINER = "container", _("Container")
-
-
-class StopReason(models.TextChoices):
-    """Why a workspace was asked to stop."""
-
-    USER = "user", _("Stopped by its owner")
-    MANAGER = "manager", _("Stopped by a manager of the project")
-    OPERATOR = "operator", _("Stopped by an operator")
-    TIME_LIMIT = "time-limit", _("The time limit was reached")
-    IDLE = "idle", _("It was idle")
-    PROJECT_ARCHIVED = "project-archived", _("The project was archived")
-    OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
-    OWNER_LEFT = "owner-left", _("Its owner left the project")

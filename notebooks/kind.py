@@ -13,7 +13,7 @@ from clusters.options import options_of
 from common.clock import now
 from common.errors import wrong
 from notebooks import selectors
-from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.choices import WorkspaceKind
 from notebooks.models import Preset, Workspace
 from projects.access import Permission
 from runtime.protocol import Desired
@@ -21,6 +21,7 @@ from volumes.services.base import volumes_hold
 from volumes.services.create import home_ensure, home_find
 from work import fields as f
 from work import standard_fields as s
+from work.choices import StopReason
 from work.kinds import Kind
 
 if TYPE_CHECKING:
@@ -207,7 +208,6 @@ WORKSPACE = Kind(
     of_a_launch={"last_used_at": now, "idle_stop_at": None},
     pin=_pin,
     related=("preset", "home"),
-    stop_reasons=StopReason,
     asked=StopReason.USER.value,
     asked_by=_asked_by,
     counts_as="workspaces",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 MAX_CANDIDATES = 200
 SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
-ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
 USAGE_SHOWN, USAGE_STEP = timedelta(hours=2), timedelta(seconds=30)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from notebooks.choices import StopReason
 from runtime.protocol import Phase, Resources
 from runtime.reasons import Fault, Reason, ReasonInfo
 from work import why
+from work.choices import StopReason
 from work.why import Why
 
 STOPS = frozenset((Phase.STOPPED, Phase.STOPPING))

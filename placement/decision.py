@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the kinds of GPU that a text names, each once: ``a100, h100``; none: any kind."""
-    names = (name.strip() for name in text.split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
+    """Return the kinds of GPU that a text names as a size does: ``a100, h100``."""
+    return Resources(gpu_flavor=text).kinds
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Request:
     ) -> Request:
         return cls(
             work_class,
-            DeviceRequest(size.gpus, names_in(size.gpu_flavor) if size.gpus else ()),
+            DeviceRequest(size.gpus, size.kinds if size.gpus else ()),
             cpu_milli=size.cpu_milli,
             memory_mib=size.memory_mib,
             pool=pool,

@@ -56,7 +56,7 @@ class _Free:
         if claim.gpus > max(
             (len(self.of_kind(k, over_by)) for k in kinds_of(claim, self.devices)), default=0
         ):
-            short.append(_gpu_word(claim.gpu_flavor))
+            short.append(_gpu_word(claim.size.kinds))
         return short
 
     def _closed(self, word: str, over_by: datetime | None) -> bool:
@@ -186,20 +186,19 @@ class Line:
             there.holds = {d: u for d, u in there.holds.items() if u != gone.workload_uid}
         return None
 
-    def most(self, flavor: str) -> Resources:
-        """Return the most that work may ever be given here."""
+    def most(self, kinds: tuple[str, ...]) -> Resources:
+        """Return the most that work may ever be given here, with devices of one of these kinds."""
         there = self._total(self.devices)
         cpu, memory = (
             0 if n == float("inf") else int(n) for n in (there.cpu_milli, there.memory_mib)
         )
-        names = names_in(flavor)
-        counts = Counter(kind_of(d) for d in self.devices if not names or kind_of(d) in names)
-        return Resources(cpu, memory, max(counts.values(), default=0), flavor)
+        counts = Counter(kind_of(d) for d in self.devices if not kinds or kind_of(d) in kinds)
+        return Resources(cpu, memory, max(counts.values(), default=0), ",".join(kinds))
 
     def less_than(self, place: object, lacking: Iterable[str], size: Resources) -> Reason:
         """Return what ``place`` will never have enough of, and the most that it has."""
         words = tuple(lacking)
-        most = Amounts(words, self.most(size.gpu_flavor))
+        most = Amounts(words, self.most(size.kinds))
         params = {"place": place, "things": Amounts(words, size), "most": most}
         return Reason("machine-has-less", params)
 
@@ -285,7 +284,7 @@ class Line:
                 break
         short = [w for w in free.lacking(claim, over_by) if not w.startswith("gpu")]
         if claim.gpus and not chosen:
-            short.append(_gpu_word(claim.gpu_flavor))
+            short.append(_gpu_word(claim.size.kinds))
         borrows = bool(allowed) and all(pool.guarantor(work, k) is None for k in allowed)
         if not short:
             free.take(claim, chosen)
@@ -383,8 +382,8 @@ def _devices(cluster: Cluster) -> list[Device]:
     )
 
 
-def _gpu_word(flavor: str) -> str:
-    return f"gpu:{flavor}" if flavor else "gpu"
+def _gpu_word(kinds: Iterable[str]) -> str:
+    return f"gpu:{','.join(kinds)}".removesuffix(":")
 
 
 def kind_of(device: Device) -> str:
@@ -394,7 +393,7 @@ def kind_of(device: Device) -> str:
 
 def kinds_of(claim: Claim, devices: Iterable[Device]) -> list[str]:
     """Return the kinds that a claim may get, the first liked most; all devices are of one kind."""
-    return list(names_in(claim.gpu_flavor) or dict.fromkeys(kind_of(d) for d in devices))
+    return list(claim.size.kinds or dict.fromkeys(kind_of(d) for d in devices))
 
 
 def _overlap(verdict: Verdict, short: list[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
@@ -26,7 +26,7 @@ from queues.line import Line, Verdict
 from queues.tree import rules_of
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
-from runtime.protocol import Resources, Unreachable
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -135,38 +135,29 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
 
     A newer launch of what gave its devices back stands where it stood.
     """
-    asked = request.total
-    size = {
-        "cpu_milli": asked.cpu_milli,
-        "memory_mib": asked.memory_mib,
-        "gpus": asked.gpus,
-        "gpu_flavor": asked.gpu_flavor,
-    }
+    size = request.total
     rules = rules_of(request.project_uid, request.purpose, request.priority)
-    claim, made = Claim.objects.get_or_create(
-        workload_uid=UUID(request.uid),
-        defaults={
-            "cluster": cluster,
-            "workload_kind": request.kind,
-            "project_uid": UUID(request.project_uid),
-            "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
-            "asked_at": now(),
-            "priority": rules.priority,
-            "exceeds": rules.exceeds,
-            "reclaimable": rules.reclaimable,
-            "time_limit_minutes": request.time_limit_minutes,
-            "launch": request.launch,
-            **size,
-        },
-    )
-    changed = any(getattr(claim, name) != value for name, value in size.items())
+    first: dict[str, Any] = {
+        "cluster": cluster,
+        "workload_kind": request.kind,
+        "project_uid": UUID(request.project_uid),
+        "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
+        "asked_at": now(),
+        "priority": rules.priority,
+        "exceeds": rules.exceeds,
+        "reclaimable": rules.reclaimable,
+        "time_limit_minutes": request.time_limit_minutes,
+        "launch": request.launch,
+        "size": size,
+    }
+    claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
+    changed = claim.size != size
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
     if made or not (changed or gave_back):
         return claim
     history.keep(claim)
     claim.holds.all().delete()
-    for name, value in size.items():
-        setattr(claim, name, value)
+    claim.size = size
     if changed:
         claim.asked_at = now()
     claim.given_back += gave_back
@@ -216,7 +207,7 @@ def _wake(claims: list[Claim]) -> None:
 
 def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
-    size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
+    size = claim.size
     reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
     if verdict.ceiling:
         reason, said = Reason.CEILING, str(Decided("ceiling"))

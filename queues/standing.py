@@ -32,22 +32,19 @@ class LineSight:
     def _asked(self, made: Decision) -> Claim:
         """Return the claim that such work would have, at the place where its own one stands."""
         size, request = made.request.total, made.request
-        project = str(made.fleet.project_uid)
+        project = str(made.fleet.project_uid or UUID(int=0))  # a preset is nobody's yet
         rules = rules_of(project, request.purpose, request.priority)
         own = next((c for c in self._line.claims if c.workload_uid == made.uid), None)
-        same = own is not None and (own.gpus, own.gpu_flavor) == (size.gpus, size.gpu_flavor)
+        same = own is not None and own.size == size
         asked = Claim(
             workload_uid=made.uid or UUID(int=0),
             workload_kind=request.work_class,
             project_uid=UUID(project),
-            cpu_milli=size.cpu_milli,
-            memory_mib=size.memory_mib,
-            gpus=size.gpus,
-            gpu_flavor=size.gpu_flavor,
             priority=rules.priority,
             exceeds=rules.exceeds,
             reclaimable=rules.reclaimable,
         )
+        asked.size = size
         if own is not None and same:
             asked.asked_at = own.asked_at
         return asked

@@ -216,7 +216,7 @@ class WorkloadReconciler(WorkloadKind):
             kind=self.kind,
             project_uid=str(row.project.uid),
             owner_uid=str(row.owner.uid),
-            resources=self.resources_of(row),
+            resources=row.resources,
             replicas=self.replicas_of(row),
             launch=row.launch,
             queue=getattr(row, "queue", ""),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.protocol import Desired, Observation, Phase, Seen
+from runtime.protocol import Desired, Observation, Phase, Resources, Seen
 from runtime.reasons import Fault, Reason, end_reason, info
 
 # What the pages and the API offer in each phase (permission decides further).
@@ -108,10 +108,7 @@ class WorkloadRow(Protocol):
     cluster_key: str
     project: Any  # has ``uid``
     owner: Any  # has ``uid``
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_flavor: str
+    resources: Resources
 
 
 @dataclass

@@ -69,6 +69,11 @@ class Ask(models.Model):
             gpu_flavor=self.gpu_flavor,
         )
 
+    def settle(self) -> None:
+        """Ask for no kind of GPU where none is asked for."""
+        if not self.gpus:
+            self.gpu_flavor = ""
+
 
 class Workload(Ask, Reconcilable):
     """A piece of work of some kind. Its settings and address survive a stop.

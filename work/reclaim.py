@@ -24,7 +24,7 @@ def on_transition(change: Transition) -> None:
     row: Any = change.row
     if not isinstance(row, Workload) or change.gone:
         return
-    if change.outcome.reason != Reason.PREEMPTED or change.reason_before == Reason.PREEMPTED:
+    if change.outcome.reason != Reason.PREEMPTED or change.seen.reason == Reason.PREEMPTED:
         return
     told = (change.outcome.external_ref or {}).get("reclaim") or {}
     whose = _project_of(str(told.get("for") or ""))

@@ -8,7 +8,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,9 @@ from runtime.protocol import (
     NoCapacity,
     NotYet,
     Observation,
-    Seen,
     Unreachable,
     WorkloadSpec,
-    replicas_read,
+    observation_read,
 )
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
@@ -113,7 +112,6 @@ class Client:
 
 
 _FOLDERS = ("", "directory")  # what this machine's volumes are
-_OBSERVED = frozenset(field.name for field in fields(Observation))
 
 
 class LocalDriver:
@@ -151,7 +149,7 @@ class LocalDriver:
 
     def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
         answer = self._client.ask("observe", uids=list(uids))
-        return {item["uid"]: _observation(item) for item in answer}
+        return {item["uid"]: observation_read(item) for item in answer}
 
     def stop(self, uid: str, *, grace_s: float) -> None:
         self._client.ask("stop", uid=uid, grace_s=grace_s)
@@ -165,7 +163,7 @@ class LocalDriver:
         self._client.ask("remove", uid=uid, installation=self._installation)
 
     def list_owned(self) -> Iterable[Observation]:
-        return [_observation(item) for item in self._client.ask("list")]
+        return [observation_read(item) for item in self._client.ask("list")]
 
     def adopt(self, uid: str) -> None:
         self._client.ask("adopt", uid=uid, installation=self._installation)
@@ -186,7 +184,7 @@ class LocalDriver:
 
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         for items in self._client.follow(stop=stop):
-            yield [_observation(item) for item in items]
+            yield [observation_read(item) for item in items]
 
     def ensure_volume(
         self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
@@ -311,9 +309,3 @@ def _secrets(spec: WorkloadSpec) -> dict[str, Any]:
         "files": checked(spec.secret_files()),
         "placed": list(spec.placed_files),
     }
-
-
-def _observation(item: Mapping[str, Any]) -> Observation:
-    known = {name: value for name, value in item.items() if name in _OBSERVED}
-    replicas = replicas_read(item.get("replicas", ()))
-    return Observation(**{**known, "seen": Seen(item["seen"]), "replicas": replicas})
