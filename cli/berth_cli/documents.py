@@ -41,11 +41,11 @@ def register(name: str, kind: Kind) -> None:
     KINDS[name] = kind
 
 
-def waiting(command: Any) -> Any:
+def waiting(command: Any, *, within: float = 300.0, text: str = "Wait until it is done.") -> Any:
     """Add the options of waiting to a command."""
-    command = click.option("--wait", is_flag=True, help="Wait until it is done.")(command)
+    command = click.option("--wait", is_flag=True, help=text)(command)
     return click.option(
-        "--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait at most."
+        "--timeout", type=float, default=within, show_default=True, help="Seconds to wait at most."
     )(command)
 
 

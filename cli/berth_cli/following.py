@@ -19,9 +19,13 @@ T = TypeVar("T")
 
 
 class Told:
-    """What was last written. On a terminal the line of a wait is written over as time goes by."""
+    """What was last written. On a terminal the line of a wait is written over as time goes by.
 
-    def __init__(self) -> None:
+    ``in_place``: so is each line by the next, as that of a bar that grows.
+    """
+
+    def __init__(self, *, in_place: bool = False) -> None:
+        self._in_place = in_place
         self._live = sys.stderr.isatty()
         self._line = self._shown = ""
 
@@ -33,7 +37,7 @@ class Told:
         if not changed and shown == self._shown:
             return
         if self._live:
-            begin = "\n" if changed and self._line else "\r\x1b[K"
+            begin = "\n" if changed and self._line and not self._in_place else "\r\x1b[K"
             click.echo(begin + shown, err=True, nl=False)
         else:
             click.echo(shown, err=True)

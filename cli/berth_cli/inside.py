@@ -33,7 +33,7 @@ from berth_cli.context import Session, options, session
 from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
 from berth_cli.output import emit, printable, refused, size
-from berth_cli.workspaces import _base, find
+from berth_cli.workspaces import WORKSPACE
 
 _PART = 256 * 1024
 _END_OF_INPUT = b"\xff\x00"
@@ -52,8 +52,8 @@ _SHELL = (
 
 
 def _ways(s: Session, name: str) -> dict[str, Any]:
-    row = find(s, name)
-    ways = s.client.get(f"{_base(s)}/{row['id']}/ways")
+    row = WORKSPACE.find(s, name)
+    ways = s.client.get(f"{WORKSPACE.path(s, row)}/ways")
     if ways["terminal"] is None:
         raise ApiError(f"{row['name']} runs on one machine; use JupyterLab's own.", EXIT_CONFLICT)
     return {**ways, "id": row["id"]}
