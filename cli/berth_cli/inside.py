@@ -29,10 +29,10 @@ from berth_cli.client import (
     exit_of,
     opened,
 )
-from berth_cli.context import Session, options, session
+from berth_cli.context import Session, with_session
 from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
-from berth_cli.output import emit, printable, refused, size
+from berth_cli.output import printable, refused, size
 from berth_cli.workspaces import WORKSPACE
 
 _PART = 256 * 1024
@@ -62,14 +62,12 @@ def _ways(s: Session, name: str) -> dict[str, Any]:
 @click.command("ssh", context_settings=_WORDS)
 @click.argument("name", shell_complete=completing.workspaces)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@options
-@click.pass_context
-def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
+@with_session
+def ssh(s: Session, name: str, args: tuple[str, ...]) -> None:
     """Enter by SSH with a registered key; ARGS go to ssh (options or a command).
 
     Options of berth stand before NAME.
     """
-    s = session(ctx)
     ways = _ways(s, name)
     program = shutil.which("ssh")
     if ways["ssh"] is None or program is None:
@@ -83,14 +81,12 @@ def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
 
 @click.command("terminal")
 @click.argument("name", shell_complete=completing.workspaces)
-@options
-@click.pass_context
-def terminal(ctx: click.Context, name: str) -> None:
+@with_session
+def terminal(s: Session, name: str) -> None:
     """Open a shell in the container.
 
     Without a keyboard the shell reads standard input to its end, as that of ssh does.
     """
-    s = session(ctx)
     ways = _ways(s, name)
     if _at_keyboard():
         code = _run(s, ways["terminal"], {}, tty=True, channels=False)
@@ -104,14 +100,12 @@ def terminal(ctx: click.Context, name: str) -> None:
 @click.argument("name", shell_complete=completing.workspaces)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; before NAME.")
-@options
-@click.pass_context
-def exec_(ctx: click.Context, name: str, command: tuple[str, ...], *, tty: bool) -> None:
+@with_session
+def exec_(s: Session, name: str, command: tuple[str, ...], *, tty: bool) -> None:
     """Run COMMAND in the container; ends with its exit code.
 
     Options of berth stand before NAME; what follows it is the command's own, word by word.
     """
-    s = session(ctx)
     if command[0] == "--":  # as kubectl has it: NAME -- COMMAND
         command = command[1:]
     if not command:
@@ -289,18 +283,16 @@ _ENTRIES: Any = (
 
 @files.command("ls")
 @click.argument("place")
-@options
-@click.pass_context
-def ls(ctx: click.Context, place: str) -> None:
+@with_session
+def ls(s: Session, place: str) -> None:
     """List NAME or NAME:FOLDER."""
-    s = session(ctx)
     name, path = _place(place) or (place, "")
     ways = _ways(s, name)
     with _reaching(), _http(s) as http:
         answer = http.get(f"{ways['files']}/list", params={"path": quote(path)})
         _said(answer)
     said = answer.json()
-    emit(said["entries"], fmt=s.fmt, columns=_ENTRIES)
+    s.show(said["entries"], _ENTRIES)
     if said["truncated"]:
         shown = len(said["entries"])
         click.echo(f"This is not all: only {shown} are listed, there are more.", err=True)
@@ -310,11 +302,9 @@ def ls(ctx: click.Context, place: str) -> None:
 @click.argument("source")
 @click.argument("target")
 @click.option("--replace", is_flag=True, help="Overwrite what is there.")
-@options
-@click.pass_context
-def cp(ctx: click.Context, source: str, target: str, *, replace: bool) -> None:
+@with_session
+def cp(s: Session, source: str, target: str, *, replace: bool) -> None:
     """Copy one file: cp LOCAL NAME:PATH, or cp NAME:PATH LOCAL."""
-    s = session(ctx)
     here, there = _place(source), _place(target)
     if (here is None) == (there is None):
         raise ApiError("One of the two is NAME:PATH, the other a file of this machine.", EXIT_USAGE)

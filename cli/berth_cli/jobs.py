@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, ApiError
-from berth_cli.context import Session, options
+from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
 from berth_cli.logs import show as show_log
-from berth_cli.output import age, cpus, emit, mib, moment
+from berth_cli.output import age, cpus, mib, moment
 from berth_cli.work import DAY_S, Row, Work
 
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
@@ -79,7 +80,7 @@ class _Jobs(Work):
     def show_more(self, s: Session, row: Row) -> None:
         if row["replicas"]:
             click.echo()
-            emit(row["replicas"], fmt=s.fmt, columns=_REPLICAS)
+            s.show(row["replicas"], _REPLICAS)
 
     def print_log(self, s: Session, row: Row, wanted: Waiting) -> None:
         """Print the log of its first replica until all has ended; what never began has none."""
@@ -97,7 +98,7 @@ class _Jobs(Work):
                 show_log(s, f"{self.path(s, row)}/logs", follow=True, is_over=is_over)
             row = self.follow(s, row, timeout=deadline - time.monotonic())
         if s.fmt != "table":
-            emit(row, fmt=s.fmt)
+            s.show(row)
         self.end(s, row, ended=False)
 
 
@@ -109,15 +110,13 @@ register("Job", Kind("jobs", JOB.settle))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @JOB.creates(but=("command",))
 @click.option("--follow", is_flag=True, help="As --wait, and print its log as lines come.")
-@options
-@click.pass_context
+@with_session
 def run(
-    ctx: click.Context,
+    s: Session,
     command: tuple[str, ...],
     *,
-    wait: bool,
+    wanted: Waiting,
     follow: bool,
-    timeout: float,
     **said: Any,
 ) -> None:
     """Run COMMAND to its end: berth job run --gpus 1 -- python train.py --epochs 3
@@ -125,8 +124,8 @@ def run(
     Without one the image's own program runs. Nothing of it is expanded, here or there.
     """
     own = {"command": list(command)} if command else {}
-    wanted = Waiting(wait or follow, timeout)
-    JOB.create(ctx, said, own, wanted=wanted, then=JOB.print_log if follow else None)
+    wanted = replace(wanted, wait=wanted.wait or follow)
+    JOB.create(s, said, own, wanted=wanted, then=JOB.print_log if follow else None)
 
 
 JOB.add_list(states="queued, running, succeeded, failed or cancelled.")

@@ -10,8 +10,8 @@ import click
 
 from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE, ApiError
-from berth_cli.context import Session, options, session
-from berth_cli.documents import Kind, Waiting, emit_plan, register
+from berth_cli.context import Session, with_session
+from berth_cli.documents import Kind, Waiting, emit_plan, register, timeout_option
 from berth_cli.output import age, printable, size
 from berth_cli.volumes import Size
 from berth_cli.work import DAY_S, GONE, Row, Work
@@ -190,26 +190,21 @@ _CHOSEN_ONCE = (
 @click.option("--dry-run", is_flag=True, help="Count first; nothing is copied.")
 @click.option("--no-start", is_flag=True, help="Only make it.")
 @LOAD.waits
-@options
-@click.pass_context
-def create(
-    ctx: click.Context, *, dry_run: bool, no_start: bool, wait: bool, timeout: float, **said: Any
-) -> None:
+@with_session
+def create(s: Session, *, dry_run: bool, no_start: bool, wanted: Waiting, **said: Any) -> None:
     """Load URL (s3://bucket/folder, gs://bucket/folder or hdfs:///folder) into a volume."""
-    s, body = session(ctx), LOAD.body(said)
+    body = LOAD.body(said)
     if dry_run or no_start:
         body["start"] = "dry-run" if dry_run else "no"
-    LOAD.settle(s, LOAD.post(s, body), Waiting(wait and not no_start, timeout))
+    LOAD.settle(s, LOAD.post(s, body), Waiting() if no_start else wanted)
 
 
 @loads.command("plan")
 @click.argument("url")
 @LOAD.describes()
-@options
-@click.pass_context
-def plan(ctx: click.Context, **said: Any) -> None:
+@with_session
+def plan(s: Session, **said: Any) -> None:
     """Say what a load of URL would do; make nothing."""
-    s = session(ctx)
     answer = LOAD.post(s, LOAD.body(said), plan=1)
     if s.fmt == "table":
         for warning in answer["warnings"]:
@@ -219,14 +214,10 @@ def plan(ctx: click.Context, **said: Any) -> None:
 
 @loads.command("watch")
 @click.argument("name", shell_complete=completing.loads)
-@click.option(
-    "--timeout", type=float, default=DAY_S, show_default=True, help="Seconds to wait at most."
-)
-@options
-@click.pass_context
-def watch(ctx: click.Context, name: str, *, timeout: float) -> None:
+@timeout_option(DAY_S)
+@with_session
+def watch(s: Session, name: str, *, timeout: float) -> None:
     """Follow a load until it is over: a bar, files, bytes, rate and what is left."""
-    s = session(ctx)
     LOAD.settle(s, LOAD.find(s, name), Waiting(wait=True, timeout=timeout))
 
 

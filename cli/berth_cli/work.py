@@ -15,13 +15,21 @@ from typing import Any
 import click
 
 from berth_cli.client import EXIT_TIMEOUT, EXIT_USAGE, ApiError
-from berth_cli.context import Session, options, session
-from berth_cli.documents import Waiting, apply_file, emit_plan, only_file, waiting
+from berth_cli.context import Session, with_session
+from berth_cli.documents import (
+    Waiting,
+    apply_alone,
+    emit_plan,
+    file_option,
+    patch,
+    plan_option,
+    waiting,
+)
 from berth_cli.fields import field_body, field_options
 from berth_cli.following import Told, patiently
 from berth_cli.logs import show as show_log
-from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why
-from berth_cli.output import Column, emit
+from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why, yes_option
+from berth_cli.output import Column
 
 DAY_S = 86400.0
 _EVERY_S = 0.5
@@ -98,7 +106,7 @@ class Work:
         if wanted.wait:
             with self.going_on(row):
                 row = self.follow(s, row, timeout=wanted.timeout)
-        emit(row, fmt=s.fmt, columns=self.one)
+        s.show(row, self.one)
         if wanted.wait:
             self.end(s, row, ended=ended)
 
@@ -153,17 +161,13 @@ class Work:
         """Return what adds the options of making one, from a table of fields or from a file."""
 
         def add(command: Any) -> Any:
-            plan = click.option("--plan", is_flag=True, help="Only say what would happen.")
-            file = click.option(
-                "--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input."
-            )
-            return field_options(self.word, but=but)(file(plan(self.waits(command))))
+            return field_options(self.word, but=but)(file_option(plan_option(self.waits(command))))
 
         return add
 
     def create(
         self,
-        ctx: click.Context,
+        s: Session,
         said: Row,
         own: Mapping[str, Any],
         *,
@@ -171,10 +175,8 @@ class Work:
         then: Callable[[Session, Row, Waiting], None] | None = None,
     ) -> None:
         """Make what was ``said``, and ``own`` besides; ``then``: what follows it."""
-        s = session(ctx)
         if said["file"]:
-            only_file(ctx)
-            apply_file(s, said["file"], plan=said["plan"], wanted=wanted)
+            apply_alone(s, said["file"], plan=said["plan"], wanted=wanted)
             return
         body = {**self.body(said), **own}
         if said["plan"]:
@@ -190,12 +192,10 @@ class Work:
         @click.option(
             "--all", "everyone", is_flag=True, help="Also those of others in the project."
         )
-        @options
-        @click.pass_context
-        def run(ctx: click.Context, *, everyone: bool, state: str | None = None) -> None:
-            s = session(ctx)
+        @with_session
+        def run(s: Session, *, everyone: bool, state: str | None = None) -> None:
             rows = s.client.pages(self.base(s), mine=None if everyone else 1, state=state)
-            emit(list(rows), fmt=s.fmt, columns=self.columns)
+            s.show(list(rows), self.columns)
 
         if states:
             run = click.option("--state", help=states)(run)
@@ -203,12 +203,10 @@ class Work:
 
     def add_show(self, text: str) -> None:
         @self._one("show", text)
-        @options
-        @click.pass_context
-        def run(ctx: click.Context, name: str) -> None:
-            s = session(ctx)
+        @with_session
+        def run(s: Session, name: str) -> None:
             row = self.find(s, name)
-            emit(row, fmt=s.fmt, columns=self.one)
+            s.show(row, self.one)
             if s.fmt == "table":
                 self.show_more(s, row)
 
@@ -216,10 +214,8 @@ class Work:
         """Add ``logs``; ``which``: options that say whose, as the API calls them."""
 
         @click.option("--follow", "-f", is_flag=True, help=follow)
-        @options
-        @click.pass_context
-        def run(ctx: click.Context, name: str, *, follow: bool, **query: Any) -> None:
-            s = session(ctx)
+        @with_session
+        def run(s: Session, name: str, *, follow: bool, **query: Any) -> None:
             path = self.path(s, self.find(s, name))
             over = partial(self.is_over, s, path)
             show_log(s, f"{path}/logs", follow=follow, is_over=over, **query)
@@ -239,16 +235,12 @@ class Work:
     ) -> None:
         """Add a verb that is one call; ``ends``: it ends work, maybe that of somebody else."""
 
-        @options
-        @click.pass_context
-        def run(
-            ctx: click.Context, name: str, *, wait: bool, timeout: float, reason: str = ""
-        ) -> None:
-            s = session(ctx)
+        @with_session
+        def run(s: Session, name: str, *, wanted: Waiting, reason: str = "") -> None:
             answer = s.client.post(
                 f"{self.path(s, self.find(s, name))}/{path or verb}", given(reason)
             )
-            self.settle(s, answer, Waiting(wait, timeout), ended=ends)
+            self.settle(s, answer, wanted, ended=ends)
 
         run = self.waits(run, within=within)
         self._one(verb, text)(why(run) if ends else run)
@@ -258,52 +250,42 @@ class Work:
 
         @click.argument("which", metavar="NAME", shell_complete=self.complete)
         @self.describes(edits=True)
-        @click.option("--plan", is_flag=True, help="Only say what would happen.")
-        @options
-        @click.pass_context
-        def run(ctx: click.Context, which: str, *, plan: bool, **said: Any) -> None:
-            s, body = session(ctx), self.body(said)
+        @plan_option
+        @with_session
+        def run(s: Session, which: str, *, plan: bool, **said: Any) -> None:
+            body = self.body(said)
             if not body:
                 raise ApiError("Say what to change.", EXIT_USAGE)
             path = self.path(s, self.find(s, which))
             names = body.get("credentials") or [body.get("credential", "")]
             with telling_credentials_apart(s, names, self.stores):
-                answer = s.client.call(
-                    "PATCH", path, json_body=body, params={"plan": 1} if plan else None
-                )
-            if plan:
-                emit_plan(s, answer)
-            else:
-                emit(answer, fmt=s.fmt, columns=self.one)
+                patch(s, path, body, self.one, plan=plan)
 
         self.group.command("edit", help=text)(run)
 
     def add_delete(self, text: str, *, left: str = "") -> None:
         """Add ``delete``; ``left``: what stays, said at its end; "": it prints, and may wait."""
 
-        @click.option("--yes", is_flag=True, help="Do not ask for the name.")
+        @yes_option
         @why
-        @options
-        @click.pass_context
+        @with_session
         def run(
-            ctx: click.Context,
+            s: Session,
             name: str,
             *,
             yes: bool,
             reason: str,
-            wait: bool = False,
-            timeout: float = 0,
+            wanted: Waiting | None = None,
         ) -> None:
-            s = session(ctx)
             row = self.find(s, name)
             asked = f"This deletes the {self.word} {row['name']}."
             confirm(asked, row["name"], yes=yes, outcome="deleted")
             answer = s.client.call("DELETE", self.path(s, row), params=given(reason))
-            if left:
+            if wanted is None:
                 click.echo(f"{row['name']} is being deleted; {left}.", err=True)
             else:
                 row = answer or {**row, "desired": _ABSENT}
-                self.settle(s, row, Waiting(wait, timeout), ended=True)
+                self.settle(s, row, wanted, ended=True)
 
         self._one("delete", text)(run if left else self.waits(run))
 

@@ -8,10 +8,10 @@ import click
 
 from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_NOT_FOUND, ApiError
-from berth_cli.context import Session, options, session
+from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
 from berth_cli.lazy import LazyGroup
-from berth_cli.output import age, cpus, emit, mib, moment
+from berth_cli.output import age, cpus, mib, moment
 from berth_cli.work import Row, Work
 
 _ON_ITS_WAY = {"stopped": "stopping", "absent": "deleting", "running": "starting"}
@@ -97,14 +97,11 @@ register("Workspace", Kind("workspaces", WORKSPACE.settle))
 @workspace.command("launch")
 @click.argument("preset", required=False, shell_complete=completing.presets)
 @WORKSPACE.creates()
-@options
-@click.pass_context
-def launch(
-    ctx: click.Context, preset: str | None, *, wait: bool, timeout: float, **said: Any
-) -> None:
+@with_session
+def launch(s: Session, preset: str | None, *, wanted: Waiting, **said: Any) -> None:
     """Launch a workspace from a PRESET (the first one if none is named)."""
     own = {"preset": preset} if preset else {}
-    WORKSPACE.create(ctx, said, own, wanted=Waiting(wait, timeout))
+    WORKSPACE.create(s, said, own, wanted=wanted)
 
 
 WORKSPACE.add_list()
@@ -120,11 +117,10 @@ WORKSPACE.add_delete("Delete a workspace and its installed packages. The home fo
 @workspace.command("open")
 @click.argument("name", shell_complete=completing.workspaces)
 @click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
-@options
-@click.pass_context
-def open_(ctx: click.Context, name: str, *, only_print: bool) -> None:
+@with_session
+def open_(s: Session, name: str, *, only_print: bool) -> None:
     """Open a running workspace in the browser."""
-    url = _address(WORKSPACE.find(session(ctx), name))
+    url = _address(WORKSPACE.find(s, name))
     click.echo(url)
     if not only_print:
         import webbrowser
@@ -152,10 +148,8 @@ def _address(row: Row) -> str:
 @workspace.command("extend")
 @click.argument("name", shell_complete=completing.workspaces)
 @click.argument("minutes", type=click.IntRange(1))
-@options
-@click.pass_context
-def extend(ctx: click.Context, name: str, minutes: int) -> None:
+@with_session
+def extend(s: Session, name: str, minutes: int) -> None:
     """Move the end of a workspace by MINUTES."""
-    s = session(ctx)
     path = WORKSPACE.path(s, WORKSPACE.find(s, name))
-    emit(s.client.post(f"{path}/extend", {"minutes": minutes}), fmt=s.fmt, columns=_ONE)
+    s.show(s.client.post(f"{path}/extend", {"minutes": minutes}), _ONE)
