@@ -34,13 +34,13 @@ def files(s: Session, place: str, search: str | None) -> None:
     s.show(rows, _COLUMNS)
 
 
-_COLUMNS: Any = (
+ENTRIES: Any = (
     ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
     ("KIND", lambda r: r["kind"]),
     ("SIZE", lambda r: size(r["size"]) if r["kind"] == "file" else None),
     ("CHANGED", lambda r: time.strftime("%Y-%m-%d %H:%M", time.localtime(r["modified"]))),
-    ("PATH", lambda r: r["path"]),
 )
+_COLUMNS: Any = (*ENTRIES, ("PATH", lambda r: r["path"]))
 
 
 def entries(there: Place, path: str) -> Iterator[dict[str, Any]]:

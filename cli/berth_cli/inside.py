@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import click
 import httpx
 
 from berth_cli import completing
-from berth_cli.carrying import shortened
+from berth_cli.carrying import problem_of, refusal, shortened, to_gate
 from berth_cli.client import (
     EXIT_CONFLICT,
     EXIT_ERROR,
@@ -27,15 +26,16 @@ from berth_cli.client import (
     EXIT_USAGE,
     ApiError,
     exit_of,
-    opened,
 )
 from berth_cli.context import Session, with_session
+from berth_cli.files import ENTRIES
 from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
-from berth_cli.output import printable, refused, size
+from berth_cli.output import printable, refused
 from berth_cli.workspaces import WORKSPACE
 
 _PART = 256 * 1024
+_PATIENCE = httpx.Timeout(60.0)
 _END_OF_INPUT = b"\xff\x00"
 _OWN_CODES = 4000  # of a WebSocket: from here on the gate counts HTTP statuses
 _LAST_WORDS_S = 5.0
@@ -177,7 +177,7 @@ class _Stream:
                 finally:
                     typing.cancel()
         except InvalidStatus as error:
-            raise _refused(error.response.status_code, error.response.body) from error
+            raise refusal(error.response.status_code, problem_of(error.response.body)) from error
         except (InvalidHandshake, OSError) as error:
             raise ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE) from error
         except ConnectionClosed as error:
@@ -237,14 +237,6 @@ class _Stream:
                 await ws.send(_END_OF_INPUT)
 
 
-def _refused(status: int, body: bytes | bytearray | None) -> ApiError:
-    """What the gate answered instead of doing it, in its own words where it has some."""
-    said = f"The gate answered {status}."
-    with contextlib.suppress(ValueError, AttributeError):
-        said = printable(json.loads(body or b"").get("detail") or said)
-    return ApiError(said, exit_of(status))
-
-
 # --- files ----------------------------------------------------------------------------------
 
 
@@ -259,26 +251,9 @@ def _place(text: str) -> tuple[str, str] | None:
     return (name, path.lstrip("/")) if colon and name and "/" not in name else None
 
 
-def _http(s: Session) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {s.profile.token}"}
-    return opened(headers=headers, timeout=httpx.Timeout(60.0))
-
-
 def _said(answer: httpx.Response) -> None:
     if not answer.is_success:
-        raise _refused(answer.status_code, answer.read())
-
-
-def _changed(entry: dict[str, Any]) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["modified"]))
-
-
-_ENTRIES: Any = (
-    ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
-    ("KIND", lambda r: r["kind"]),
-    ("SIZE", lambda r: size(r["size"]) if r["kind"] == "file" else None),
-    ("CHANGED", _changed),
-)
+        raise refusal(answer.status_code, problem_of(answer.read()))
 
 
 @files.command("ls")
@@ -288,11 +263,11 @@ def ls(s: Session, place: str) -> None:
     """List NAME or NAME:FOLDER."""
     name, path = _place(place) or (place, "")
     ways = _ways(s, name)
-    with _reaching(), _http(s) as http:
+    with _reaching(), to_gate(s, _PATIENCE) as http:
         answer = http.get(f"{ways['files']}/list", params={"path": quote(path)})
         _said(answer)
     said = answer.json()
-    s.show(said["entries"], _ENTRIES)
+    s.show(said["entries"], ENTRIES)
     if said["truncated"]:
         shown = len(said["entries"])
         click.echo(f"This is not all: only {shown} are listed, there are more.", err=True)
@@ -329,7 +304,7 @@ def _upload(s: Session, source: Path, name: str, path: str, *, replace: bool) ->
     ways = _ways(s, name)
     if not path or path.endswith("/"):
         path += source.name
-    with source.open("rb") as file, _http(s) as http:
+    with source.open("rb") as file, to_gate(s, _PATIENCE) as http:
         size = os.fstat(file.fileno()).st_size
         answer = http.put(
             f"{ways['files']}/upload",
@@ -350,7 +325,7 @@ def _download(s: Session, name: str, path: str, target: Path, *, replace: bool) 
         raise ApiError(f"{target} is there already; --replace overwrites it.", EXIT_CONFLICT)
     part = target.with_name(f".{shortened(target.name)}.part")
     with (
-        _http(s) as http,
+        to_gate(s, _PATIENCE) as http,
         http.stream("GET", f"{ways['files']}/download", params={"path": quote(path)}) as answer,
     ):
         _said(answer)
