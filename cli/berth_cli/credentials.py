@@ -13,7 +13,7 @@ import click
 from berth_cli import completing, documents
 from berth_cli.client import EXIT_ERROR, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
-from berth_cli.naming import among, is_uid
+from berth_cli.naming import among, is_uid, without_none
 from berth_cli.output import age, moment
 
 COLUMNS: Any = (
@@ -146,17 +146,8 @@ def credential_show(s: Session, name: str, *, own: bool) -> None:
 @click.option("--expires-at", metavar="TIME", help="As in 2027-01-31T00:00:00Z.")
 @_own
 @with_session
-def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
-    s: Session,
-    kind: str,
-    name: str,
-    source: str | None,
-    description: str | None,
-    usable_by: str | None,
-    expires_at: str | None,
-    *,
-    own: bool,
-    **given: Any,
+def credential_add(
+    s: Session, kind: str, name: str, source: str | None, *, own: bool, **given: Any
 ) -> None:
     """Store a credential of a KIND under a NAME.
 
@@ -165,18 +156,8 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
     berth credentials add hdfs lake --endpoint https://namenode.example.com:9871 --username ann
     berth credentials add s3-compatible store --endpoint https://s3.example.com --secret-file -
     """  # noqa: D301 - a mark of click: what follows keeps its lines
-    body = {
-        "kind": kind,
-        "name": name,
-        "description": description,
-        "usable_by": usable_by,
-        "expires_at": expires_at,
-        **_settings(given),
-        **_read(kind, source, given),
-    }
-    body = {k: v for k, v in body.items() if v is not None}
-    made = s.client.post(_base(s, own=own), body)
-    s.show(made, COLUMNS)
+    body = {"kind": kind, "name": name, **_settings(given), **_read(kind, source, given)}
+    s.show(s.client.post(_base(s, own=own), without_none(body)), COLUMNS)
 
 
 @credentials.command("rotate")
@@ -189,20 +170,13 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
 @_own
 @with_session
 def credential_rotate(
-    s: Session,
-    name: str,
-    source: str | None,
-    expires_at: str | None,
-    *,
-    own: bool,
-    **given: Any,
+    s: Session, name: str, source: str | None, *, own: bool, **given: Any
 ) -> None:
     """Replace the secret of NAME; what starts from now on uses the new one."""
     path = _find(s, name, own=own)
     kind = s.client.get(path)["kind"]
-    body = {"username": given["username"], "expires_at": expires_at, **_read(kind, source, given)}
-    body = {k: v for k, v in body.items() if v is not None}
-    done = s.client.post(f"{path}/rotate", body)
+    said = {name: given[name] for name in ("username", "expires_at")}
+    done = s.client.post(f"{path}/rotate", without_none({**said, **_read(kind, source, given)}))
     s.show(done, COLUMNS)
     if s.fmt == "table" and done["used_by"]:
         names = ", ".join(holder["name"] for holder in done["used_by"])
@@ -239,10 +213,15 @@ def credential_delete(s: Session, name: str, *, yes: bool, own: bool) -> None:
     click.echo(f"{row['name']} is removed.", err=True)
 
 
+_NOT_SECRET = (
+    *("description", "usable_by", "expires_at", "endpoint", "region", "bucket", "folder", "host"),
+    *("username", "user", "repository"),
+)
+
+
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     """Return what is not secret, by the names of the API."""
-    names = ("endpoint", "region", "bucket", "folder", "host", "username", "user", "repository")
-    found = {name: given.get(name) for name in names}
+    found = {name: given.get(name) for name in _NOT_SECRET}
     if given.get("known_hosts") is not None:
         try:
             found["known_hosts"] = given["known_hosts"].read()

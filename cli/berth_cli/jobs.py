@@ -12,7 +12,7 @@ from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, ApiError
 from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
-from berth_cli.logs import show as show_log
+from berth_cli.following import show_log
 from berth_cli.output import age, cpus, mib, moment
 from berth_cli.work import DAY_S, Row, Work
 

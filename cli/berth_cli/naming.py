@@ -108,6 +108,11 @@ why = click.option(
 )
 
 
+def without_none(said: dict[str, Any]) -> dict[str, Any]:
+    """Return what was said."""
+    return {name: value for name, value in said.items() if value is not None}
+
+
 def given(reason: str) -> dict[str, str] | None:
     """Return what a call takes that ends work."""
     return {"reason": reason} if reason else None

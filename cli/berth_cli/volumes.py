@@ -25,7 +25,7 @@ from berth_cli.documents import (
 )
 from berth_cli.following import patiently
 from berth_cli.lazy import LazyGroup
-from berth_cli.naming import confirm, given, one_of, why, yes_option
+from berth_cli.naming import confirm, given, one_of, why, without_none, yes_option
 from berth_cli.output import age, mib, moment, printable, size
 
 _UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
@@ -99,6 +99,15 @@ def volumes() -> None:
     """Volumes: places for data that workspaces share."""
 
 
+_description = click.option("--description", help="What it is for.")
+_writers = click.option(
+    "--writers",
+    "write_policy",
+    type=click.Choice(["everybody", "managers"]),
+    help="Who may change files; the others read.",
+)
+
+
 def base(s: Session) -> str:
     return f"projects/{s.project}/volumes"
 
@@ -165,47 +174,23 @@ def classes(s: Session) -> None:
 
 @volumes.command("create")
 @click.argument("name", required=False)
-@click.option("--size", type=Size(), help="For example 100GiB.")
-@click.option("--class", "kind", help="Class of storage (berth volumes classes).")
+@click.option("--size", "size_mib", type=Size(), help="For example 100GiB.")
+@click.option("--class", "volume_class", help="Class of storage (berth volumes classes).")
 @click.option("--cluster", metavar="NAME", help="Where it lies; chosen by itself if not given.")
-@click.option("--description", help="What it is for.")
-@click.option(
-    "--writers",
-    type=click.Choice(["everybody", "managers"]),
-    help="Who may change files; the others read.",
-)
+@_description
+@_writers
 @file_option
 @plan_option
 @waiting
 @with_session
-def create(  # noqa: PLR0913, PLR0917 - one parameter per option is what click is
-    s: Session,
-    name: str | None,
-    size: int | None,
-    kind: str | None,
-    cluster: str | None,
-    description: str | None,
-    writers: str | None,
-    file: str | None,
-    *,
-    plan: bool,
-    wanted: Waiting,
-) -> None:
+def create(s: Session, *, file: str | None, plan: bool, wanted: Waiting, **said: Any) -> None:
     """Make a volume."""
     if file:
         apply_alone(s, file, plan=plan, wanted=wanted)
         return
-    if not name or size is None:
+    if not said["name"] or said["size_mib"] is None:
         raise ApiError("Give a name and --size, or --file.", EXIT_USAGE)
-    body = {
-        "name": name,
-        "size_mib": size,
-        "volume_class": kind,
-        "cluster": cluster,
-        "description": description,
-        "write_policy": writers,
-    }
-    body = {key: value for key, value in body.items() if value is not None}
+    body = without_none(said)
     if plan:
         emit_plan(s, s.client.post(base(s), body, plan=1))
         return
@@ -221,25 +206,14 @@ def show(s: Session, name: str) -> None:
 
 
 @volumes.command("edit")
-@click.argument("name", shell_complete=completing.volumes)
-@click.option("--name", "new_name", help="Another name; refused while it is mounted.")
-@click.option("--description", help="What it is for.")
-@click.option(
-    "--writers",
-    type=click.Choice(["everybody", "managers"]),
-    help="Who may change files; the others read.",
-)
+@click.argument("which", metavar="NAME", shell_complete=completing.volumes)
+@click.option("--name", help="Another name; refused while it is mounted.")
+@_description
+@_writers
 @with_session
-def edit(
-    s: Session,
-    name: str,
-    new_name: str | None,
-    description: str | None,
-    writers: str | None,
-) -> None:
+def edit(s: Session, which: str, **said: Any) -> None:
     """Rename or describe a volume, or say who writes."""
-    body = {"name": new_name, "description": description, "write_policy": writers}
-    _patch(s, name, {key: value for key, value in body.items() if value is not None})
+    _patch(s, which, without_none(said))
 
 
 @volumes.command("resize")

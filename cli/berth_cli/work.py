@@ -26,13 +26,11 @@ from berth_cli.documents import (
     waiting,
 )
 from berth_cli.fields import field_body, field_options
-from berth_cli.following import Told, patiently
-from berth_cli.logs import show as show_log
+from berth_cli.following import EVERY_S, Told, patiently, show_log
 from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why, yes_option
 from berth_cli.output import Column
 
 DAY_S = 86400.0
-_EVERY_S = 0.5
 _ABSENT = "absent"
 GONE = "deleted"  # the state of what is not there any more
 Row = dict[str, Any]
@@ -132,7 +130,7 @@ class Work:
                 if self.state(row) == GONE or until(row):
                     return row
                 self.require_time(row, deadline, timeout)
-                time.sleep(_EVERY_S)
+                time.sleep(EVERY_S)
                 ask = partial(s.client.get, self.path(s, row))
                 try:
                     row = patiently(ask, deadline=deadline)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from berth_cli import logs, work
+from berth_cli import following, work
 
 from tests.cli.conftest import read, told_apart
 from tests.support import driving
@@ -61,7 +61,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[Any]:
 
     world = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
     monkeypatch.setattr(work, "time", world)
-    monkeypatch.setattr(logs, "time", world)
+    monkeypatch.setattr(following, "time", world)
     return steps
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from berth_cli import logs, work
+from berth_cli import following, work
 from berth_cli.client import EXIT_NOT_FOUND
 
 from tests.cli.conftest import read, told_apart
@@ -251,7 +251,8 @@ def test_a_log_is_printed_harmlessly_and_followed_to_its_last_words(
         hint(row)
         driving.run_due()
 
-    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=sleep))
+    world = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr(following, "time", world)
     done = berth("loads", "logs", "images", **me)
     assert done.exit_code == 0, done.output
     assert done.stdout.endswith("[2Jlisting\n")
