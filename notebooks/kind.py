@@ -53,6 +53,8 @@ PORTS = f.Ports(
     ),
     most_web=MAX_WEB_PORTS,
     reserved=range(SIDECAR_BASE + 1, SIDECAR_BASE + 1 + MAX_WEB_PORTS),
+    has_usual=True,
+    option="port",
     quiet=True,
     images_only=True,
 )
