@@ -9,7 +9,7 @@ class NotebooksConfig(AppConfig):
         from clusters.where import lookup_of
         from hubapi import registry
         from images.services import register_chooser
-        from notebooks import hub, kube_pods, rules, selectors, timeline
+        from notebooks import hub, kube_pods, references, selectors, timeline
         from notebooks.kind import WORKSPACE
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
@@ -22,7 +22,7 @@ class NotebooksConfig(AppConfig):
         reconcilers.register(WorkspaceReconciler())
         reconcilers.on_transition(timeline.on_transition)
         registry.register(hub.WorkspaceLookup())
-        rules.connect()
+        references.connect()
         register_lookup(lookup_of(Workspace, lambda row: row.short_id))
         pods_of_people.register(kube_pods.own_pods)
         register_chooser(likely_cluster)

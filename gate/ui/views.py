@@ -19,14 +19,14 @@ from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
 from gate import rpc
 from gate.access import gate_url
-from notebooks import selectors, where
+from notebooks import where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
 from notebooks.ui.views import READ, WorkspaceView
 from projects.access import Permission
 from projects.services import no_address
 from runtime.protocol import Phase
-from work.selectors import is_owner
+from work.selectors import access_of, is_owner
 
 RUNNING = "gate/_running.html"  # what of a page changes by itself: whether the workspace runs
 
@@ -66,7 +66,7 @@ class Terminal(GateView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        if not selectors.access_of(self.principal.user, row):
+        if not access_of(self.principal.user, row):
             raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
         return self.shown(row, self.tab)
 

@@ -11,12 +11,19 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from notebooks import services
 from notebooks.models import Workspace
 from notebooks.ui.shared import go, whole
 from notebooks.ui.views import Detail, Settings, WorkspaceView
 from projects.access import Permission
-from work.services import workload_delete, workload_start, workload_stop
+from work.services import (
+    image_renew,
+    workload_delete,
+    workload_extend,
+    workload_share,
+    workload_start,
+    workload_stop,
+    workload_unshare,
+)
 from work.services.attachments import warning_of_full
 
 CREATE: Mapping[str, Permission] = {"POST": Permission.WORKSPACE_CREATE}
@@ -64,7 +71,7 @@ class Repin(Act):
 
     def act(self, row: Workspace, request: HttpRequest) -> str:  # noqa: ARG002
         pinned = row.image_digest
-        row = services.image_renew(principal=self.principal, workspace=row)
+        row = image_renew(principal=self.principal, row=row)
         if row.image_digest == pinned:
             return _("The tag still means the image that is pinned.")
         return _("“%(name)s” takes the newest image of its tag.") % {"name": row.name}
@@ -73,7 +80,7 @@ class Repin(Act):
 class Extend(Act):
     def act(self, row: Workspace, request: HttpRequest) -> str:
         minutes = whole(request.POST.get("minutes", "60"), "minutes")
-        services.workspace_extend(principal=self.principal, workspace=row, minutes=minutes)
+        workload_extend(principal=self.principal, row=row, minutes=minutes)
         text = ngettext(
             "“%(name)s” ends %(n)d minute later.", "“%(name)s” ends %(n)d minutes later.", minutes
         )
@@ -85,7 +92,7 @@ class ShareWith(Act):
 
     def act(self, row: Workspace, request: HttpRequest) -> str:
         username = request.POST.get("username", "")[:64]
-        services.workspace_share(principal=self.principal, workspace=row, username=username)
+        workload_share(principal=self.principal, row=row, username=username)
         return _("%(who)s may open “%(name)s” now.") % {"who": username, "name": row.name}
 
 
@@ -94,7 +101,7 @@ class Unshare(Act):
 
     def act(self, row: Workspace, request: HttpRequest) -> str:
         username = request.POST.get("username", "")[:64]
-        services.workspace_unshare(principal=self.principal, workspace=row, username=username)
+        workload_unshare(principal=self.principal, row=row, username=username)
         return _("%(who)s may not open “%(name)s” any more.") % {
             "who": username,
             "name": row.name,

@@ -11,14 +11,14 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from common.ui.components import Act
-from notebooks import selectors
 from notebooks.hub import open_url
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from notebooks.ui.rights import may_keep
 from projects.access import Permission, role_of
 from projects.ui.base import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired, Phase
-from work.selectors import may_end
+from work.selectors import may_end, visible_to
 from work.services import workload_delete, workload_stop
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class BulkAct(Bulk):
     list_route = "notebooks:list"
 
     def chosen(self, keys: Sequence[str]) -> Sequence[Workspace]:
-        rows = selectors.workspaces_visible_to(self.principal, self.project)
+        rows = visible_to(self.principal, WORKSPACE, self.project)
         return list(rows.filter(short_id__in=keys))
 
     def described(self, row: Any) -> Chosen:

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from notebooks import selectors
 from notebooks.choices import WorkspaceKind
+from notebooks.kind import WORKSPACE
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from placement.clusters import clusters_of
@@ -19,6 +20,7 @@ from placement.fleet import Fleet
 from runtime.protocol import Phase
 from work.fields import MAX_GPUS
 from work.gpu_offers import gpu_offers
+from work.selectors import shared_with
 from work.standard_fields import NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -226,5 +228,5 @@ def filtered(form: FilterForm, rows: Any, who: Any) -> Any:
     if data.get("mine") == "1":
         rows = rows.filter(owner=who.user)
     if data.get("mine") == "shared":
-        rows = rows.filter(pk__in=selectors.workspaces_shared_with(who).values("pk"))
+        rows = rows.filter(pk__in=shared_with(who, WORKSPACE).values("pk"))
     return rows

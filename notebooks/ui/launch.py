@@ -22,6 +22,7 @@ from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tables import WorkspaceTable
 from projects.access import Permission, roles_kept
 from projects.ui.base import ProjectView
+from work.selectors import visible_to
 from work.services import Plan, workload_create, workload_plan
 from work.services.base import require_startable
 from work.services.manifest import manifest_wrap
@@ -38,7 +39,7 @@ class List(ProjectView):
     @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         form = FilterForm(request.GET)
-        rows = selectors.workspaces_visible_to(self.principal, self.project)
+        rows = visible_to(self.principal, WORKSPACE, self.project)
         table = WorkspaceTable(filtered(form, rows, self.principal), who=self.principal)
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
         can_start = self.can(Permission.WORKSPACE_CREATE) and not self.project.archived_at

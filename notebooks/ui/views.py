@@ -16,6 +16,7 @@ from common.errors import BerthError, Conflict, Forbidden, Invalid
 from common.ui.responses import as_file
 from events import selectors as events
 from notebooks import selectors
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from notebooks.ui.connection_info import seen_at
 from notebooks.ui.forms import SizeForm, edit_form
@@ -26,7 +27,13 @@ from notebooks.where import cluster_of
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from runtime.protocol import Phase
-from work.selectors import is_owner
+from work.selectors import (
+    is_owner,
+    require_owner,
+    share_candidates,
+    shares_of,
+    workload_get,
+)
 from work.services import manifest_of, workload_edit
 
 READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
@@ -38,11 +45,11 @@ class WorkspaceView(ProjectView):
     tab: ClassVar[str] = "overview"
 
     def workspace(self) -> Workspace:
-        return selectors.workspace_get(self.principal, self.kwargs["workspace"], self.project)
+        return workload_get(self.principal, WORKSPACE, self.kwargs["workspace"], self.project)
 
     def owned(self) -> Workspace:
         row = self.workspace()
-        selectors.require_owner(self.principal, row)
+        require_owner(self.principal, row)
         return row
 
     def page(self, row: Workspace, context: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -232,6 +239,6 @@ def log_of(row: Workspace, limit: int = TAIL) -> LogPart:
 def people(row: Workspace) -> dict[str, Any]:
     """Return who may open it, and who could be let in."""
     return {
-        "shares": list(selectors.shares_of(row)),
-        "candidates": list(selectors.share_candidates(row)),
+        "shares": list(shares_of(row)),
+        "candidates": list(share_candidates(row)),
     }

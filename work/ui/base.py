@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from django.utils.translation import gettext as _
 
-from common.errors import Forbidden
 from projects.ui.base import ProjectView
 from work.kinds import Kind
-from work.selectors import workload_get
+from work.selectors import require_owner, workload_get
 from work.ui.pages import Pages
 from work.ui.present import shown
 
@@ -56,8 +55,7 @@ class OneView(WorkView):
     def owned(self) -> Any:
         """Return it for its owner: what it wrote and what it is told are private."""
         row = self.row()
-        if row.owner_id != self.principal.user.pk:
-            raise Forbidden(_("Only its owner may see or change this."))
+        require_owner(self.principal, row)
         return row
 
     def page(self, row: Any, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
