@@ -74,4 +74,5 @@ STATES = States(
     },
     why=why_of,
     advice=advice_of,
+    warning=warning_of,
 )

@@ -35,6 +35,7 @@ class States:
     filters: Mapping[str, Q]  # those to which a list can be narrowed
     why: Callable[[Any], Why]
     advice: Callable[[Any], str]
+    warning: Callable[[Any], str] = lambda _row: ""  # what is wrong around one that runs
 
     def is_over(self, row: Any) -> bool:
         return self.of(row) in self.over
