@@ -45,6 +45,7 @@ WORDS: dict[str, Promise] = {
     "job.deleted": _("deleted the job"),
     "job.edited": _("changed the job"),
     "job.reclaimed": _("asked GPUs back from the job"),
+    "job.extended": _("extended the job"),
     "job.launched": _("started the job"),
     "job.started": _("started again the job"),
     "job.stopped": _("cancelled the job"),

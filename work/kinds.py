@@ -35,6 +35,7 @@ class States:
     filters: Mapping[str, Q]  # those to which a list can be narrowed
     why: Callable[[Any], Why]
     advice: Callable[[Any], str]
+    warning: Callable[[Any], str] = lambda _row: ""  # what is wrong around one that runs
 
     def is_over(self, row: Any) -> bool:
         return self.of(row) in self.over
@@ -95,6 +96,9 @@ class Kind:
     # Attachments that it takes; each a field of the table.
     attachments: tuple[str, ...] = ("volumes", "credentials", "needs")
     once: bool = False  # it runs to its end; started again it is a new launch of the same row
+    shared: bool = False  # its owner may let members of the project open it
+    renews: bool = False  # its owner may have it take the newest image of its tag
+    longest: Callable[[Any], int | None] | None = None  # minutes of its time limit, at most
 
     def new(self, principal: Principal, project: Project, said: Mapping[str, Any]) -> Any:
         """Return a row of its defaults, not saved."""
@@ -112,6 +116,9 @@ class Kind:
 
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word
+
+    def longest_of(self, row: Any) -> int | None:
+        return self.longest(row) if self.longest else None
 
     def replicas_of(self, row: Any) -> int:
         return self.replicas(row) if self.replicas else 1

@@ -19,6 +19,7 @@ from work import kinds, references
 from work.choices import StopReason
 from work.models import Workload
 from work.services.ending import workloads_request_delete, workloads_stop_for
+from work.services.sharing import shares_cut_for, shares_revoke_for
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -42,11 +43,14 @@ def connect() -> None:
 
 def _user_disabled(user: User, who: Principal | None) -> None:
     workloads_stop_for(reason=StopReason.OWNER_DISABLED, owner=user, actor=who)
+    shares_revoke_for(user=user, actor=who)
 
 
 def _member_left(project: Project, user: User, who: Principal | None) -> None:
-    """Their work stops and is kept; nobody may open it, they neither."""
+    """Their work stops and is kept; nobody may open it, nor they what was shared with them."""
     workloads_stop_for(reason=StopReason.OWNER_LEFT, project=project, owner=user, actor=who)
+    shares_revoke_for(user=user, project=project, actor=who)
+    shares_cut_for(owner=user, project=project, actor=who)
 
 
 def _request_delete(project: Project, who: Principal | None) -> None:

@@ -14,11 +14,13 @@ from common.errors import Forbidden
 from gate.access import gate_url
 from gate.api import serializers as s
 from gate.rpc import host_key
-from notebooks import selectors, where
+from notebooks import where
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
+from work.selectors import access_of, workload_get
 
 
 class WorkspaceWays(ProjectAPIView):
@@ -29,8 +31,8 @@ class WorkspaceWays(ProjectAPIView):
 
     @extend_schema(responses=s.WaysOut)
     def get(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
-        row = selectors.workspace_get(self.principal, workspace, self.project)
-        if not selectors.access_of(self.principal.user, row):
+        row = workload_get(self.principal, WORKSPACE, workspace, self.project)
+        if not access_of(self.principal.user, row):
             raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
         kubectl = where.kubectl_of(row)
         ways: dict[str, Any] = dict.fromkeys(s.WaysOut().fields)

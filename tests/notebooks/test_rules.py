@@ -42,7 +42,7 @@ def test_an_extension_takes_the_warning_back(launch, alice, settle, principal):
     row = settle(launch(alice, "large"))
     with time_machine.travel(row.ends_at - timedelta(minutes=10), tick=False):
         services.limits_enforce()
-        services.workspace_extend(principal=principal(alice), workspace=row, minutes=60)
+        work.workload_extend(principal=principal(alice), row=row, minutes=60)
     with time_machine.travel(row.ends_at + timedelta(minutes=1), tick=False):
         assert services.limits_enforce() == 0
     row.refresh_from_db()
@@ -213,8 +213,8 @@ def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
     from projects.services import members
 
     mine, others = settle(launch(bob)), settle(launch(alice))
-    services.workspace_share(principal=principal(alice), workspace=others, username="bob")
-    services.workspace_share(principal=principal(bob), workspace=mine, username="mona")
+    work.workload_share(principal=principal(alice), row=others, username="bob")
+    work.workload_share(principal=principal(bob), row=mine, username="mona")
     assert registry.access(bob, others.uid) == AccessLevel.VISITOR
     members.member_remove(principal=principal(alice), project=project, user=bob)
     settle(mine)
@@ -233,7 +233,7 @@ def test_nobody_but_owner_and_visitors_may_open(
     assert registry.access(alice, row.uid) == AccessLevel.OWNER
     for user in (bob, mona, vera, charlie, operator, auditor):
         assert registry.access(user, row.uid) == AccessLevel.NONE
-    services.workspace_share(principal=principal(alice), workspace=row, username="vera")
+    work.workload_share(principal=principal(alice), row=row, username="vera")
     assert registry.access(vera, row.uid) == AccessLevel.VISITOR
     workspaces.workspace_delete(principal=principal(alice), workspace=row)
     for user in (alice, vera):

@@ -23,21 +23,44 @@ _ATTACHED: Mapping[str, type[serializers.Serializer[Any]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Reader:
+    """What an answer depends on besides the row; ``alone``: it is about this one only."""
+
+    owns: bool
+    visits: bool  # it was shared with them
+    alone: bool
+
+    @property
+    def may_open(self) -> bool:
+        return self.owns or self.visits
+
+    @property
+    def access(self) -> str:
+        return "owner" if self.owns else "visitor" if self.visits else "none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Api:
     """How a kind is told, and the shapes of what is taken and given, made from its table.
 
-    ``stop`` is the verb that ends one; ``own`` what only this kind has in every answer,
-    ``detail`` what it has in the answer about one.
+    ``stop`` is the verb that ends one, ``document`` where its YAML is; ``own`` what only this kind
+    has in every answer, ``detail`` what it has in the answer about one; ``spec_own`` and
+    ``status_own`` what it has more in these parts.
     """
 
     kind: Kind
     states: States
     stop: str = "stop"
+    document: str = "document"
     own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     own_shape: Shape = field(default_factory=dict)
     detail: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     detail_shape: Shape = field(default_factory=dict)
+    spec_own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
+    spec_shape: Shape = field(default_factory=dict)
+    status_own: Callable[[Any, Reader], Mapping[str, Any]] = lambda _row, _reader: {}
+    status_shape: Shape = field(default_factory=dict)
 
     @property
     def collection(self) -> str:
@@ -51,12 +74,23 @@ class Api:
     @cached_property
     def takes(self) -> Any:
         """Every field is optional: what is missing is as usual."""
-        return s.serializer_in(f"{self.title}In", self.kind.table)
+        beside: dict[str, Any] = {
+            name: serializers.SlugField(max_length=63, required=False, allow_null=True)
+            for name in self.kind.beside
+        }
+        return s.serializer_in(f"{self.title}In", self.kind.table, **beside)
 
     @cached_property
     def edits(self) -> Any:
         never = (one.name for one in self.kind.table if one.edit is Edit.NEVER)
-        return s.serializer_in(f"{self.title}Edit", self.kind.table.but(*never))
+        renews: dict[str, Any] = {
+            "newest_image": serializers.BooleanField(
+                required=False,
+                help_text="pin what the image's tag means now; a running one restarts",
+            )
+        }
+        table, more = self.kind.table.but(*never), renews if self.kind.renews else {}
+        return s.serializer_in(f"{self.title}Edit", table, **more)
 
     @cached_property
     def spec(self) -> Any:
@@ -65,14 +99,18 @@ class Api:
             for name in self.kind.attachments
         }
         said = self.kind.table.but("name", *self.kind.attachments)
-        return s.serializer_out(f"{self.title}SpecOut", said, **attached)
+        return s.serializer_out(f"{self.title}SpecOut", said, **attached, **self.spec_shape)
+
+    @property
+    def beside(self) -> Shape:
+        return {name: serializers.CharField(allow_null=True) for name in self.kind.beside}
 
     @cached_property
     def gives(self) -> Any:
         """One shape for every answer about a workload; what a list leaves out is null there."""
         status = self._made(
             "StatusOut",
-            state=serializers.ChoiceField(sorted(self.states.words.values)),
+            state=serializers.ChoiceField(self.states.words.values),
             phase=serializers.ChoiceField([phase.value for phase in Phase]),
             reason=serializers.CharField(allow_blank=True),
             message=serializers.CharField(allow_blank=True),
@@ -81,7 +119,9 @@ class Api:
             since=serializers.DateTimeField(allow_null=True),
             position=serializers.IntegerField(allow_null=True),
             pull=s.PullOut(allow_null=True, help_text="while a node fetches the image"),
+            **self.status_shape,
         )
+        access = {"access": serializers.ChoiceField(("owner", "visitor", "none"))}
         moments = ("asked_at", "started_at", "ready_at", "ends_at", "stopped_at")
         return self._made(
             "Out",
@@ -90,6 +130,8 @@ class Api:
             name=serializers.CharField(),
             project=serializers.CharField(),
             owner=serializers.CharField(),
+            **self.beside,
+            **(access if self.kind.shared else {}),
             generation=serializers.IntegerField(),
             desired=serializers.ChoiceField([wish.value for wish in Desired]),
             spec=self.spec(),
@@ -108,6 +150,7 @@ class Api:
             "PlanOut",
             action=serializers.ChoiceField(("create", "update", "none")),
             name=serializers.CharField(),
+            **self.beside,
             allowed=serializers.BooleanField(),
             refusal=serializers.CharField(allow_blank=True),
             restarts=serializers.BooleanField(),

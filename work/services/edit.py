@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from clusters.usable import launch_check
 from common.errors import Conflict
 from events import services as events
+from runtime.protocol import Desired
 from work import kinds
 from work.attached import ATTACHED
 from work.services.attachments import attach, check_still_usable
@@ -61,6 +62,12 @@ def workload_edit(
         if start and starts(kind, after, is_changed=is_changed):
             return workload_start(principal=principal, row=after)
         return after
+
+
+def image_renew(*, principal: Principal, row: Workload) -> Any:
+    """Pin what the image's tag means now. What is wanted to run starts with it, failed or not."""
+    wanted = row.desired == Desired.RUNNING
+    return workload_edit(principal=principal, row=row, said={}, newest_image=True, start=wanted)
 
 
 def starts(kind: Kind, row: Any, *, is_changed: bool) -> bool:
