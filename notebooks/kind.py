@@ -186,6 +186,7 @@ def _asked_by(principal: Principal, row: Workspace) -> str:
 
 WORKSPACE = Kind(
     word=Workspace.KIND,
+    purpose="build",
     document="Workspace",
     model=Workspace,
     one=_("Workspace"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clusters import registry
 from hubapi import services as hub
 from hubapi.registry import route_key
-from notebooks.kind import sidecar_port
+from notebooks.kind import WORKSPACE, sidecar_port
 from notebooks.models import Workspace
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
@@ -28,6 +28,7 @@ class WorkspaceReconciler(WorkloadReconciler):
 
     kind = Workspace.KIND
     model: type[Reconcilable] = Workspace
+    purpose: ClassVar[str] = WORKSPACE.purpose
     related: ClassVar[tuple[str, ...]] = ("project", "owner")  # what each pass reads
     keeps_what_it_read: ClassVar[bool] = True
 

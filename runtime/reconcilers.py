@@ -147,6 +147,7 @@ class WorkloadKind:
     related: ClassVar[tuple[str, ...]] = ("project", "owner")
     start_timeout_s: ClassVar[float] = 600.0
     stop_grace_s: ClassVar[float] = 10.0
+    purpose: ClassVar[str] = "train"  # by which rules queues let it in: build, train, inference
     # How often a quiet row is looked at when nothing watches its cluster, and when one does.
     poll_s: ClassVar[float] = 30.0
     watched_poll_s: ClassVar[float] = 600.0

@@ -96,6 +96,7 @@ _PATIENT = frozenset((Reason.PULLING, Reason.NODE_LOST))
 # What a person must change does not get better by waiting, and holds GPUs meanwhile.
 HOPELESS_S = 120.0
 RESTARTED = "restarted"
+RECLAIMED = "reclaimed"  # its devices are asked back; with the uid of the work that gets them
 _RESTARTS_TOLD = 50  # of one launch; one that comes and goes for ever tells no more then
 
 

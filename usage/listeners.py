@@ -27,6 +27,10 @@ def keep_intervals(transition: Transition) -> None:
     if transition.gone:
         _close(row, launch=row.launch, at=now(), reason="deleted")
         return
+    if transition.outcome.updates.get("launch", row.launch) != row.launch:
+        # It gave its devices back, and another launch of the same intent waits for them.
+        _close(row, launch=row.launch, at=_ended_at(state), reason=str(transition.row.reason))
+        return
     if transition.after in _HOLDING and state.get("launch") == row.launch:
         _open(transition, row, state)
     elif transition.after in _ENDED:

@@ -173,6 +173,15 @@ class FakeDriver:
             if item["seen"] != p.Seen.EXITED:
                 raise p.NotYet("It is ending.", retry_in=0.05)
 
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        with self._store.open() as world:
+            world.setdefault("told", {})[uid] = dict(notice)
+
+    def told(self, uid: str) -> Mapping[str, str]:
+        """Return what was told last to a program that was about to end."""
+        with self._store.open() as world:
+            return dict(world.get("told", {}).get(uid, {}))
+
     def remove(self, uid: str) -> None:
         with self._verb("remove", uid):
             pass  # it may be told to fail before it asks anything to end

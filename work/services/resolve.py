@@ -93,6 +93,8 @@ def request_of(kind: Kind, row: Any) -> Request:
         pool=row.pool,
         network=row.network,
         replicas=kind.replicas_of(row),
+        purpose=kind.purpose,
+        priority=row.priority,
     )
 
 

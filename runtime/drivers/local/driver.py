@@ -4,6 +4,7 @@ One short connection for each request, so any thread may ask.
 """
 
 import base64
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -152,6 +153,11 @@ class LocalDriver:
 
     def stop(self, uid: str, *, grace_s: float) -> None:
         self._client.ask("stop", uid=uid, grace_s=grace_s)
+
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        # A supervisor that is older than notices lives on: its work ends without one.
+        with contextlib.suppress(DriverError):
+            self._client.ask("tell", uid=uid, notice=dict(notice))
 
     def remove(self, uid: str) -> None:
         self._client.ask("remove", uid=uid, installation=self._installation)
