@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, path, reverse
 
 from files import selectors, services
 from files.selectors import state_of
@@ -60,3 +60,13 @@ class Session(ProjectView):
         )
         place = selectors.place_get(self.principal, volume, self.project)
         return JsonResponse(asdict(state_of(place, row, for_page=True)), status=202)
+
+
+app_name = "files"
+
+_ONE = "projects/<slug:project>/volumes/<uuid:volume>/files/"
+
+urlpatterns = [
+    path(_ONE, Browse.as_view(), name="browse"),
+    path(f"{_ONE}session", Session.as_view(), name="session"),
+]

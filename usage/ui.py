@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import path
 from django.utils import timezone
 
 from common.ui import responses
@@ -65,3 +66,11 @@ class AllUsage(PlatformView):
     def get(self, request: HttpRequest) -> HttpResponseBase:
         span = range_of(request.GET)
         return answer(self, request, selectors.everywhere(span), span, name="usage-all")
+
+
+app_name = "usage"
+urlpatterns = [
+    path("projects/<slug:project>/usage", ProjectUsage.as_view(), name="project"),
+    path("usage/", MyUsage.as_view(), name="mine"),
+    path("usage/all", AllUsage.as_view(), name="all"),
+]

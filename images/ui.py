@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
 from images.findings import CONTAINER, NOTEBOOK
 from images.services import cluster_for, image_check
@@ -36,3 +37,10 @@ class Check(ProjectView):
         )
         again = request.get_full_path()
         return self.render({"finding": finding, "kind": kind, "check_url": again})
+
+
+app_name = "images"
+
+urlpatterns = [
+    path("projects/<slug:project>/images/check", Check.as_view(), name="check"),
+]

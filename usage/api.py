@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
+from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -186,3 +187,19 @@ class CapacityCsvView(PlatformAPIView):
     def get(self, request: Request) -> HttpResponseBase:
         kinds = capacity.report(range_of(request.query_params))
         return responses.csv_download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
+
+
+app_name = "usage-api"
+urlpatterns = [
+    path("projects/<slug:project>/usage", ProjectUsageView.as_view(), name="project"),
+    path(
+        "projects/<slug:project>/usage/intervals",
+        ProjectIntervalsView.as_view(),
+        name="intervals",
+    ),
+    path("projects/<slug:project>/usage.csv", ProjectUsageCsvView.as_view(), name="csv"),
+    path("me/usage", MyUsageView.as_view(), name="mine"),
+    path("usage", AllUsageView.as_view(), name="all"),
+    path("capacity", CapacityView.as_view(), name="capacity"),
+    path("capacity.csv", CapacityCsvView.as_view(), name="capacity-csv"),
+]

@@ -3,6 +3,7 @@
 
 from typing import Any, ClassVar
 
+from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -106,3 +107,16 @@ class LimitsView(PlatformAPIView):
             if user is None:
                 raise NotFound("There is no such person.")
         return project, user
+
+
+app_name = "quotas-api"
+urlpatterns = [
+    path("projects/<slug:project>/quota", ProjectQuotaView.as_view(), name="project"),
+    path("quotas/projects/<slug:project_slug>", LimitsView.as_view(), name="of-project"),
+    path(
+        "quotas/projects/<slug:project_slug>/members/<str:username>",
+        LimitsView.as_view(),
+        name="of-member",
+    ),
+    path("quotas/users/<str:username>", LimitsView.as_view(), name="of-user"),
+]

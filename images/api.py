@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -73,3 +74,8 @@ class Check(ProjectAPIView):
             kind=said["kind"],
         )
         return Response(finding.as_json())
+
+
+urlpatterns = [
+    path("projects/<slug:project>/images/check", Check.as_view(), name="api-image-check"),
+]
