@@ -10,7 +10,6 @@ from common.drf.serializers import LogOut, StrictSerializer
 from loaders.choices import Direction, Mode, Result, State, StoreKind, Task
 from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PATTERNS
 from loaders.reports import MAX_NUMBER
-from loaders.spec import Wanted
 from runtime.protocol import Desired, Phase
 from volumes.services.create import MAX_SIZE_MIB
 
@@ -44,12 +43,12 @@ class LoadEdit(StrictSerializer):
     )
     time_zone = serializers.CharField(max_length=63, required=False, allow_blank=True)
 
-    def wanted(self) -> Wanted:
+    def said(self) -> dict[str, Any]:
         said = {k: v for k, v in self.validated_data.items() if k != "start"}
         for name, empty in (("credential", ""), ("schedule", ""), ("bandwidth_bytes_s", 0)):
             if name in said and said[name] is None:
                 said[name] = empty  # written as null: none
-        return Wanted(**said)
+        return said
 
 
 class LoadIn(LoadEdit):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -20,10 +21,12 @@ from common.errors import Invalid
 from loaders import selectors, services
 from loaders.api import render
 from loaders.api import serializers as s
+from loaders.kind import LOAD
 from loaders.models import Load
 from loaders.states import FILTERS
 from projects.access import Permission
 from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
+from work import services as work
 
 PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
 READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}
@@ -90,10 +93,10 @@ class LoadList(ProjectAPIView):
         asked: dict[str, Any] = {
             "principal": self.principal,
             "project": self.project,
-            "wanted": serializer.wanted(),
+            "said": serializer.said(),
         }
         if _is_plan(request):
-            return Response(render.plan_out(services.load_plan(**asked)))
+            return Response(render.plan_out(work.workload_plan(**asked, kind=LOAD)))
         return _accepted(self, services.load_create(**asked, task=serializer.task))
 
 
@@ -108,7 +111,7 @@ class LoadEnsure(ProjectAPIView):
         serializer = s.LoadIn(data=request.data)
         serializer.is_valid(raise_exception=True)
         row = services.load_ensure(
-            principal=self.principal, project=self.project, wanted=serializer.wanted()
+            principal=self.principal, project=self.project, said=serializer.said()
         )
         return _accepted(self, row)
 
@@ -128,11 +131,12 @@ class LoadApply(ProjectAPIView):
         asked: dict[str, Any] = {
             "principal": self.principal,
             "project": self.project,
+            "kind": LOAD,
             "document": request.data,
         }
         if _is_plan(request):
-            return Response(render.plan_out(services.manifest_plan(**asked)))
-        return _accepted(self, services.load_apply(**asked))
+            return Response(render.plan_out(work.manifest_plan(**asked)))
+        return _accepted(self, work.manifest_apply(**asked))
 
 
 class LoadDetail(LoadAPIView):
@@ -154,16 +158,12 @@ class LoadDetail(LoadAPIView):
         request=s.LoadEdit, parameters=[PLAN], responses={202: s.LoadOut, 200: s.LoadPlanOut}
     )
     def patch(self, request: Request, project: str, load: UUID) -> Response:
-        wanted = self.given(s.LoadEdit).wanted()
+        asked: dict[str, Any] = {"said": self.given(s.LoadEdit).said(), "row": self.row()}
+        asked["principal"] = self.principal
         if _is_plan(request):
-            plan = services.load_plan(
-                principal=self.principal, project=self.project, wanted=wanted, load=self.row()
-            )
+            plan = work.workload_plan(**asked, project=self.project, kind=LOAD)
             return Response(render.plan_out(plan))
-        with transaction.atomic():
-            row = self.row(for_update=True)
-            check_if_match(request, row)
-            row = services.load_edit(principal=self.principal, load=row, wanted=wanted)
+        row = work.workload_edit(**asked, check=partial(check_if_match, request))
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
     @extend_schema(parameters=[REASON], responses={202: s.LoadOut})
@@ -171,7 +171,7 @@ class LoadDetail(LoadAPIView):
         with transaction.atomic():
             row = self.row(for_update=True)
             check_if_match(request, row)
-            row = services.load_delete(principal=self.principal, load=row, said=reason_in(request))
+            row = work.workload_delete(principal=self.principal, row=row, said=reason_in(request))
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
@@ -183,7 +183,7 @@ class _Act(LoadAPIView):
 
     @extend_schema(request=None, responses={202: s.LoadOut})
     def post(self, request: Request, project: str, load: UUID) -> Response:
-        row = type(self).act(principal=self.principal, load=self.row())
+        row = type(self).act(principal=self.principal, row=self.row())
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
@@ -222,7 +222,7 @@ class _Ending(_Act):
 
     @extend_schema(request=ReasonIn, responses={202: s.LoadOut})
     def post(self, request: Request, project: str, load: UUID) -> Response:
-        row = type(self).act(principal=self.principal, load=self.row(), said=reason_in(request))
+        row = type(self).act(principal=self.principal, row=self.row(), said=reason_in(request))
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
@@ -231,7 +231,7 @@ class LoadPause(_Ending):
 
     # the owner, or who may manage: services decide
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
-    act = staticmethod(services.load_pause)
+    act = staticmethod(work.workload_stop)
 
 
 class LoadCancel(_Ending):
@@ -284,7 +284,7 @@ class LoadDocument(LoadAPIView):
     def get(self, request: Request, project: str, load: UUID) -> Response:
         row = self.row()
         inside = selectors.sees_inside(self.principal, row)
-        return Response(services.manifest_of(row, inside=inside))
+        return Response(work.manifest_of(row, private=inside))
 
 
 def _accepted(view: ProjectAPIView, row: Load) -> Response:

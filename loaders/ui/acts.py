@@ -19,6 +19,7 @@ from loaders.models import Load
 from loaders.ui.form import Settings
 from loaders.ui.views import Detail, LoadView
 from projects.access import Permission
+from work import services as work
 
 
 class Act(LoadView):
@@ -34,7 +35,7 @@ class Act(LoadView):
         return redirect(row.get_absolute_url())
 
     def acted(self, request: HttpRequest) -> Load:
-        return type(self).act(principal=self.principal, load=self.row())
+        return type(self).act(principal=self.principal, row=self.row())
 
 
 class Start(Act):
@@ -71,11 +72,11 @@ class _Ending(Act):
 
     def acted(self, request: HttpRequest) -> Load:
         said = request.POST.get("reason", "")
-        return type(self).act(principal=self.principal, load=self.row(), said=said)
+        return type(self).act(principal=self.principal, row=self.row(), said=said)
 
 
 class Pause(_Ending):
-    act = staticmethod(services.load_pause)
+    act = staticmethod(work.workload_stop)
     said = _("“%(name)s” pauses. What is copied stays.")
 
 
@@ -91,9 +92,9 @@ class Delete(LoadView):
 
     def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
-        services.load_delete(
+        work.workload_delete(
             principal=self.principal,
-            load=row,
+            row=row,
             typed_name=request.POST.get("confirm", ""),
             said=request.POST.get("reason", ""),
         )
