@@ -13,7 +13,7 @@ from loaders import policies
 from loaders.choices import StopReason, Task
 from loaders.fields import TABLE
 from loaders.models import ACTIVE, Load
-from loaders.selectors import RELATED
+from loaders.selectors import RELATED, sees_inside
 from loaders.services import create, ending, runs
 from loaders.services.plan import judge
 from loaders.services.resolve import look_up
@@ -56,6 +56,7 @@ LOAD = Kind(
     managed=True,
     lapses=True,
     key="uid",
+    opens=sees_inside,
     defaults=_defaults,
     first_name=lambda row: policies.name_for(policies.parse_url(row.url)),
     look_up=look_up,

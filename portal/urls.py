@@ -12,7 +12,7 @@ API = (
     "images.api.urls",
     "quotas.api.urls",
     "volumes.api.views",
-    "loaders.api.urls",
+    "loaders.api.views",
     "files.api.urls",
     "notebooks.api.urls",
     "jobs.api",

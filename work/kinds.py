@@ -64,6 +64,8 @@ class Kind:
     managed: bool = False  # whoever manages such work, and may make it, changes and starts it too
     lapses: bool = False  # it stops when its owner may not make such work any more
     key: str = "short_id"  # the column by which addresses name one
+    # Who reads what is private in one; None: its owner.
+    opens: Callable[[Principal, Any], bool] | None = None
     # A new row, not saved, before anything that was said is written into it; None: as its columns
     # are by default.
     defaults: Callable[[Principal, Project, Mapping[str, Any]], Any] | None = None
@@ -141,6 +143,9 @@ class Kind:
 
     def beside_of(self, row: Any) -> Mapping[str, Any]:
         return self.told_beside(row) if self.told_beside else {}
+
+    def key_of(self, row: Any) -> Any:
+        return getattr(row, self.key)
 
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word

@@ -83,6 +83,12 @@ def require_owner(who: Principal, row: Workload) -> None:
         raise Forbidden(_("Only its owner may see or change this."))
 
 
+def reads_private(who: Principal, row: Workload) -> bool:
+    """Whether ``who`` may read what the fields of its kind call private."""
+    opens = kinds.kind_of(row.kind).opens
+    return opens(who, row) if opens is not None else is_owner(who, row)
+
+
 def may_change(who: Principal, row: Workload) -> bool:
     """Whether ``who`` may start and edit it: its owner, while they may make such work."""
     kind = kinds.kind_of(row.kind)

@@ -14,10 +14,11 @@ from loaders.choices import Result, State, Task
 from loaders.codes import VERIFIED
 from loaders.messages import in_words
 from loaders.states import MOVING, SETTLED, state_of
-from loaders.words import Why, advice_of, percent_of, why_of
+from loaders.words import advice_of, percent_of, why_of
 from runtime.protocol import Desired
 from runtime.reasons import Reason
 from work.selectors import may_change, may_end
+from work.why import Why
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
