@@ -28,7 +28,7 @@ class Ways:
 
 
 def ways() -> dict[str, Ways]:
-    """Return those of every kind; loads have services of their own."""
+    """Return those of every kind; some say and do it in a way of their own."""
     common = {kind.word: Ways(kind.model, reason_of, workload_stop) for kind in kinds.kinds()}
     return common | {
         Workspace.KIND: Ways(Workspace, lambda row: row.shown_message, workload_stop),

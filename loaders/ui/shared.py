@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-
+from common.ui.responses import to_yaml
 from credentials.selectors import credentials_named
 from loaders.choices import Mode
 from loaders.kind import LOAD
@@ -32,10 +31,6 @@ _FLAGS = {
     "schedule": "--schedule",
     "time_zone": "--time-zone",
 }
-
-
-def to_yaml(document: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
 
 
 def named(who: Principal, row: Load) -> dict[str, str]:

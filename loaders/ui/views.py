@@ -12,13 +12,14 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
+from common.ui.responses import to_yaml
 from events import selectors as events
 from loaders import selectors
 from loaders.models import Load
 from loaders.ui.bulk import DEEDS
 from loaders.ui.forms import FilterForm, filtered
 from loaders.ui.present import bar_of, shown
-from loaders.ui.shared import as_command, named, to_yaml
+from loaders.ui.shared import as_command, named
 from loaders.ui.tables import LoadTable, RunTable
 from projects.access import Permission, roles_kept
 from projects.ui.base import ProjectView
