@@ -12,7 +12,7 @@ API = (
     "images.api",
     "quotas.api",
     "volumes.api.views",
-    "loaders.api.urls",
+    "loaders.api.views",
     "files.api",
     "notebooks.api.urls",
     "jobs.api",

@@ -25,6 +25,8 @@ from work.gpu_offers import gpu_offers
 from work.models import Share
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from django.db.models import QuerySet
 
     from accounts.principal import Principal
@@ -55,7 +57,7 @@ def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> Qu
 def workload_get(
     who: Principal,
     kind: Kind,
-    short_id: str,
+    key: str | UUID,
     project: Project | None = None,
     *,
     for_update: bool = False,
@@ -64,7 +66,7 @@ def workload_get(
     rows = visible_to(who, kind, project)
     if for_update:
         rows = rows.select_for_update(of=("self",))
-    row = rows.filter(short_id=short_id).first()
+    row = rows.filter(**{kind.key: key}).first()
     if row is None:
         raise NotFound(_("There is no such thing, or you may not see it."))
     return row
@@ -81,11 +83,19 @@ def require_owner(who: Principal, row: Workload) -> None:
         raise Forbidden(_("Only its owner may see or change this."))
 
 
+def reads_private(who: Principal, row: Workload) -> bool:
+    """Whether ``who`` may read what the fields of its kind call private."""
+    opens = kinds.kind_of(row.kind).opens
+    return opens(who, row) if opens is not None else is_owner(who, row)
+
+
 def may_change(who: Principal, row: Workload) -> bool:
     """Whether ``who`` may start and edit it: its owner, while they may make such work."""
     kind = kinds.kind_of(row.kind)
     granted = permissions_of(who, row.project)
-    return is_owner(who, row) and kind.create in granted and kind.read in granted
+    if kind.create not in granted or kind.read not in granted:
+        return False
+    return is_owner(who, row) or (kind.managed and kind.manage in granted)
 
 
 def may_end(who: Principal, row: Workload) -> bool:
@@ -111,7 +121,7 @@ def names_taken(project: Project, owner: User, kind: Kind) -> frozenset[str]:
 def values_of(row: Workload, *, private: bool) -> dict[str, Any]:
     """Return what a row says, as API and document say it; attachments by name."""
     kind = kinds.kind_of(row.kind)
-    given = attached_to(row).public()
+    given = attached_to(row).public() if kind.attachments else {}
     return kind.own.read(row, private=private) | {name: given[name] for name in kind.attachments}
 
 

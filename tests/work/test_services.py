@@ -351,11 +351,11 @@ def test_a_form_offers_what_there_is(
 def test_what_it_waits_for_wakes_it(
     make: Make, kind: Any, project: Any, principal: Any, settle: Any, alice: Any
 ) -> None:
-    from loaders.services import Wanted, load_create
+    from loaders.services import load_create
     from work.needs import changed
 
-    said = Wanted(url="s3://bucket/images", name="images")
-    load = load_create(principal=principal(alice), project=project, wanted=said)
+    said = {"url": "s3://bucket/images", "name": "images"}
+    load = load_create(principal=principal(alice), project=project, said=said)
     row = make(alice, needs=["images"])
     assert selectors.values_of(row, private=False)["needs"] == ["images"]
     Workload.objects.filter(pk=row.pk).update(next_reconcile_at=None)

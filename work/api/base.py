@@ -46,7 +46,7 @@ class WorkAPIView(ProjectAPIView):
             render.one_out(self.api, row, self.principal), status=status.HTTP_202_ACCEPTED
         )
         if is_new:
-            keys = {"project": self.project.slug, self.api.kind.word: row.short_id}
+            keys = {"project": self.project.slug, self.api.kind.word: self.api.kind.key_of(row)}
             response["Location"] = reverse(f"api-{self.api.kind.word}", kwargs=keys)
         return with_etag(response, row)
 

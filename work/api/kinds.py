@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 
@@ -14,6 +14,9 @@ from runtime.protocol import Desired, Phase
 from work.api import serializers as s
 from work.fields import Edit
 from work.kinds import Kind, States
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
 
 Shape = Mapping[str, serializers.Field[Any, Any, Any, Any]]
 _ATTACHED: Mapping[str, type[serializers.Serializer[Any]]] = {
@@ -61,6 +64,17 @@ class Api:
     spec_shape: Shape = field(default_factory=dict)
     status_own: Callable[[Any, Reader], Mapping[str, Any]] = lambda _row, _reader: {}
     status_shape: Shape = field(default_factory=dict)
+    # A kind that takes, makes, finds and tells what is not of its table alone does so itself; each
+    # with the shape of it.
+    takes_shape: Any = None
+    edits_shape: Any = None
+    told: Callable[[Any, Principal], Mapping[str, Any]] | None = None
+    told_shape: Any = None
+    told_plan: Callable[[Any], Mapping[str, Any]] | None = None
+    plan_shape: Any = None
+    create: Callable[..., Any] | None = None  # principal=, project=, said=, and what is apart
+    apart: tuple[str, ...] = ()  # what is taken beside what is said of it
+    matching: Callable[[Any, str], Any] | None = None  # rows that carry these words
 
     @property
     def collection(self) -> str:
@@ -74,6 +88,8 @@ class Api:
     @cached_property
     def takes(self) -> Any:
         """Every field is optional: what is missing is as usual."""
+        if self.takes_shape is not None:
+            return self.takes_shape
         beside: dict[str, Any] = {
             name: serializers.SlugField(max_length=63, required=False, allow_null=True)
             for name in self.kind.beside
@@ -82,6 +98,8 @@ class Api:
 
     @cached_property
     def edits(self) -> Any:
+        if self.edits_shape is not None:
+            return self.edits_shape
         never = (one.name for one in self.kind.table if one.edit is Edit.NEVER)
         renews: dict[str, Any] = {
             "newest_image": serializers.BooleanField(
@@ -108,6 +126,8 @@ class Api:
     @cached_property
     def gives(self) -> Any:
         """One shape for every answer about a workload; what a list leaves out is null there."""
+        if self.told_shape is not None:
+            return self.told_shape
         status = self._made(
             "StatusOut",
             state=serializers.ChoiceField(self.states.words.values),
@@ -146,6 +166,8 @@ class Api:
 
     @cached_property
     def plans(self) -> Any:
+        if self.plan_shape is not None:
+            return self.plan_shape
         return self._made(
             "PlanOut",
             action=serializers.ChoiceField(("create", "update", "none")),

@@ -48,12 +48,12 @@ class ReadView(OneView):
 
     def follower(self, row: Any) -> streams.Follower:
         """Take from the request what a stream needs to go on alone; TooManyStreams beyond it."""
-        who, kind, project, short_id = self.principal, self.api.kind, self.project, row.short_id
+        who, kind, project = self.principal, self.api.kind, self.project
         require_standing = sessions.opened_by(who, self.request)
 
         def allowed() -> None:
             require_standing()
-            selectors.workload_get(who, kind, short_id, project)
+            selectors.workload_get(who, kind, kind.key_of(row), project)
 
         return streams.Follower(streams.places.take(str(who.user.uid)), allowed)
 
@@ -73,8 +73,8 @@ class WorkDocument(ReadView):
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
         row = self.row()
-        mine = selectors.is_owner(self.principal, row)
-        return Response(services.manifest_of(row, private=mine))
+        private = selectors.reads_private(self.principal, row)
+        return Response(services.manifest_of(row, private=private))
 
 
 class WorkEvents(ReadView):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.models import Q
@@ -75,17 +75,18 @@ class WorkList(WorkAPIView):
         if words := query.get("q", "")[:80]:
             if not is_storable(words):
                 raise Invalid("q: no NUL, please.", fields={"q": ["invalid"]})
-            rows = rows.filter(Q(name__icontains=words) | Q(short_id=words))
+            rows = (self.api.matching or _matching)(rows, words)
         page = self.paginate_queryset(rows)
         return self.get_paginated_response(render.many_out(self.api, page or [], self.principal))
 
     def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        asked: dict[str, Any] = {
-            "principal": self.principal,
-            "project": self.project,
-            "kind": self.api.kind,
-            "said": self.given(self.api.takes),
-        }
+        said = self.given(self.api.takes)
+        apart = {name: said.pop(name) for name in self.api.apart if name in said}
+        asked: dict[str, Any] = {"principal": self.principal, "project": self.project}
+        asked["said"] = said
+        if self.api.create is not None and not self.is_plan:
+            return self.accepted(self.api.create(**asked, **apart), is_new=True)
+        asked["kind"] = self.api.kind
         if self.is_plan:
             return self.planned(services.workload_plan(**asked))
         return self.accepted(services.workload_create(**asked), is_new=True)
@@ -172,6 +173,8 @@ class WorkDetail(OneView):
 class WorkStart(OneView):
     """Start a {one} again that has ended: a new launch of the same."""
 
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_start)
+
     @classmethod
     def rights(cls, api: Api) -> Mapping[str, Permission]:
         return {"POST": api.kind.create}
@@ -181,11 +184,13 @@ class WorkStart(OneView):
         return {"post": extend_schema(request=None, responses={202: api.gives})}
 
     def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        return self.accepted(services.workload_start(principal=self.principal, row=self.row()))
+        return self.accepted(type(self).act(principal=self.principal, row=self.row()))
 
 
 class WorkStop(OneView):
     """End what a {one} does; what it wrote to volumes stays."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_stop)
 
     @classmethod
     def rights(cls, api: Api) -> Mapping[str, Permission]:
@@ -196,10 +201,8 @@ class WorkStop(OneView):
         return {"post": extend_schema(request=ReasonIn, responses={202: api.gives})}
 
     def post(self, request: Request, **_ids: str) -> Response:
-        row = services.workload_stop(
-            principal=self.principal, row=self.row(), said=reason_in(request)
-        )
-        return self.accepted(row)
+        said = reason_in(request)
+        return self.accepted(type(self).act(principal=self.principal, row=self.row(), said=said))
 
 
 class WorkRepin(OneView):
@@ -284,11 +287,18 @@ class WorkShare(OneView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def urls_for(api: Api, own: Mapping[str, type[WorkAPIView]] | None = None) -> list[URLPattern]:
+def _matching(rows: Any, words: str) -> Any:
+    return rows.filter(Q(name__icontains=words) | Q(short_id=words))
+
+
+Views = Mapping[str, type[WorkAPIView]]
+
+
+def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) -> list[URLPattern]:
     """Return the routes of a kind: below ``projects/{project}/{kinds}``; ``own``: below one."""
     word = api.kind.word
     every = f"projects/<slug:project>/{api.collection}"
-    one = f"{every}/<slug:{word}>"
+    one = f"{every}/<{'uuid' if api.kind.key == 'uid' else 'slug'}:{word}>"
     routes: dict[str, tuple[str, type[WorkAPIView]]] = {
         every: (f"api-{api.collection}", WorkList),
         f"{every}/apply": (f"api-{word}-apply", WorkApply),
@@ -296,9 +306,10 @@ def urls_for(api: Api, own: Mapping[str, type[WorkAPIView]] | None = None) -> li
         f"{one}/start": (f"api-{word}-start", WorkStart),
         f"{one}/{api.stop}": (f"api-{word}-{api.stop}", WorkStop),
         f"{one}/{api.document}": (f"api-{word}-{api.document}", WorkDocument),
-        f"{one}/events": (f"api-{word}-events", WorkEvents),
         f"{one}/logs": (f"api-{word}-logs", WorkLogs),
     }
+    if api.kind.timeline:
+        routes[f"{one}/events"] = (f"api-{word}-events", WorkEvents)
     if "time_limit_minutes" in api.kind.table:
         routes[f"{one}/extend"] = (f"api-{word}-extend", WorkExtend)
     if api.kind.renews:
@@ -307,6 +318,8 @@ def urls_for(api: Api, own: Mapping[str, type[WorkAPIView]] | None = None) -> li
         routes[f"{one}/shares"] = (f"api-{word}-shares", WorkShares)
         routes[f"{one}/shares/<str:username>"] = (f"api-{word}-share", WorkShare)
     routes |= {f"{one}/{name}": (f"api-{word}-{name}", view) for name, view in (own or {}).items()}
+    for name, view in (of_all or {}).items():
+        routes[f"{every}/{name}"] = (f"api-{word}-{name}", view)
     return [path(route, _made(view, api), name=name) for route, (name, view) in routes.items()]
 
 
