@@ -73,6 +73,7 @@ class Kind:
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
     work_class: Callable[[Any], str] | None = None
+    purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     counts_as: str = ""  # the limit of which each takes one
     # In the transaction that makes one: the volumes that are there for it by its nature, to be

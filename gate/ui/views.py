@@ -24,7 +24,7 @@ from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
 from notebooks.ui.views import WorkspaceView
 from projects.access import Permission
-from projects.services import no_address
+from projects.services.kube import no_address
 from runtime.protocol import Phase
 from work.selectors import access_of, is_owner
 

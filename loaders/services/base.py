@@ -15,7 +15,7 @@ from credentials.selectors import credential_for_use
 from loaders.models import Load
 from loaders.selectors import RELATED
 from projects.access import Permission, denial, permissions_of, require
-from projects.services import require_active
+from projects.services.life import require_active
 from runtime.bus import publish
 from runtime.hints import hint
 from runtime.protocol import Desired

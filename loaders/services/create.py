@@ -26,7 +26,7 @@ from loaders.services.runs import begin, load_start
 from loaders.services.schedules import next_run
 from loaders.spec import Wanted
 from projects.access import Permission, require
-from projects.services import require_active
+from projects.services.life import require_active
 from runtime.protocol import Desired, Phase
 from volumes.selectors import require_room, volume_for_use
 from volumes.services.base import volume_take_turn, volumes_hold

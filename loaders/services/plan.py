@@ -23,7 +23,7 @@ from loaders.services.edit import changed_fields, check_edit
 from loaders.services.resolve import spec_edited, spec_for, spec_of
 from loaders.spec import CACHE, PUBLIC, Spec, Wanted
 from projects.access import Permission, require
-from projects.services import require_active
+from projects.services.life import require_active
 from quotas import selectors as quotas
 from quotas.choices import STORAGE_MIB, words
 from volumes.choices import VolumeKind

@@ -85,6 +85,7 @@ def _edit(
     if not found.fields:
         return row, False
     require_editable(kind, row, found)
+    waits = row.is_waiting
     after, restarts = found.row, needs_restart(kind, row, found)
     if "name" in found.fields:
         require_free(row.project, row.owner, kind, after.name)
@@ -103,7 +104,7 @@ def _edit(
     after.save()
     if restarts:
         reserve(principal, after, found.amounts)
-        step(after, "accepted", _("New settings: it restarts."))
+        step(after, "accepted", "" if waits else _("New settings: it restarts."))
     events.record(
         actor=principal,
         verb=f"{kind.word}.edited",
@@ -117,7 +118,7 @@ def _edit(
 
 def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
     """Raise Conflict where what runs to its end would run as something else."""
-    if kind.once and found.restarting and not row.is_ended:
+    if kind.once and found.restarting and not (row.is_ended or row.is_waiting):
         raise Conflict(
             _("It has not ended: what it runs can be changed for its next start only."),
             code="running",
@@ -125,4 +126,6 @@ def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
 
 
 def needs_restart(kind: Kind, row: Workload, found: Resolved) -> bool:
-    return not kind.once and row.is_on_its_way and bool(found.restarting)
+    if not row.is_on_its_way or not found.restarting:
+        return False
+    return not kind.once or row.is_waiting

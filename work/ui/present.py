@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 
 from clusters.models import Cluster
 from common.clock import now
@@ -149,7 +150,18 @@ def facts(row: Any, *, private: bool) -> list[Fact]:
         for field in table
         if (private or not field.private) and (text := _text(field, row))
     ]
-    return [*found, *pages.facts_of(row)]
+    return [*found, *pages.facts_of(row), *_given_back(row)]
+
+
+def _given_back(row: Any) -> list[Fact]:
+    """Return how often its GPUs were asked back, and how long it waited for others since."""
+    told = row.external_ref.get("given_back") or {}
+    if not told:
+        return []
+    waited = told["waited_s"] + (now().timestamp() - told["since"] if "since" in told else 0.0)
+    said = {"n": told["times"], "waited": duration(timedelta(seconds=int(waited)))}
+    text = ngettext("%(n)d time; waited %(waited)s", "%(n)d times; waited %(waited)s", said["n"])
+    return [Fact(_("GPUs given back"), text % said)]
 
 
 def _is_typed(field: f.Field) -> bool:

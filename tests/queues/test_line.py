@@ -1,7 +1,7 @@
 """The local queue: first come, first served for each kind of resource, exclusive devices."""
 
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from clusters import selectors, services
 from clusters.models import Claim, Cluster, Device, Hold
-from placement.line import Line
 from queues import admission, local
+from queues.line import Line
 from runtime.ports import Granted, Waiting
 from runtime.protocol import Health, Resources
 from runtime.reasons import Reason
@@ -185,7 +185,7 @@ def test_advice_is_what_the_queue_would_decide(machine, ask, settings):
     local.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
     line = Line(cluster)
     for size in (Resources(1000, 1000), Resources(1000, 1000, 1), Resources(9000, 1000)):
-        said = line.would(size)
+        said = line.would(claim_of(size))
         answer = local.admit(ask(None, **vars_of(size)))
         assert isinstance(answer, Granted) is said.fits
         if isinstance(answer, Waiting):
@@ -193,7 +193,11 @@ def test_advice_is_what_the_queue_would_decide(machine, ask, settings):
             assert (answer.reason == Reason.DOES_NOT_FIT) is said.never
         local.release(str(Claim.objects.latest("pk").workload_uid))
     size = Resources(3000, 7000)  # of an edit: it lets go of its own, and the next one takes some
-    assert line.would(size, uid=UUID(running.uid)).fits
+    assert line.would(claim_of(size, UUID(running.uid))).fits
+
+
+def claim_of(size, uid=None):
+    return Claim(workload_uid=uid or uuid4(), project_uid=uuid4(), **vars_of(size))
 
 
 def vars_of(size):
