@@ -90,6 +90,7 @@ class Kind:
     asked: str = StopReason.USER.value
     asked_by: Callable[[Principal, Any], str] | None = None
     stop_notice: str = "work.stopped"
+    ending_notice: str = "work.ending"  # before its time limit
     started: str = "started"  # the verb of another launch
     taken: Text = ""  # said of a name; "": what is said of any work
     counted: Callable[[int], str] | None = None  # so many of it, in words
