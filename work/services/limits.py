@@ -7,7 +7,7 @@ What runs to its end is ended by the engine, which looks at each row in time.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
@@ -67,7 +67,7 @@ def _enforce(found: Workload, moment: datetime) -> bool:
     return True
 
 
-def tell_stops_soon(row: Workload, *, left: timedelta) -> None:
+def tell_stops_soon(row: Any, *, left: timedelta) -> None:
     notify(
         users=[row.owner],
         kind=kinds.kind_of(row.kind).ending_notice,
