@@ -217,6 +217,7 @@ WORKSPACE = Kind(
     asked_by=_asked_by,
     counts_as="workspaces",
     stop_notice="workspace.stopped",
+    ending_notice="workspace.ending",
     started="resumed",
     shared=True,
     renews=True,

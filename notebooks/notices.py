@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from notebooks.models import Workspace
 
 
-def tell_stops_soon(row: Workspace, *, minutes: int) -> None:
-    notify(
-        users=[row.owner],
-        kind="workspace.ending",
-        params={"name": row.name, "minutes": minutes},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
-
-
 def tell_failed(row: Workspace) -> None:
     with translation.override(row.owner.reads_in):
         reason = str(info_of(row).text)

@@ -15,7 +15,6 @@ from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
 from projects.access import Permission, scoped
 from projects.models import Membership
-from runtime.protocol import Phase
 from work.fields import is_storable
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
-SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 USAGE_SHOWN, USAGE_STEP = timedelta(hours=2), timedelta(seconds=30)
 
 

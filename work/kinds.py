@@ -114,6 +114,7 @@ class Kind:
     asked_by: Callable[[Principal, Any], str] | None = None
     stop_notice: str = "work.stopped"  # "": its owner is not told of a stop
     stop_notices: Mapping[str, str] = field(default_factory=dict)  # reason → who did it, and why
+    ending_notice: str = "work.ending"  # before its time limit
     # Sets its own columns when it is told to stop, for a reason ("": to go); returns which.
     stopping: Callable[[Any, str], Collection[str]] | None = None
     # What all those that are told to stop with a project or a person do not do any more.

@@ -1,7 +1,7 @@
 """Writes that only presets and workspaces have; the others are ``work.services``."""
 
 from notebooks.services.cluster_suggestion import likely_cluster
-from notebooks.services.limits import limits_enforce
+from notebooks.services.limits import idle_enforce
 from notebooks.services.presets import (
     PresetFields,
     ensure_default_presets,
@@ -15,8 +15,8 @@ __all__ = [
     "PresetFields",
     "ensure_default_presets",
     "ensure_gpu_preset",
+    "idle_enforce",
     "likely_cluster",
-    "limits_enforce",
     "preset_create",
     "preset_delete",
     "preset_update",

@@ -362,3 +362,26 @@ def test_what_it_waits_for_wakes_it(
     changed([load.uid])
     row.refresh_from_db()
     assert row.next_reconcile_at is not None
+
+
+def test_whose_time_is_almost_over_is_told_once_and_more_time_takes_it_back(
+    make: Make, kind: Any, principal: Any, settle: Any, alice: Any
+) -> None:
+    """What runs to its end and was given little time from the first is not told of."""
+    from datetime import timedelta
+
+    from common.clock import now
+    from notifications.models import Notification
+
+    if "time_limit_minutes" not in kind.table:
+        pytest.skip("it has no time limit")
+    long, short = make(alice, time_limit_minutes=90), make(alice, time_limit_minutes=10)
+    soon = now() + timedelta(minutes=10)
+    Workload.objects.filter(pk__in=[long.pk, short.pk]).update(ends_at=soon, warned_at=None)
+    told = Notification.objects.filter(kind=kind.ending_notice, user=alice)
+    assert services.limits_enforce() == (1 if kind.once else 2)
+    assert services.limits_enforce() == 0
+    assert told.filter(params__name=long.name).get().params["minutes"] == 10
+    after = services.workload_extend(principal=principal(alice), row=long, minutes=60)
+    assert (after.ends_at, after.warned_at) == (soon + timedelta(minutes=60), None)
+    assert services.limits_enforce() == 0
