@@ -82,7 +82,6 @@ class Permit:
     """``email`` was reached by the invitation's mail, so it counts as verified."""
 
     email: str
-    invited_to: str = ""
 
 
 class Gate(Protocol):

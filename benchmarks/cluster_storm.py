@@ -37,7 +37,7 @@ _PEOPLE = f"""
 from accounts.models import User
 from accounts.principal import Principal
 from accounts.services.tokens import token_create
-from projects.services import project_create
+from projects.services.life import project_create
 answer = []
 for number in range({PROJECTS}):
     user = User.objects.create(username=f"storm{{number}}", email=f"storm{{number}}@example.org")

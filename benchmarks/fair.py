@@ -26,7 +26,7 @@ _PEOPLE = """
 from accounts.models import User
 from accounts.principal import Principal
 from accounts.services.tokens import token_create
-from projects.services import project_create
+from projects.services.life import project_create
 answer = []
 for name in ("greedy", "patient"):
     who = Principal(user=User.objects.create(username=name, email=f"{name}@example.org"))

@@ -36,7 +36,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from accounts.models import User
 from accounts.principal import Principal
 from projects.models import Membership
-from projects.services import project_create
+from projects.services.life import project_create
 people = [User.objects.create(username=f"p{{n}}", email=f"p{{n}}@example.org")
           for n in range(1 + {-(-STREAMS // EACH)})]
 project = project_create(principal=Principal(user=people[0]), name="Crowd", slug="crowd")

@@ -46,7 +46,7 @@ class Placed:
     cluster_key: str
     uid: UUID
     gpus: int
-    gpu_flavor: str
+    flavor: str
     node: str
 
 
@@ -121,7 +121,7 @@ def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]
     """Return kind and count of what our own work holds, by cluster and node."""
     found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for one in placed_on(keys):
-        found[one.cluster_key, one.node].append((one.gpu_flavor, one.gpus))
+        found[one.cluster_key, one.node].append((one.flavor, one.gpus))
     return found
 
 

@@ -222,7 +222,7 @@ def node_uses(cluster: Cluster, nodes: Iterable[Node]) -> list[NodeUse]:
             NodeUse(
                 node=node,
                 closed=closed_by(node.taints, node.accelerators, tolerations),
-                held=ours_by_kind(node.offers, ((p.gpu_flavor, p.gpus) for p in mine)),
+                held=ours_by_kind(node.offers, ((p.flavor, p.gpus) for p in mine)),
                 others=held_by_kind(node.offers, taken, resources),
                 placed=tuple(sorted(mine, key=lambda one: (-one.gpus, one.uid))),
             )

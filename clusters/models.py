@@ -11,6 +11,7 @@ from common.ids import new_uid
 from runtime.capabilities import Traits
 from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
+from runtime.protocol import Resources
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {
@@ -166,6 +167,27 @@ class Claim(models.Model):
     asked_at = models.DateTimeField()
     granted_at = models.DateTimeField(null=True)
     held_at = models.DateTimeField(null=True)  # an operator holds it back since then
+    priority = models.IntegerField(default=0, db_default=0)
+    exceeds = models.BooleanField(default=True, db_default=True)  # may hold more than guaranteed
+    reclaimable = models.BooleanField(default=True, db_default=True)  # and be told to give it back
+    time_limit_minutes = models.PositiveIntegerField(null=True)
+    # --- it is being given back: since when, until when it has time, and for whom ---------------
+    reclaim_at = models.DateTimeField(null=True)
+    reclaim_until = models.DateTimeField(null=True)
+    reclaim_for = models.UUIDField(null=True)  # the work that gets it
+    given_back = models.PositiveIntegerField(default=0, db_default=0)  # how often it was
+    launch = models.PositiveIntegerField(default=0, db_default=0)  # the start that asked last
+    expected_from = models.DateTimeField(null=True)  # when its turn comes, as it was told first
+    expected_until = models.DateTimeField(null=True)
+
+    @property
+    def size(self) -> Resources:
+        return Resources(self.cpu_milli, self.memory_mib, self.gpus, self.gpu_flavor)
+
+    @size.setter
+    def size(self, size: Resources) -> None:
+        self.cpu_milli, self.memory_mib = size.cpu_milli, size.memory_mib
+        self.gpus, self.gpu_flavor = size.gpus, size.gpu_flavor
 
 
 class Hold(models.Model):

@@ -19,7 +19,7 @@ from clusters.installed import ensure_local_cluster
 from clusters.models import KUBERNETES, Cluster
 from clusters.options import options_of
 from common import sealing
-from runtime import orphans, reconcilers
+from runtime import installation, reconcilers
 from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
 from runtime.reasons import Reason
@@ -57,13 +57,13 @@ def _fake_path(name: str) -> Path | None:
 def _fake(_cluster: Cluster) -> Driver:
     from runtime.drivers.fake import FakeDriver
 
-    return FakeDriver(_fake_path("driver"), orphans.own_id())
+    return FakeDriver(_fake_path("driver"), installation.own_id())
 
 
 def _local(_cluster: Cluster) -> Driver:
     from runtime.drivers.local.driver import LocalDriver
 
-    made: Driver = LocalDriver(installation=orphans.own_id())
+    made: Driver = LocalDriver(installation=installation.own_id())
     return made
 
 
@@ -91,7 +91,7 @@ def driver_options(cluster: Cluster) -> Any:
         f.name: getattr(options, f.name) for f in fields(KubernetesOptions) if f.name in names
     }
     values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
-    values["installation"] = orphans.own_id()
+    values["installation"] = installation.own_id()
     return KubernetesOptions(**values)
 
 
@@ -271,7 +271,7 @@ def gateway_router(lookup: Find, access_of: Callable[[Cluster], Any]) -> Router:
     try:
         prefix = options_of(gateway_cluster().options).namespace_prefix
         gateway = Gateway.parse(
-            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, orphans.own_id()
+            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, installation.own_id()
         )
     except ValueError as error:
         raise ImproperlyConfigured(str(error)) from error

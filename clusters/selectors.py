@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from clusters.accelerators import sources_of
@@ -56,12 +56,9 @@ def flavor_use(cluster_key: str | None = None) -> list[FlavorUse]:
         free=Count("device", filter=mine & Q(device__hold__isnull=True), distinct=True),
     ).order_by("position", "name")
     waiting: Counter[str] = Counter()
-    for name, count in (
-        Claim.objects.filter(granted_at__isnull=True, gpus__gt=0)
-        .values_list("gpu_flavor")
-        .annotate(n=Sum("gpus"))
-    ):
-        waiting[name] += count or 0
+    for claim in Claim.objects.filter(granted_at__isnull=True, gpus__gt=0):
+        for kind in claim.size.kinds or ("",):
+            waiting[kind] += claim.gpus
     return [FlavorUse(f, f.total, f.free, waiting[f.name] + waiting[""]) for f in rows if f.total]
 
 

@@ -18,8 +18,9 @@ from clusters.options import (
     VOLUME_KINDS,
     ClusterOptions,
 )
+from common.ui.components import choice, search_field
 from console import fields
-from console.fields import EXACT, GroupedForm, area, choice, exact, search_field
+from console.fields import EXACT, GroupedForm, area, exact
 from console.views.base import FilterForm
 
 ATTENTION = "attention"

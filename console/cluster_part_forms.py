@@ -11,17 +11,15 @@ from clusters.accelerators import known_of
 from clusters.models import Cluster, Flavor, Pool
 from clusters.services.base import KINDS_OF_WORK
 from clusters.wording import WORK
+from common.ui.components import ANY, choice, search_field
 from console import fields
 from console.fields import (
-    ANY,
     ProjectsField,
     area,
-    choice,
     description_field,
     exact,
     position_field,
     price_field,
-    search_field,
 )
 from console.views.base import FilterForm
 

@@ -91,19 +91,9 @@ def tolerations_text(values: Iterable[Mapping[str, str]]) -> str:
     return "\n".join(lines)
 
 
-ANY = ("", _("Any"))
 # What a machine reads is typed as it stands there: nothing corrects or remembers it.
 EXACT = {"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 MOST_POSITION = 100_000
-
-
-def search_field() -> forms.CharField:
-    widget = forms.TextInput(attrs={"type": "search"})
-    return forms.CharField(label=_("Search"), required=False, max_length=80, widget=widget)
-
-
-def choice(label: Any, *options: tuple[str, Any]) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, required=False, choices=[ANY, *options])
 
 
 def moment(label: Any, *, help_text: Any = "") -> forms.DateTimeField:

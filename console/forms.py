@@ -7,20 +7,19 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import PlatformRole
 from clusters.models import Cluster
+from common.ui.components import ANY, choice, search_field
 from console.fields import (
-    ANY,
     GroupedForm,
     ProjectsField,
     area,
-    choice,
     description_field,
     exact,
     moment,
     position_field,
-    search_field,
 )
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
+from notebooks.models import Preset
 from notebooks.ui import texts
 from notifications.choices import Severity
 from projects.choices import Role
@@ -257,6 +256,21 @@ class PresetForm(GroupedForm):
 
     def clean_ports(self) -> list[dict[str, Any]]:
         return texts.ports(self.cleaned_data["ports"])
+
+    @classmethod
+    def told(cls, row: Preset) -> dict[str, Any]:
+        """Return a preset as the fields say it; ``values`` leads back."""
+        other = {
+            "cpus": row.cpu_milli / 1000,
+            "memory_gib": round(row.memory_mib / 1024, 2),
+            "shm_gib": round(row.shm_mib / 1024, 2) or None,
+            "command": texts.line(row.command),
+            "args": texts.line(row.args),
+            "ports": texts.port_lines(row.ports),
+            "projects": list(row.projects.all()),
+        }
+        same = {name: getattr(row, name) for name in cls.base_fields if name not in other}
+        return {**same, **other}
 
     def values(self) -> dict[str, Any]:
         data = dict(self.cleaned_data)

@@ -230,7 +230,7 @@ class PresetTable(Table):
         }
 
     def render_gpus(self, record: Any) -> Any:
-        return f"{record.gpus} {record.gpu_flavor}".strip()
+        return f"{record.gpus} {','.join(record.resources.kinds)}".strip()
 
     def render_time_limit_minutes(self, record: Any) -> Any:
         if record.time_limit_minutes is None:

@@ -9,7 +9,7 @@ from django.db.models import Q
 from common.ids import new_short_id
 from projects.models import Project
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Phase
+from runtime.protocol import Desired, Phase, Resources
 from volumes.models import Volume
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ class FileSession(Reconcilable):
     # What the engine asks of every workload. It takes no place in a line: a page that shows
     # files must open on a full machine too.
     launch = 1
-    cpu_milli = 0
-    memory_mib = 0
-    gpus = 0
-    gpu_flavor = ""
+    resources = Resources(cpu_milli=0, memory_mib=0)
 
     @property
     def owner(self) -> "User":

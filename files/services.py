@@ -19,7 +19,7 @@ from files.models import FileSession
 from files.reconciler import new_digest
 from files.selectors import place_get, session_of
 from projects.access import permissions_for, roles_in
-from projects.services import require_active
+from projects.services.life import require_active
 from runtime.bus import publish
 from runtime.hints import hint
 from runtime.protocol import Desired

@@ -54,17 +54,6 @@ def _cut(uid: UUID, rows: list[tuple[UUID, int, str, datetime | None]]) -> int:
     return count
 
 
-def next_cut_in() -> float | None:
-    """Seconds until something is due again; None when nothing waits."""
-    first = (
-        NotebookToken.objects.filter(cut_due_at__isnull=False)
-        .order_by("cut_due_at")
-        .values_list("cut_due_at", flat=True)
-        .first()
-    )
-    return max(0.0, (first - now()).total_seconds()) if first else None
-
-
 def sweep_tokens(*, after: int = 0, limit: int = 200) -> int:
     """Revoke tokens that have lost their ground with nobody telling: an expired session, a
     changed password, a member who left.

@@ -15,13 +15,3 @@ class State(TextChoices):
     FAILED = "failed", _("Failed")
     CANCELLED = "cancelled", _("Cancelled")
     DELETING = "deleting", _("Being deleted")
-
-
-class StopReason(TextChoices):
-    """Why a job was told to stop."""
-
-    CANCELLED = "cancelled", _("Cancelled")
-    TIME_LIMIT = "time-limit", _("Its time was up")
-    PROJECT_ARCHIVED = "project-archived", _("The project was archived")
-    OWNER_DISABLED = "owner-disabled", _("Its owner's account was closed")
-    OWNER_LEFT = "owner-left", _("Its owner left the project")

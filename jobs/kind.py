@@ -8,11 +8,11 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
-from jobs.choices import StopReason
 from jobs.models import Job
 from projects.access import Permission
 from work import fields as f
 from work import standard_fields as s
+from work.choices import StopReason
 from work.kinds import Kind
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ JOB = Kind(
     check_place=_check_place,
     replicas=lambda row: row.replicas,
     of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None},
-    stop_reasons=StopReason,
     asked=StopReason.CANCELLED.value,
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
     once=True,

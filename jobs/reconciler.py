@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from jobs import replicas
-from jobs.choices import StopReason
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
@@ -19,6 +18,7 @@ from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 from runtime.workload_state import RESTARTED, ReconcileContext, Status
 from work import needs
+from work.choices import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
     from runtime.reconcilers import Outcome
 
-_WHY = {
-    StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
-    StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
-    StopReason.OWNER_DISABLED: Reason.OWNER_DISABLED,
-    StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
-}
 _OVER = (Seen.EXITED, Seen.MISSING)
 
 
@@ -96,8 +90,7 @@ class JobReconciler(WorkloadReconciler):
         return ",".join(str(pk) for pk, _uid in row.keys_read)
 
     def stop_reason(self, row: Job) -> str:
-        reason = row.stop_reason or StopReason.CANCELLED
-        return str(_WHY.get(StopReason(reason), Reason.USER))
+        return str(StopReason(row.stop_reason or StopReason.CANCELLED).seen)
 
     def holds_cluster(self, rows: QuerySet[Job]) -> QuerySet[Job]:
         """What is over keeps no cluster."""

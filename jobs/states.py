@@ -11,10 +11,11 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from jobs.choices import State, StopReason
+from jobs.choices import State
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason, ReasonInfo
 from work import why
+from work.choices import StopReason
 from work.kinds import States
 from work.why import Why
 

@@ -14,11 +14,14 @@ class NotebooksConfig(AppConfig):
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
         from notebooks.services import likely_cluster
+        from notebooks.ui.pages import PAGES
         from projects.namespaces import pods_of_people
         from runtime import reconcilers
         from work import environments, kinds
+        from work.ui import pages
 
         kinds.register(WORKSPACE)
+        pages.register(PAGES)
         reconcilers.register(WorkspaceReconciler())
         reconcilers.on_transition(timeline.on_transition)
         registry.register(hub.WorkspaceLookup())

@@ -20,16 +20,3 @@ class State(models.TextChoices):
     DELETING = "deleting", _("Deleting")
     DELETED = "deleted", _("Deleted")
     UNKNOWN = "unknown", pgettext_lazy("state", "Unknown")
-
-
-class StopReason(models.TextChoices):
-    """Why a workspace was asked to stop."""
-
-    USER = "user", _("Stopped by its owner")
-    MANAGER = "manager", _("Stopped by a manager of the project")
-    OPERATOR = "operator", _("Stopped by an operator")
-    TIME_LIMIT = "time-limit", _("The time limit was reached")
-    IDLE = "idle", _("It was idle")
-    PROJECT_ARCHIVED = "project-archived", _("The project was archived")
-    OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
-    OWNER_LEFT = "owner-left", _("Its owner left the project")

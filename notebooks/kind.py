@@ -13,7 +13,7 @@ from clusters.options import options_of
 from common.clock import now
 from common.errors import wrong
 from notebooks import selectors
-from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.choices import WorkspaceKind
 from notebooks.models import Preset, Workspace
 from projects.access import Permission
 from runtime.protocol import Desired
@@ -21,6 +21,7 @@ from volumes.services.base import volumes_hold
 from volumes.services.create import home_ensure, home_find
 from work import fields as f
 from work import standard_fields as s
+from work.choices import StopReason
 from work.kinds import Kind
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ PORTS = f.Ports(
     ),
     most_web=MAX_WEB_PORTS,
     reserved=range(SIDECAR_BASE + 1, SIDECAR_BASE + 1 + MAX_WEB_PORTS),
+    has_usual=True,
+    option="port",
     quiet=True,
     images_only=True,
 )
@@ -188,6 +191,7 @@ def _asked_by(principal: Principal, row: Workspace) -> str:
 
 WORKSPACE = Kind(
     word=Workspace.KIND,
+    purpose="build",
     document="Workspace",
     model=Workspace,
     one=_("Workspace"),
@@ -209,7 +213,6 @@ WORKSPACE = Kind(
     of_a_launch={"last_used_at": now, "idle_stop_at": None},
     pin=_pin,
     related=("preset", "home"),
-    stop_reasons=StopReason,
     asked=StopReason.USER.value,
     asked_by=_asked_by,
     counts_as="workspaces",

@@ -8,26 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clusters import registry
 from hubapi import services as hub
 from hubapi.registry import route_key
-from notebooks.choices import StopReason
-from notebooks.kind import sidecar_port
+from notebooks.kind import WORKSPACE, sidecar_port
 from notebooks.models import Workspace
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec
-from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
 from work import needs
+from work.choices import StopReason
 from work.image_pull import image_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-# The engine's words are fewer than ours: the page tells the finer reason from the row.
-_WHY = {
-    StopReason.MANAGER: Reason.OPERATOR,
-    StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
-}
 
 
 class WorkspaceReconciler(WorkloadReconciler):
@@ -35,6 +28,7 @@ class WorkspaceReconciler(WorkloadReconciler):
 
     kind = Workspace.KIND
     model: type[Reconcilable] = Workspace
+    purpose: ClassVar[str] = WORKSPACE.purpose
     related: ClassVar[tuple[str, ...]] = ("project", "owner")  # what each pass reads
     keeps_what_it_read: ClassVar[bool] = True
 
@@ -74,8 +68,7 @@ class WorkspaceReconciler(WorkloadReconciler):
         return RouteEntry(key=route_key(short_id), target=f"http://{address}", uid=str(row.uid))
 
     def stop_reason(self, row: Workspace) -> str:
-        reason = row.stop_reason or Reason.USER
-        return str(_WHY.get(StopReason(reason), reason))
+        return str(StopReason(row.stop_reason or StopReason.USER).seen)
 
     def updates(self, row: Workspace, observation: Observation, phase: Phase) -> Mapping[str, Any]:
         """Note when it began and answered, and when its time is over.

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
-ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
 USAGE_SHOWN, USAGE_STEP = timedelta(hours=2), timedelta(seconds=30)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from notebooks.choices import State, StopReason
+from notebooks.choices import State
 from runtime.protocol import Phase
 from runtime.reasons import Fault, Reason, ReasonInfo
 from work import why
+from work.choices import StopReason
 from work.kinds import States
 from work.why import Why
 
@@ -74,4 +75,5 @@ STATES = States(
     },
     why=why_of,
     advice=advice_of,
+    warning=warning_of,
 )

@@ -119,6 +119,16 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.reclaimed",
+            _("Your work gives back GPUs that it borrowed"),
+            _(
+                "“%(name)s” gives its GPUs back: they are guaranteed to %(whom)s. It ends within "
+                "its grace, keeps its place in the queue and goes on by itself."
+            ),
+            "arrow-back-up",
+            mail=True,
+        ),
+        Kind(
             "work.deleted",
             _("Somebody deleted your workspace, load or volume"),
             _("%(who)s deleted “%(name)s”. Reason: %(reason)s"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
@@ -16,6 +16,7 @@ from runtime.protocol import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
     from uuid import UUID
 
     from clusters.models import Cluster, Flavor, Node, Pool
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the kinds of GPU that a text names, each once: ``a100, h100``; none: any kind."""
-    names = (name.strip() for name in text.split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
+    """Return the kinds of GPU that a text names as a size does: ``a100, h100``."""
+    return Resources(gpu_flavor=text).kinds
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class Request:
     pool: str = ""
     network: str = ""
     replicas: int = 1  # each of this size; none of them starts without the others
+    purpose: str = ""  # what rules of queues go by: build, train, inference
+    priority: str = ""  # "": that of its purpose
 
     @classmethod
     def of_size(
@@ -65,10 +67,20 @@ class Request:
         pool: str = "",
         network: str = "",
         replicas: int = 1,
+        purpose: str = "",
+        priority: str = "",
     ) -> Request:
-        devices = DeviceRequest(size.gpus, names_in(size.gpu_flavor) if size.gpus else ())
-        cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
-        return cls(work_class, devices, cpu_milli, memory_mib, pool, network, replicas)
+        return cls(
+            work_class,
+            DeviceRequest(size.gpus, size.kinds if size.gpus else ()),
+            cpu_milli=size.cpu_milli,
+            memory_mib=size.memory_mib,
+            pool=pool,
+            network=network,
+            replicas=replicas,
+            purpose=purpose,
+            priority=priority,
+        )
 
     @property
     def size(self) -> Resources:
@@ -165,6 +177,11 @@ _TEXTS: dict[str, Any] = {
         "It would wait: %(n)d workloads are ahead of it.",
         "n",
     ),
+    "ceiling": _("It would wait: its project may hold no more of this kind of GPU at a time."),
+    "reclaims": _(
+        "It would wait a moment: it is within what is guaranteed to its project, and others give "
+        "back what they borrowed."
+    ),
     "in-use": _("It would wait as the next one: what it asks for is in use."),
     "starts-now": _("It would start now."),
 }
@@ -219,6 +236,36 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """When a turn comes, as a range: half of all turns came within theirs, where it is honest.
+
+    ``samples``: how many past turns it goes by. ``held``: what part of past estimates did hold;
+    None: too few of them are over.
+    """
+
+    earliest: datetime
+    latest: datetime
+    samples: int
+    held: float | None = None
+
+
+class QueueSight(Protocol):
+    """How the queue of one machine stands, looked at once and then asked."""
+
+    def standing(self, made: Decision) -> Standing:
+        """Say whether it starts at this moment, waits, or never fits."""
+
+    def rooms(self, devices: DeviceRequest) -> list[KindRoom]:
+        """Return what there is of each kind that is asked for."""
+
+    def estimate(self, made: Decision) -> Estimate | None:
+        """Return when its turn comes; None: never, or nobody can say."""
+
+    def ahead(self, made: Decision) -> tuple[str, ...]:
+        """Return the projects (their uids) of what is before it, first come first."""
+
+
+@dataclass(frozen=True)
 class Decision:
     """Whether a cluster takes a request, on which nodes, with which kinds of device, and when.
 
@@ -245,6 +292,16 @@ class Decision:
     @cached_property
     def rooms(self) -> list[KindRoom]:
         return self.fleet.rooms(self)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """When its turn comes, where the queue of its cluster can say."""
+        return self.fleet.estimate(self)
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """The projects of what is before it, where the queue of its cluster can say."""
+        return self.fleet.ahead(self)
 
     @property
     def fits(self) -> bool:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import prefetch_related_objects
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from clusters.accelerators import held_by_kind, ours_by_kind
 from clusters.demand import held_on
@@ -24,23 +23,31 @@ from placement.decision import (
     Amounts,
     Decision,
     DeviceRequest,
+    Estimate,
     KindRoom,
+    QueueSight,
     Reason,
     Request,
     Standing,
     bears,
 )
 from placement.eligibility import Offered, RefusedError, on_nodes
-from placement.line import Line
 from runtime import reasons
 from runtime.protocol import InvalidSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from uuid import UUID
 
+# How the queue of a machine stands; handed in once by the app that owns queues.
+_sights: list[Callable[[Cluster], QueueSight]] = []
+
+
+def provide_queues(sight: Callable[[Cluster], QueueSight]) -> None:
+    _sights[:] = [sight]
+
+
 _NODE = ("name", "ready", "schedulable", "cpu_milli", "memory_mib", "labels", "taints")
-_THIS_MACHINE = gettext_lazy("This machine")
 
 
 class Fleet:
@@ -51,8 +58,8 @@ class Fleet:
 
     def __init__(self, clusters: Iterable[Cluster], project_uid: Any) -> None:
         self._clusters = {cluster.pk: cluster for cluster in clusters}
-        self._project_uid = project_uid
-        self._lines: dict[int, Line] = {}
+        self.project_uid = project_uid
+        self._queues: dict[int, QueueSight] = {}
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -65,7 +72,7 @@ class Fleet:
             return replace(made, flavors=request.devices.kinds)
         networks = self._networks if request.network else []
         offered = Offered(
-            self._project_uid,
+            self.project_uid,
             self._pools_of(cluster, with_kinds=bool(request.devices.count)),
             [row for row in networks if row.cluster_id == cluster.pk],
             self._flavors if request.devices.count else [],
@@ -90,12 +97,12 @@ class Fleet:
 
     def pools(self, work_classes: Collection[str]) -> list[Pool]:
         """Return the pools that any of this work may choose."""
-        uid = self._project_uid
+        uid = self.project_uid
         return [row for row in self._pools if any(row.admits(one, uid) for one in work_classes)]
 
     def networks(self) -> list[NetworkProfile]:
         """Return the extra networks that the project may ask for."""
-        uid = str(self._project_uid)
+        uid = str(self.project_uid)
         return [row for row in self._networks if not row.project_uids or uid in row.project_uids]
 
     def offers(self, work_classes: Collection[str]) -> list[tuple[KindRoom, Flavor, list[str]]]:
@@ -123,7 +130,7 @@ class Fleet:
         if made.refusal is not None:
             return Standing(made.refusal, fits=False)
         if not made.cluster.runs_images:
-            return _standing_in_line(self._line(made.cluster), made)
+            return self._queue(made.cluster).standing(made)
         name = {"cluster": made.cluster.label}
         if lacking := self._lacking(made):
             things = {"things": Amounts(lacking, made.request.size)}
@@ -141,10 +148,18 @@ class Fleet:
         if not made.request.devices.count:
             return []
         if not made.cluster.runs_images:
-            return _rooms_in_line(self._line(made.cluster), made.request.devices)
+            return self._queue(made.cluster).rooms(made.request.devices)
         names = {flavor.name for flavor in made.kinds}
         rows = [use for use in self._uses[made.cluster.pk] if use.flavor.name in names]
         return [self._room(made, use) for use in rows]
+
+    def estimate(self, made: Decision) -> Estimate | None:
+        if made.refusal is not None or made.cluster.runs_images:
+            return None
+        return self._queue(made.cluster).estimate(made)
+
+    def ahead(self, made: Decision) -> tuple[str, ...]:
+        return () if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
 
     def _room(self, made: Decision, use: KindUse) -> KindRoom:
         room, kind = _room_of(use), use.flavor.name
@@ -269,10 +284,10 @@ class Fleet:
     def _unproved(self) -> dict[int, str]:
         return unproved_among(self._clusters.values())
 
-    def _line(self, cluster: Cluster) -> Line:
-        if cluster.pk not in self._lines:
-            self._lines[cluster.pk] = Line(cluster)
-        return self._lines[cluster.pk]
+    def _queue(self, cluster: Cluster) -> QueueSight:
+        if cluster.pk not in self._queues:
+            self._queues[cluster.pk] = _sights[0](cluster)
+        return self._queues[cluster.pk]
 
 
 def decision_on(cluster_key: str, request: Request, project_uid: Any) -> Decision:
@@ -289,36 +304,6 @@ def engine_decision(cluster_key: str, request: Request, project_uid: Any) -> Dec
         return decision_on(cluster_key, request, project_uid)
     except BerthError as error:
         raise InvalidSpec(error.message, reason=reasons.Reason.INVALID_SPEC) from error
-
-
-def _standing_in_line(line: Line, made: Decision) -> Standing:
-    """One machine: what its queue itself would decide."""
-    size = made.request.total
-    verdict = line.would(size, uid=made.uid)
-    if verdict.never:
-        said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
-        return Standing(said, fits=False, waits_for=verdict.lacking)
-    if verdict.fits:
-        return Standing(STARTS_NOW, position=0)
-    reason = IN_USE
-    if line.is_oversized(size):
-        words = {"cpus": line.cpu_milli / 1000, "memory": round(line.memory_mib / 1024, 1)}
-        reason = Reason("oversized", words)
-    elif verdict.ahead:
-        reason = Reason("behind", {"n": verdict.ahead})
-    return Standing(reason, position=verdict.ahead + 1, waits_for=verdict.lacking)
-
-
-def _rooms_in_line(line: Line, devices: DeviceRequest) -> list[KindRoom]:
-    total, free = Counter[str](), Counter[str]()
-    labels: dict[str, str] = {}
-    for device in sorted(line.devices, key=lambda one: one.flavor.position if one.flavor else 0):
-        name = device.flavor.name if device.flavor else device.name
-        labels.setdefault(name, device.flavor.label if device.flavor else device.name)
-        total[name] += 1
-        free[name] += line.is_free(device)
-    names = [name for name in devices.kinds or labels if total[name]]
-    return [KindRoom(name, labels[name], total[name], free[name]) for name in names]
 
 
 def _room_of(use: KindUse) -> KindRoom:

@@ -14,9 +14,10 @@ class ProjectsConfig(AppConfig):
         from common.drf.views import register_idempotency
         from events import verbs
         from notifications.kinds import register_mail_url
-        from projects import access, middleware, namespaces, reconciler, selectors, services
+        from projects import access, middleware, namespaces, reconciler, selectors
         from projects.choices import roles_in_words
         from projects.reconciler import ProjectReconciler, forget_people
+        from projects.services import kube, members
         from projects.services.invitations import InvitationGate, mail_link
         from projects.services.life import SCOPE_CREATE
         from runtime import ports, reconcilers
@@ -33,10 +34,10 @@ class ProjectsConfig(AppConfig):
         reconcilers.on_transition(namespaces.pods_changed)
         ports.provide_tenants(namespaces.tenant_ready)
         namespaces.connect()
-        services.kube.connect()
+        kube.connect()
         clusters.cluster_changed.register(namespaces.cluster_changed)
         clusters.project_clusters.register(namespaces.clusters_of)
-        hooks.groups_known.register(services.groups_sync)
+        hooks.groups_known.register(members.groups_sync)
         hooks.register_gate(InvitationGate())
         add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), namespaces.any_tenant_cluster)
         hooks.project_choices.register(selectors.choices_for_tokens)

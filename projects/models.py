@@ -112,7 +112,7 @@ class Membership(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships"
     )
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.MEMBER)
-    # True: kept in line with a group of the identity provider (projects.services)
+    # True: kept in line with a group of the identity provider (projects.services.members)
     from_group = models.CharField(max_length=120, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clusters.models import Cluster
-    from placement.line import Verdict
-    from runtime.ports import AdmissionRequest, Granted, Waiting
+    from queues.line import Verdict
+    from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
 
 
 class Admitter(Protocol):
@@ -20,6 +20,9 @@ class Admitter(Protocol):
 
     def admit(self, request: AdmissionRequest) -> Granted | Waiting:
         """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
+
+    def reclaim_of(self, uid: str) -> Reclaim | None:
+        """Return what is asked back of a workload."""
 
     def release(self, uid: str) -> None:
         """Give back the place of a workload. Missing is success."""
@@ -38,6 +41,10 @@ def admitter_of(cluster: Cluster) -> Admitter:
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
     return admitter_of(registry.row_for(request.cluster_key)).admit(request)
+
+
+def reclaim_of(uid: str) -> Reclaim | None:
+    return next((found for one in ADMITTERS if (found := one.reclaim_of(uid))), None)
 
 
 def release(uid: str) -> None:

@@ -6,8 +6,11 @@ class QueuesConfig(AppConfig):
 
     def ready(self) -> None:
         from clusters import hooks
+        from placement import fleet
         from queues import admission, local
+        from queues.standing import LineSight
         from runtime import ports
 
         ports.provide_admission(admission)
+        fleet.provide_queues(LineSight)
         hooks.devices_added.register(local.grant_waiting)

@@ -1,6 +1,6 @@
 """The local queue of one machine: who starts, with which GPUs, and who waits.
 
-``placement.line`` decides, and advice asks the same; here what it decides becomes true. All
+``queues.line`` decides, and advice asks the same; here what it decides becomes true. All
 decisions are made with the cluster's row locked, so that they are atomic on PostgreSQL and on
 SQLite (IMMEDIATE).
 """
@@ -8,20 +8,25 @@ SQLite (IMMEDIATE).
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from clusters import registry
 from clusters.models import Claim, Cluster, Hold
 from clusters.services.health import health_refresh
 from common.clock import now
+from placement.decision import Reason as Decided
 from placement.decision import waiting
-from placement.line import Line, Verdict
+from queues import history
+from queues.line import Line, Verdict
+from queues.tree import rules_of
 from runtime import hints
-from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Resources, Unreachable
+from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
+# In a longer line nobody is told when a turn comes before they look.
+_EXPECTED = 200
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -42,12 +49,21 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
         if claim.granted_at is None:
             there = Line(cluster)
             verdicts = there.verdicts()
-            _grant(verdicts, mine=claim)
+            _decide(verdicts, mine=claim)
             claim.refresh_from_db()
             if claim.granted_at is None:
                 mine = next(v for v in verdicts if v.claim.pk == claim.pk)
+                _expect(there, cluster, claim)
                 return _waiting(cluster, there, mine)
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
+
+
+def reclaim_of(uid: str) -> Reclaim | None:
+    """Return what is asked back of a workload, until it asks for a place anew."""
+    claim = Claim.objects.filter(workload_uid=uid, reclaim_at__isnull=False).first()
+    if claim is None or claim.reclaim_at is None or claim.reclaim_until is None:
+        return None
+    return Reclaim(claim.reclaim_at, claim.reclaim_until, str(claim.reclaim_for))
 
 
 def release(uid: str) -> None:
@@ -57,7 +73,9 @@ def release(uid: str) -> None:
         return
     with transaction.atomic():
         cluster = _locked(known.cluster)
-        Claim.objects.filter(workload_uid=uid).delete()  # with its holds
+        for claim in Claim.objects.filter(workload_uid=uid):
+            history.keep(claim)
+            claim.delete()  # with its holds
         _settle(cluster)
 
 
@@ -69,14 +87,14 @@ def line(cluster: Cluster) -> Sequence[Verdict]:
 def _settle(cluster: Cluster) -> None:
     """Let in whoever fits now, and let the next ones say anew for what they wait."""
     verdicts = Line(cluster).verdicts()
-    _grant(verdicts)
+    _decide(verdicts)
     _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
 
 
 def grant_waiting(cluster: Cluster) -> None:
     """Let in whoever fits now; after devices or capacity changed."""
     with transaction.atomic():
-        _grant(Line(_locked(cluster)).verdicts())
+        _decide(Line(_locked(cluster)).verdicts())
 
 
 def hold(uid: UUID, *, held: bool) -> bool:
@@ -113,43 +131,69 @@ def _locked(cluster: Cluster) -> Cluster:
 
 
 def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
-    """Return the workload's claim; a changed size goes to the end of the queue."""
-    asked = request.total
-    size = {
-        "cpu_milli": asked.cpu_milli,
-        "memory_mib": asked.memory_mib,
-        "gpus": asked.gpus,
-        "gpu_flavor": asked.gpu_flavor,
+    """Return the workload's claim; a changed size goes to the end of the queue.
+
+    A newer launch of what gave its devices back stands where it stood.
+    """
+    size = request.total
+    rules = rules_of(request.project_uid, request.purpose, request.priority)
+    first: dict[str, Any] = {
+        "cluster": cluster,
+        "workload_kind": request.kind,
+        "project_uid": UUID(request.project_uid),
+        "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
+        "asked_at": now(),
+        "priority": rules.priority,
+        "exceeds": rules.exceeds,
+        "reclaimable": rules.reclaimable,
+        "time_limit_minutes": request.time_limit_minutes,
+        "launch": request.launch,
+        "size": size,
     }
-    claim, made = Claim.objects.get_or_create(
-        workload_uid=UUID(request.uid),
-        defaults={
-            "cluster": cluster,
-            "workload_kind": request.kind,
-            "project_uid": UUID(request.project_uid),
-            "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
-            "asked_at": now(),
-            **size,
-        },
-    )
-    if made or all(getattr(claim, name) == value for name, value in size.items()):
+    claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
+    changed = claim.size != size
+    gave_back = claim.reclaim_at is not None and request.launch > claim.launch
+    if made or not (changed or gave_back):
         return claim
+    history.keep(claim)
     claim.holds.all().delete()
-    for name, value in size.items():
-        setattr(claim, name, value)
-    claim.asked_at, claim.granted_at = now(), None
+    if changed:
+        claim.size, claim.asked_at = size, now()
+    claim.given_back += gave_back
+    claim.granted_at = claim.reclaim_at = claim.reclaim_until = claim.reclaim_for = None
+    claim.expected_from = claim.expected_until = None
+    claim.launch = request.launch
     claim.save()
+    _settle(cluster)  # for whom it was asked
+    claim.refresh_from_db()
     return claim
 
 
-def _grant(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
-    """Make the decisions true, and wake the others that were let in."""
+def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
+    """Make the decisions true; wake the others that were let in, and who is to give back."""
     at = now()
+    until = at + timedelta(seconds=settings.BERTH_RECLAIM_GRACE_SECONDS)
+    for verdict in verdicts:
+        asked = Claim.objects.filter(
+            workload_uid__in=verdict.victims, granted_at__isnull=False, reclaim_at__isnull=True
+        )
+        told = list(asked)
+        asked.update(reclaim_at=at, reclaim_until=until, reclaim_for=verdict.claim.workload_uid)
+        _wake(told)
     let_in = [v for v in verdicts if v.fits]
     for verdict in let_in:
         Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
     Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
+
+
+def _expect(there: Line, cluster: Cluster, claim: Claim) -> None:
+    """Keep what is expected when it first waits: how far off it was is told with later ones."""
+    if claim.expected_until is None and claim.gpus and len(there.claims) < _EXPECTED:
+        found = there.estimate(claim, history.History(cluster))
+        if found is not None:
+            claim.expected_from, claim.expected_until = found.earliest, found.latest
+            claim.save(update_fields=["expected_from", "expected_until"])
 
 
 def _wake(claims: list[Claim]) -> None:
@@ -162,9 +206,13 @@ def _wake(claims: list[Claim]) -> None:
 
 def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
-    size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
+    size = claim.size
     reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
-    if verdict.never:
+    if verdict.ceiling:
+        reason, said = Reason.CEILING, str(Decided("ceiling"))
+    elif verdict.owed:
+        reason, said = Reason.RECLAIMING, str(Decided("reclaims"))
+    elif verdict.never:
         reason = Reason.DOES_NOT_FIT
         said = str(there.less_than(cluster.label, verdict.lacking, size))
     elif verdict.is_held:

@@ -17,7 +17,7 @@ from events.services import record
 from notifications.services import notify
 from projects.choices import Role
 from projects.models import Membership, Project
-from projects.services import require_active
+from projects.services.life import require_active
 from quotas import selectors
 from quotas.choices import MAX_AMOUNT, is_resource, label_of, words
 from quotas.models import Limit, Reservation

@@ -126,6 +126,12 @@ class SupportsWatch(Protocol):
 
 
 @runtime_checkable
+class SupportsNotice(Protocol):
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        """Write why it is about to end where its program can read it (``BERTH_NOTICE_FILE``)."""
+
+
+@runtime_checkable
 class SupportsNodes(Protocol):
     def node_changes(self) -> NodeChanges | None:
         """What ``watch`` saw of nodes since the last call; None: nothing. Same process only."""

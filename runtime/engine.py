@@ -300,9 +300,8 @@ def _tell(held: Claim, row: Any, outcome: Outcome) -> None:
     before = held.row
     changed = (row.phase, row.reason) != (before.phase, before.reason) or outcome.gone
     if changed or outcome.timeline:
-        told = Transition(
-            row, Phase(before.phase), Phase(row.phase), before.reason, outcome, outcome.gone, before
-        )
+        phases = Phase(before.phase), Phase(row.phase)
+        told = Transition(row, *phases, outcome, outcome.gone, before)
         for listener in reconcilers.listeners():
             listener(told)
     bus.publish(

@@ -27,7 +27,7 @@ from runtime.protocol import (
     Phase,
     Seen,
     Unreachable,
-    replicas_read,
+    observation_read,
     replicas_told,
 )
 from runtime.reasons import Reason
@@ -82,11 +82,7 @@ def cached(row: Any) -> Observation | None:
 
 
 def observation_of(row: ObservedWorkload) -> Observation:
-    known = {k: v for k, v in row.data.items() if k in Observation.__dataclass_fields__}
-    replicas = replicas_read(row.data.get("replicas", ()))
-    return Observation(
-        **{**known, "uid": str(row.uid), "seen": Seen(row.seen), "replicas": replicas}
-    )
+    return observation_read({**row.data, "uid": str(row.uid), "seen": row.seen})
 
 
 def store(

@@ -1,4 +1,4 @@
-"""Which Berth this is, things outside without a live row, and rows that end without their thing.
+"""Things outside without a live row, and rows that end without their thing.
 
 Things are seen twice, with a grace between, then removed. Another Berth's work looks like an
 orphan, and so does everything that is newer than a backup. So only what carries the mark of this
@@ -14,12 +14,11 @@ from typing import Any
 
 import structlog
 from django.core.cache import cache
-from django.db import transaction
 
 from common.clock import now
 from common.ids import is_uid
 from events.services import record
-from runtime import bus, reconcilers
+from runtime import bus, installation, reconcilers
 from runtime.capabilities import SupportsAdoption
 from runtime.models import Installation, ObservedWorkload, Route
 from runtime.ports import admission, cluster_provider
@@ -27,52 +26,9 @@ from runtime.protocol import Desired, Driver, DriverError, NotYet, Observation, 
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Reconciler, Transition
 
-# It looks every minute. A database that says it did not for so long may be a copy of that time.
-QUIET = timedelta(minutes=15)
-SHOWN = 200  # of what has no row
-
-
-def own_id() -> str:
-    """Return the mark of this installation, "" before it was set up."""
-    uid = Installation.objects.values_list("uid", flat=True).first()
-    return "" if uid is None else str(uid)
-
-
-def hold(why: Installation.Hold) -> None:
-    """From now on nothing is removed for having no row; a reason that stands already stays."""
-    Installation.objects.filter(held_why="").update(held_why=why, held_since=now(), unknown=[])
-
-
-def awake() -> Installation | None:
-    """Return the row, with the hold that begins where it was long not at work; note that it is."""
-    own = Installation.objects.first()
-    if own is None:
-        return None
-    if own.alive_at is not None and now() - own.alive_at > QUIET:
-        hold(Installation.Hold.QUIET)
-    Installation.objects.update(alive_at=now())
-    own.refresh_from_db()
-    return own
-
-
-@transaction.atomic
-def release(actor: Any = None, *, by: str = "") -> Installation:
-    """An operator has looked: what carries our mark and has no row is removed from now on."""
-    own = Installation.objects.select_for_update().get()
-    record(
-        actor=actor,
-        verb="installation.orphans-released",
-        target=own,
-        message=f"By {by} on the machine itself." if by else "",
-        data={"held": own.held_why, "unknown": own.unknown},
-    )
-    own.held_why, own.held_since = "", None
-    own.save(update_fields=["held_why", "held_since"])
-    return own
-
-
 log = structlog.get_logger(__name__)
 
+SHOWN = 200  # of what has no row
 GRACE_S = 90.0
 _MEMORY_S = 3600
 _TOLD_S = 24 * 3600
@@ -83,7 +39,7 @@ def collect_orphans() -> int:
     """Return how many orphans were removed on all clusters."""
     removed, whole = 0, True
     unknown: list[dict[str, str]] = []
-    own = awake()
+    own = installation.awake()
     if own is None:
         return 0  # nothing can be told from another's
     for key in cluster_provider().keys():  # noqa: SIM118 - a method of ours, not a dict
@@ -243,9 +199,7 @@ def let_go(reconciler: Reconciler, row: Any, message: str) -> None:
     for name, value in gone.items():
         setattr(row, name, value)
     outcome = Outcome(Phase.DELETED, message=message, gone=True)
-    told = Transition(
-        row, Phase(before.phase), Phase.DELETED, before.reason, outcome, gone=True, seen=before
-    )
+    told = Transition(row, Phase(before.phase), Phase.DELETED, outcome, gone=True, seen=before)
     for listener in reconcilers.listeners():
         listener(told)
     bus.publish(reconcilers.topics_of(reconciler, row), {"kind": row.KIND, "uid": str(row.uid)})

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from runtime.capabilities import NodeChanges
@@ -25,7 +26,9 @@ class AdmissionRequest:
     replicas: int = 1
     launch: int = 0
     queue: str = ""  # "": the project's own
-    priority: str = ""  # "": the queue's own
+    priority: str = ""  # "": that of its purpose
+    purpose: str = ""  # build, train, inference; "": nothing that has rules of its own
+    time_limit_minutes: int | None = None
 
     @property
     def total(self) -> Resources:
@@ -49,6 +52,15 @@ class Waiting:
     reason: str  # a runtime.reasons.Reason value
     message: str
     lacking: tuple[str, ...] = ()  # cpu, memory, gpu, gpu:<flavor>
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """Its devices are owed to another: it has until then to end, and waits in line again."""
+
+    at: datetime
+    until: datetime
+    beneficiary: str  # the uid of the work that gets them
 
 
 class ClusterProvider(Protocol):
@@ -84,6 +96,9 @@ class Admission(Protocol):
     """Who lets work in."""
 
     def admit(self, request: AdmissionRequest) -> Granted | Waiting: ...
+
+    def reclaim_of(self, uid: str) -> Reclaim | None:
+        """Return what is asked back of a workload. It is, until a newer launch of it asks."""
 
     def release(self, uid: str) -> None:
         """Give back the place of a workload that is gone. Missing is success."""

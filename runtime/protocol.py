@@ -59,6 +59,12 @@ class Resources:
     gpu_flavor: str = ""  # "" = any kind
     pids: int = 1024
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of GPU that will do, each once, the preferred one first; none: any kind."""
+        names = (name.strip() for name in self.gpu_flavor.split(","))
+        return tuple(dict.fromkeys(name for name in names if name))
+
     def times(self, number: int) -> Resources:
         """Return what so many of this size take together."""
         return replace(
@@ -324,6 +330,13 @@ class Observation:
     def gist(self) -> tuple[object, ...]:
         """Return what a row's phase and reason follow from."""
         return tuple(value for name, value in vars(self).items() if name not in NOT_IN_GIST)
+
+
+def observation_read(item: Mapping[str, Any]) -> Observation:
+    """Return what a table or a wire tells of one, of this release or another."""
+    known = {name: item[name] for name in Observation.__dataclass_fields__ if name in item}
+    replicas = replicas_read(item.get("replicas", ()))
+    return Observation(**{**known, "seen": Seen(item["seen"]), "replicas": replicas})
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,9 @@ class Reason(StrEnum):
     REPLACED = "replaced"
     TRIED_AGAIN = "tried-again"
     HELD = "held"
+    # --- queues -----------------------------------------------------------------------------
+    CEILING = "ceiling"
+    RECLAIMING = "reclaiming"
 
 
 @dataclass(frozen=True)
@@ -359,6 +362,20 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.PLATFORM,
         _("Its node is being emptied or shut down; it is started again elsewhere."),
         _("Files in the home are kept."),
+    ),
+    Reason.CEILING: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("Its project may hold no more GPUs of this kind at a time."),
+        _("It starts when work of the project ends, or when an operator gives the project more."),
+    ),
+    Reason.RECLAIMING: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("It is within what is guaranteed to its project: others give back what they borrowed."),
+        _("It starts by itself as soon as they have ended."),
     ),
     Reason.PREEMPTED: ReasonInfo(
         Phase.STARTING,

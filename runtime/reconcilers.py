@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from django.db import models
 
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, Resources, WorkloadSpec
+from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.routers.base import RouteEntry
 
 
@@ -53,7 +53,6 @@ class Transition:
     row: Any
     before: Phase
     after: Phase
-    reason_before: str
     outcome: Outcome
     gone: bool
     seen: Any = None  # the row as the step knew it: the launch and size this is about
@@ -148,6 +147,7 @@ class WorkloadKind:
     related: ClassVar[tuple[str, ...]] = ("project", "owner")
     start_timeout_s: ClassVar[float] = 600.0
     stop_grace_s: ClassVar[float] = 10.0
+    purpose: ClassVar[str] = "train"  # by which rules queues let it in: build, train, inference
     # How often a quiet row is looked at when nothing watches its cluster, and when one does.
     poll_s: ClassVar[float] = 30.0
     watched_poll_s: ClassVar[float] = 600.0
@@ -156,11 +156,8 @@ class WorkloadKind:
         """Return what to run. May write (mint a client): it must be the same for one launch."""
         raise NotImplementedError
 
-    def resources_of(self, row: Any) -> Resources:
-        return Resources(row.cpu_milli, row.memory_mib, row.gpus, row.gpu_flavor)
-
     def replicas_of(self, row: Any) -> int:  # noqa: ARG002 - for the kinds that have groups
-        """Return how many take ``resources_of`` each; they are let in together or not at all."""
+        """Return how many take its ``resources`` each; they are let in together or not at all."""
         return 1
 
     def waits_for(self, row: Any) -> tuple[str, str] | None:

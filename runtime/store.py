@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,26 +18,34 @@ class Store:
         self._path = path
         self._lock = threading.RLock()
         self._memory: dict[str, Any] = {}
-        self.changed = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
 
-    @property
-    def shared(self) -> bool:
-        return self._path is not None
+    def wait(self, seconds: float) -> None:
+        """Return when its version grew, or after so long; a file tells nobody."""
+        if self._path is not None:
+            time.sleep(seconds)
+            return
+        with self._changed:
+            self._changed.wait(seconds)
 
     @contextmanager
     def open(self) -> Iterator[dict[str, Any]]:
         with self._lock:
             if self._path is None:
                 before = self._memory.get("version")
-                yield self._memory
-                if self._memory.get("version") != before:
-                    self.changed.notify_all()
+                try:
+                    yield self._memory
+                finally:
+                    if self._memory.get("version") != before:
+                        self._changed.notify_all()
                 return
             with self._path.with_suffix(".lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 world = self._read()
-                yield world
-                self._write(world)
+                try:
+                    yield world
+                finally:  # who refuses has noted something too
+                    self._write(world)
 
     def _read(self) -> dict[str, Any]:
         assert self._path is not None  # noqa: S101 - for the type checker

@@ -12,15 +12,24 @@ Every step may be run again after a crash at any point.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from common.clock import now
 from runtime import observe, routes
-from runtime.capabilities import Held, SupportsSecretRefresh, SupportsTenants, SupportsVolumes
+from runtime.capabilities import (
+    Held,
+    SupportsNotice,
+    SupportsSecretRefresh,
+    SupportsTenants,
+    SupportsVolumes,
+)
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
 from runtime.ports import (
     AdmissionRequest,
+    Reclaim,
     Waiting,
     admission,
     cluster_provider,
@@ -38,7 +47,13 @@ from runtime.protocol import (
 )
 from runtime.reasons import Fault, Reason, info
 from runtime.reconcilers import Outcome, WorkloadKind
-from runtime.workload_state import ReconcileContext, Status, WorkloadRow, status_of
+from runtime.workload_state import (
+    RECLAIMED,
+    ReconcileContext,
+    Status,
+    WorkloadRow,
+    status_of,
+)
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
@@ -100,6 +115,8 @@ class WorkloadReconciler(WorkloadKind):
             looked = self._look(row)  # the cache may be older than the launch
             gone = looked.seen == Seen.MISSING
             seen = replace(looked, ended_at=given.ended_at) if gone else looked
+        if state.ref.get("devices") and state.ensured and (owed := self._owed(state, seen)):
+            return self._give_back(state, owed)
         status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
         if status.reason == Reason.PREVIOUS_ENDING and (left := self._stop_outside(state, "stop")):
             # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
@@ -158,6 +175,34 @@ class WorkloadReconciler(WorkloadKind):
             )
         return self._follow(state, seen)
 
+    def _owed(self, state: ReconcileContext, seen: Observation) -> Reclaim | None:
+        """Return what is asked back of it; one that ended before it was told has ended."""
+        owed = admission().reclaim_of(str(state.row.uid))
+        told = (state.ref.get("reclaim") or {}).get("launch") == state.row.launch
+        return owed if told or seen.seen not in {Seen.EXITED, Seen.MISSING} else None
+
+    def _give_back(self, state: ReconcileContext, owed: Reclaim) -> Outcome:
+        """It ends within its grace, and the same intent waits in line for another launch.
+
+        That launch asks for a place anew, which is when its devices are free for whom they are
+        owed to. Until then they are held: whoever dies in between, it is told again.
+        """
+        row = state.row
+        state.ref["reclaim"] = {"launch": row.launch, "for": owed.beneficiary}
+        state.note(RECLAIMED, owed.beneficiary)
+        grace_s = max(1.0, (owed.until - now()).total_seconds())
+        notice = {"why": "reclaim", "until": owed.until.isoformat(), "for": owed.beneficiary}
+        if left := self._stop_outside(state, "stop", grace_s=grace_s, notice=notice):
+            return self._lingers(state, Phase.STOPPING, Reason.PREEMPTED, left)
+        killpoint("given-back")
+        for word in ("devices", "driver", "queue"):
+            state.ref.pop(word, None)
+        before = state.ref.get("given_back") or {"times": 0, "waited_s": 0.0}
+        state.ref["given_back"] = {**before, "times": before["times"] + 1, "since": time.time()}
+        found = self._outcome(state, Phase.PENDING, Reason.PREEMPTED, "", 0.0)
+        fresh = {"launch": row.launch + 1, "started_at": None, "ready_at": None, "ends_at": None}
+        return replace(found, updates={**found.updates, **fresh})
+
     def _lacks_a_place(self, row: Any) -> str | None:
         """Return what the project still lacks on the row's cluster, None when nothing."""
         if not isinstance(cluster_provider().driver_for(row.cluster_key), SupportsTenants):
@@ -171,11 +216,13 @@ class WorkloadReconciler(WorkloadKind):
             kind=self.kind,
             project_uid=str(row.project.uid),
             owner_uid=str(row.owner.uid),
-            resources=self.resources_of(row),
+            resources=row.resources,
             replicas=self.replicas_of(row),
             launch=row.launch,
             queue=getattr(row, "queue", ""),
             priority=getattr(row, "priority", ""),
+            purpose=self.purpose,
+            time_limit_minutes=getattr(row, "time_limit_minutes", None),
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
@@ -237,6 +284,8 @@ class WorkloadReconciler(WorkloadKind):
             return self._outcome(state, Phase.STARTING, Reason.ROUTING, str(taken), 10.0)
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
+        if since := (state.ref.get("given_back") or {}).pop("since", None):
+            state.ref["given_back"]["waited_s"] += max(0.0, time.time() - since)
         state.note("running")
         again = self.watched_poll_s if observe.is_watched(row.cluster_key) else self.poll_s
         return self._outcome(state, Phase.RUNNING, "", "", self._sooner(row, again), seen)
@@ -320,8 +369,18 @@ class WorkloadReconciler(WorkloadKind):
         told = (Reason.HELD, str(left)) if isinstance(left, Held) else (reason, "")
         return self._outcome(state, phase, *told, left.retry_in)
 
-    def _stop_outside(self, state: ReconcileContext, verb: str) -> NotYet | None:
-        """Tokens, then route, then process. None when the process is seen to be gone."""
+    def _stop_outside(
+        self,
+        state: ReconcileContext,
+        verb: str,
+        *,
+        grace_s: float | None = None,
+        notice: Mapping[str, str] | None = None,
+    ) -> NotYet | None:
+        """Tokens, then route, then process. None when the process is seen to be gone.
+
+        ``notice``: what it can read of why it ends, where the driver has a way to tell it.
+        """
         row = state.row
         uid = str(row.uid)
         self.before_stop(row)
@@ -333,7 +392,9 @@ class WorkloadReconciler(WorkloadKind):
             if verb == "remove":
                 driver.remove(uid)
             else:
-                driver.stop(uid, grace_s=self.stop_grace_s)
+                if notice is not None and isinstance(driver, SupportsNotice):
+                    driver.tell(uid, notice)
+                driver.stop(uid, grace_s=self.stop_grace_s if grace_s is None else grace_s)
         except Held as error:
             return error
         except NotYet:

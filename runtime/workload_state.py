@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.protocol import Desired, Observation, Phase, Seen
+from runtime.protocol import Desired, Observation, Phase, Resources, Seen
 from runtime.reasons import Fault, Reason, end_reason, info
 
 # What the pages and the API offer in each phase (permission decides further).
@@ -96,6 +96,7 @@ _PATIENT = frozenset((Reason.PULLING, Reason.NODE_LOST))
 # What a person must change does not get better by waiting, and holds GPUs meanwhile.
 HOPELESS_S = 120.0
 RESTARTED = "restarted"
+RECLAIMED = "reclaimed"  # its devices are asked back; with the uid of the work that gets them
 _RESTARTS_TOLD = 50  # of one launch; one that comes and goes for ever tells no more then
 
 
@@ -107,10 +108,7 @@ class WorkloadRow(Protocol):
     cluster_key: str
     project: Any  # has ``uid``
     owner: Any  # has ``uid``
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_flavor: str
+    resources: Resources
 
 
 @dataclass

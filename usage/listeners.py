@@ -27,6 +27,10 @@ def keep_intervals(transition: Transition) -> None:
     if transition.gone:
         _close(row, launch=row.launch, at=now(), reason="deleted")
         return
+    if transition.outcome.updates.get("launch", row.launch) != row.launch:
+        # It gave its devices back, and another launch of the same intent waits for them.
+        _close(row, launch=row.launch, at=_ended_at(state), reason=str(transition.row.reason))
+        return
     if transition.after in _HOLDING and state.get("launch") == row.launch:
         _open(transition, row, state)
     elif transition.after in _ENDED:
@@ -53,7 +57,7 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
     found = Interval.objects.filter(uid=row.uid, launch=row.launch).first()
     if found is None:
         count = getattr(reconciler_for(row.KIND), "replicas_of", None)
-        replicas = count(row) if count else 1
+        size = row.resources.times(count(row) if count else 1)
         Interval.objects.create(
             uid=row.uid,
             launch=row.launch,
@@ -64,10 +68,10 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             owner_uid=row.owner.uid,
             owner_name=row.owner.username,
             cluster_key=row.cluster_key,
-            gpus=len(devices) if devices else row.gpus * replicas,
+            gpus=len(devices) if devices else size.gpus,
             flavor=_flavor(row),
-            cpu_milli=row.cpu_milli * replicas,
-            memory_mib=row.memory_mib * replicas,
+            cpu_milli=size.cpu_milli,
+            memory_mib=size.memory_mib,
             started_at=started,
         )
         if row.launch > 1:  # an earlier launch of the same workload is over at the latest now
@@ -84,8 +88,9 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
 
 def _flavor(row: Any) -> str:
     """Return the kind of GPU it has: as asked, or that of the node where "any of" came to."""
-    if not row.gpus or (row.gpu_flavor and "," not in row.gpu_flavor):
-        return str(row.gpu_flavor)
+    size, kinds = row.resources, row.resources.kinds
+    if not size.gpus or len(kinds) == 1:
+        return ",".join(kinds)
     seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
     node = (seen.data.get("detail") or {}).get("node") if seen else None
     if not node:

@@ -6,6 +6,8 @@ class WorkConfig(AppConfig):
     verbose_name = "Work"
 
     def ready(self) -> None:
-        from work import rules
+        from runtime import reconcilers
+        from work import reclaim, rules
 
         rules.connect()
+        reconcilers.on_transition(reclaim.on_transition)

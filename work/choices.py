@@ -1,14 +1,33 @@
-"""Words that every kind of work has."""
+"""Words that kinds of work share."""
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from runtime.reasons import Reason
+
 
 class StopReason(TextChoices):
-    """Why it was told to stop. A kind may have more, and other words for what a person asks."""
+    """Why it was told to stop. A kind uses those it needs, or has a set of its own."""
 
     USER = "user", _("Stopped by its owner")
+    MANAGER = "manager", _("Stopped by a manager of the project")
+    OPERATOR = "operator", _("Stopped by an operator")
+    CANCELLED = "cancelled", _("Cancelled")
     TIME_LIMIT = "time-limit", _("The time limit was reached")
+    IDLE = "idle", _("It was idle")
     PROJECT_ARCHIVED = "project-archived", _("The project was archived")
     OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
     OWNER_LEFT = "owner-left", _("Its owner left the project")
+
+    @property
+    def seen(self) -> Reason:
+        """The engine's reason for it; those are fewer, and pages tell the finer one."""
+        return {
+            StopReason.MANAGER: Reason.OPERATOR,
+            StopReason.OPERATOR: Reason.OPERATOR,
+            StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
+            StopReason.IDLE: Reason.IDLE,
+            StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
+            StopReason.OWNER_DISABLED: Reason.OWNER_DISABLED,
+            StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
+        }.get(self, Reason.USER)

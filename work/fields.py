@@ -19,6 +19,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from clusters.models import Flavor
 from common.errors import wrong
 from common.manifests import is_env_name, is_env_refused
 from placement.decision import names_in
@@ -379,6 +380,17 @@ class Devices(Field):
         if names is None or len(names) > self.most or len(joined) > self.longest:
             raise self.wrong(_("There is no such kind of GPU."))
         return joined
+
+    def write(self, row: Any, value: str) -> None:
+        """A kind that is gone may stay where it was."""
+        if value != self.read(row):
+            self.require_known(value)
+        super().write(row, value)
+
+    def require_known(self, value: str) -> None:
+        """Raise Invalid unless each kind is known somewhere."""
+        if set(names_in(value)) - set(Flavor.objects.values_list("name", flat=True)):
+            raise self.wrong(_("There is no such kind of GPU."))
 
 
 class Table:

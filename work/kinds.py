@@ -37,6 +37,7 @@ class States:
     filters: Mapping[str, Q]  # those to which a list can be narrowed
     why: Callable[[Any], Why]
     advice: Callable[[Any], str]
+    warning: Callable[[Any], str] = lambda _row: ""  # what is wrong around one that runs
 
     def is_over(self, row: Any) -> bool:
         return self.of(row) in self.over
@@ -83,6 +84,7 @@ class Kind:
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
     work_class: Callable[[Any], str] | None = None
+    purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     counts_as: str = ""  # the limit of which each takes one
     check_new: Callable[[Any], None] | None = None  # raises, before anything of a new one is made

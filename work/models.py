@@ -22,7 +22,7 @@ from projects.models import Project
 from runtime import reasons
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase, Resources
-from runtime.workload_state import RESTARTED
+from runtime.workload_state import RECLAIMED, RESTARTED
 from volumes.models import Volume
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 from work.rows import WorkloadManager
@@ -68,6 +68,11 @@ class Ask(models.Model):
             gpus=self.gpus,
             gpu_flavor=self.gpu_flavor,
         )
+
+    def settle(self) -> None:
+        """Ask for no kind of GPU where none is asked for."""
+        if not self.gpus:
+            self.gpu_flavor = ""
 
 
 class Workload(Ask, Reconcilable):
@@ -186,6 +191,12 @@ class Workload(Ask, Reconcilable):
         return phase if ended else Phase.STOPPING
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether nothing of this launch runs and nothing of it was handed to its cluster."""
+        placed = self.external_ref.get("launch") == self.launch
+        return self.desired == Desired.RUNNING and self.phase == Phase.PENDING and not placed
+
+    @property
     def homes(self) -> tuple[Volume, ...]:
         """The volumes that it has by its nature, beside those that are attached."""
         return ()
@@ -297,4 +308,6 @@ class Step(models.Model):
         """In the reader's language where the message is the word of a reason."""
         if self.word == RESTARTED:
             return str(reasons.info(self.message).text) if self.message else ""
+        if self.word == RECLAIMED:  # for whom is told to those who may know (work.reclaim)
+            return str(reasons.info(reasons.Reason.PREEMPTED).text)
         return self.message

@@ -12,8 +12,8 @@ import click
 
 from berth_cli import completing, config
 from berth_cli.client import EXIT_SIGN_IN, EXIT_TIMEOUT, ApiError, Client
-from berth_cli.context import options, session
-from berth_cli.output import age, emit, moment
+from berth_cli.context import Session, session, with_session
+from berth_cli.output import age, moment
 
 _PENDING = (428, 429)  # nobody has approved it yet; asked too early
 
@@ -60,11 +60,10 @@ def _by_device(client: Client, *, open_browser: bool) -> str:
 
 
 @click.command()
-@options
-@click.pass_context
-def logout(ctx: click.Context) -> None:
+@with_session
+def logout(s: Session) -> None:
     """Forget the token of this portal (revoke it with `berth token revoke`)."""
-    server = session(ctx).profile.server
+    server = s.profile.server
     if not server:
         raise ApiError("You are not signed in anywhere.", EXIT_SIGN_IN)
     config.forget(server)
@@ -72,16 +71,12 @@ def logout(ctx: click.Context) -> None:
 
 
 @click.command()
-@options
-@click.pass_context
-def whoami(ctx: click.Context) -> None:
+@with_session
+def whoami(s: Session) -> None:
     """Show who you are to this portal."""
-    s = session(ctx)
-    me = s.client.get("me")
-    emit(
-        me,
-        fmt=s.fmt,
-        columns=(
+    s.show(
+        s.client.get("me"),
+        (
             ("User", lambda r: r["username"]),
             ("Name", lambda r: r.get("display_name")),
             ("E-mail", lambda r: r.get("email")),
@@ -108,12 +103,10 @@ def token() -> None:
 
 
 @token.command("list")
-@options
-@click.pass_context
-def token_list(ctx: click.Context) -> None:
+@with_session
+def token_list(s: Session) -> None:
     """List your tokens."""
-    s = session(ctx)
-    emit(list(s.client.pages("me/tokens")), fmt=s.fmt, columns=_TOKEN_COLUMNS)
+    s.show(list(s.client.pages("me/tokens")), _TOKEN_COLUMNS)
 
 
 @token.command("create")
@@ -128,10 +121,9 @@ def token_list(ctx: click.Context) -> None:
     show_default=True,
     help="How long it is good.",
 )
-@options
-@click.pass_context
+@with_session
 def token_create(
-    ctx: click.Context,
+    s: Session,
     name: str,
     *,
     read_only: bool,
@@ -140,7 +132,6 @@ def token_create(
     days: int,
 ) -> None:
     """Make a token. It is shown once."""
-    s = session(ctx)
     made = s.client.post(
         "me/tokens",
         {
@@ -155,14 +146,13 @@ def token_create(
         click.echo(made["token"])
         click.echo("Keep it now: it is not shown again.", err=True)
     else:
-        emit(made, fmt=s.fmt)
+        s.show(made)
 
 
 @token.command("revoke")
 @click.argument("token_id", shell_complete=completing.own_tokens)
-@options
-@click.pass_context
-def token_revoke(ctx: click.Context, token_id: str) -> None:
+@with_session
+def token_revoke(s: Session, token_id: str) -> None:
     """Revoke a token at once."""
-    session(ctx).client.call("DELETE", f"me/tokens/{token_id}")
+    s.client.call("DELETE", f"me/tokens/{token_id}")
     click.echo("Revoked.", err=True)

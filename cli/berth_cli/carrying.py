@@ -11,9 +11,11 @@ import random
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import httpx
@@ -21,10 +23,10 @@ import httpx
 from berth_cli.client import (
     EXIT_CONFLICT,
     EXIT_ERROR,
-    EXIT_NOT_FOUND,
     EXIT_TIMEOUT,
     EXIT_UNREACHABLE,
     ApiError,
+    exit_of,
     opened,
 )
 from berth_cli.context import Session
@@ -39,7 +41,7 @@ RETRY_S = (1, 2, 5, 10, 20)
 LONGEST = 200  # bytes of a name within that of its part: file systems allow 255 for both
 _GONE = frozenset({"files-closed", "files-away"})
 _AGAIN = frozenset({"offset", "short", "checksum", "in-use"})  # of a piece
-_EXITS = {404: EXIT_NOT_FOUND, 403: EXIT_NOT_FOUND, 409: EXIT_CONFLICT, 507: EXIT_CONFLICT}
+T = TypeVar("T")
 
 
 class Lost(Exception):  # noqa: N818 - what happened
@@ -56,9 +58,7 @@ class Place:
     http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        headers = {"Authorization": f"Bearer {self.s.profile.token}"}
-        timeout = httpx.Timeout(90.0, connect=10.0)
-        self.http = opened(headers=headers, timeout=timeout)
+        self.http = to_gate(self.s, httpx.Timeout(90.0, connect=10.0))
         self.path = f"{base(self.s)}/{find(self.s, self.name)['id']}/files"
 
     def open(self) -> None:
@@ -92,13 +92,13 @@ class Place:
             answer = self._ask(method, act, **options)
             if answer.is_success:
                 return answer
-            problem = _problem(answer)
+            problem = problem_of(answer.content)
             code = problem.get("code")
             if code in _GONE and not closed:
                 closed = True
                 self.open()
             elif code != "busy" or (pause := next(pauses, None)) is None:
-                raise _error(answer.status_code, problem)
+                raise refusal(answer.status_code, problem)
             else:
                 time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - not all at one moment
 
@@ -109,14 +109,23 @@ class Place:
             raise Lost(str(error)) from error
 
     def json(self, method: str, act: str, **options: Any) -> dict[str, Any]:
-        for pause in (*RETRY_S, None):
-            try:
-                return dict(self.ask(method, act, **options).json())
-            except Lost as lost:
-                if pause is None:
-                    raise unreachable(lost) from lost
-                time.sleep(pause)
-        raise AssertionError
+        return dict(_once_more(partial(self.ask, method, act, **options)).json())
+
+
+def to_gate(s: Session, timeout: httpx.Timeout) -> httpx.Client:
+    return opened(headers={"Authorization": f"Bearer {s.profile.token}"}, timeout=timeout)
+
+
+def _once_more(ask: Callable[[], T]) -> T:
+    """Return the answer; while the connection breaks ask again some times."""
+    for pause in (*RETRY_S, None):
+        try:
+            return ask()
+        except Lost as lost:
+            if pause is None:
+                raise unreachable(lost) from lost
+            time.sleep(pause)
+    raise AssertionError
 
 
 @dataclass
@@ -228,15 +237,7 @@ def take(there: Place, path: str, target: Path, *, replace: bool) -> None:
     """Download one file. It has its name only when all of it is here; a part is gone on with."""
     if target.exists() and not replace:
         raise ApiError(f"{target} is there already; --replace overwrites it.", EXIT_CONFLICT)
-    for pause in (*RETRY_S, None):
-        try:
-            _take(there, path, target)
-        except Lost as lost:
-            if pause is None:
-                raise unreachable(lost) from lost
-            time.sleep(pause)
-        else:
-            return
+    _once_more(partial(_take, there, path, target))
 
 
 def _take(there: Place, path: str, target: Path) -> None:
@@ -278,7 +279,7 @@ def _fill(there: Place, path: str, file: Any, have: int, mark: str, progress: Pr
         ) as answer:
             if not answer.is_success:
                 answer.read()
-                raise _error(answer.status_code, _problem(answer))
+                raise refusal(answer.status_code, problem_of(answer.content))
             if answer.status_code != httpx.codes.PARTIAL_CONTENT:
                 file.truncate(0)
                 have = 0
@@ -301,21 +302,22 @@ def last_line(answer: httpx.Response) -> dict[str, Any]:
     """Return the last line of an answer of lines; an error in it is raised."""
     said = json.loads(answer.text.splitlines()[-1])
     if "error" in said:
-        raise _error(answer.status_code, said["error"])
+        raise refusal(answer.status_code, said["error"])
     return dict(said)
 
 
-def _problem(answer: httpx.Response) -> dict[str, Any]:
+def problem_of(body: bytes | bytearray | None) -> dict[str, Any]:
     try:
-        said = answer.json()
+        said = json.loads(body or b"")
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
 
 
-def _error(status: int, problem: dict[str, Any]) -> ApiError:
-    words = printable(str(problem.get("detail", ""))) or f"The gate answered {status}."
-    return ApiError(words, _EXITS.get(status, EXIT_ERROR), status=status, problem=problem)
+def refusal(status: int, problem: dict[str, Any]) -> ApiError:
+    """Return what the gate answered instead of doing it, in its own words where it has some."""
+    words = printable(str(problem.get("detail") or "")) or f"The gate answered {status}."
+    return ApiError(words, exit_of(status), status=status, problem=problem)
 
 
 def unreachable(error: Exception) -> ApiError:

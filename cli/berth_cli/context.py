@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 import click
 
 from berth_cli import config
 from berth_cli.client import EXIT_SIGN_IN, EXIT_USAGE, ApiError, Client
+from berth_cli.output import Column, emit
 
 
 @dataclass
@@ -51,6 +53,10 @@ class Session:
             EXIT_USAGE,
         )
 
+    def show(self, data: Any, columns: Sequence[Column] = ()) -> None:
+        """Print ``data`` as it was asked for; a table has ``columns``."""
+        emit(data, fmt=self.fmt, columns=columns)
+
 
 def session(ctx: click.Context) -> Session:
     found: Any = ctx.find_object(Session)
@@ -68,8 +74,12 @@ def general_options(command: Any) -> Any:
     return command
 
 
-def options(command: Any) -> Any:
-    """Options that may stand after the command as well as before it."""
+def with_session(command: Any) -> Any:
+    """Give a command its session, and options that may stand after it as well as before it."""
+
+    @wraps(command)
+    def run(**said: Any) -> Any:
+        return command(session(click.get_current_context()), **said)
 
     def put(name: str) -> Any:
         def callback(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -78,11 +88,12 @@ def options(command: Any) -> Any:
 
         return callback
 
+    found: Any = run
     for flags, name, kwargs in GENERAL:
-        command = click.option(
+        found = click.option(
             *flags, expose_value=False, callback=put(name), is_eager=True, **kwargs
-        )(command)
-    return command
+        )(found)
+    return found
 
 
 def _projects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import click
 
 from berth_cli import completing, documents
-from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError
-from berth_cli.context import Session, options, session
-from berth_cli.output import age, emit, moment
+from berth_cli.client import EXIT_ERROR, EXIT_USAGE, ApiError
+from berth_cli.context import Session, with_session
+from berth_cli.naming import among, is_uid, without_none
+from berth_cli.output import age, moment
 
 COLUMNS: Any = (
     ("NAME", lambda r: r["name"]),
@@ -66,14 +66,12 @@ def _base(s: Session, *, own: bool) -> str:
 def _find(s: Session, name: str, *, own: bool) -> str:
     """Return the path of one, by id or by name."""
     base = _base(s, own=own)
-    try:
-        return f"{base}/{UUID(name)}"
-    except ValueError:
-        found = [row["id"] for row in s.client.pages(base) if row["name"] == name]
-    if not found:
-        whose = "You have" if own else f"{s.project} has"
-        raise ApiError(f"{whose} no credential called {name}.", EXIT_NOT_FOUND)
-    return f"{base}/{found[0]}"
+    if is_uid(name):
+        return f"{base}/{name}"
+    whose = "You have" if own else f"{s.project} has"
+    none = f"{whose} no credential called {name}."
+    found = among(s.client.pages(base), name, what="credential", none=none)
+    return f"{base}/{found['id']}"
 
 
 def _own(command: Any) -> Any:
@@ -118,24 +116,20 @@ def _fields(command: Any) -> Any:
 @credentials.command("list")
 @click.option("--usable", is_flag=True, help="What you may use in your work there.")
 @_own
-@options
-@click.pass_context
-def credential_list(ctx: click.Context, *, usable: bool, own: bool) -> None:
+@with_session
+def credential_list(s: Session, *, usable: bool, own: bool) -> None:
     """List what is stored. No secret is ever shown."""
-    s = session(ctx)
     path = _base(s, own=own) + ("/usable" if usable and not own else "")
-    emit(list(s.client.pages(path)), fmt=s.fmt, columns=COLUMNS)
+    s.show(list(s.client.pages(path)), COLUMNS)
 
 
 @credentials.command("show")
 @click.argument("name", shell_complete=completing.credentials)
 @_own
-@options
-@click.pass_context
-def credential_show(ctx: click.Context, name: str, *, own: bool) -> None:
+@with_session
+def credential_show(s: Session, name: str, *, own: bool) -> None:
     """Show one: settings, where it is used, what its test said."""
-    s = session(ctx)
-    emit(s.client.get(_find(s, name, own=own)), fmt=s.fmt, columns=ONE)
+    s.show(s.client.get(_find(s, name, own=own)), ONE)
 
 
 @credentials.command("add")
@@ -151,19 +145,9 @@ def credential_show(ctx: click.Context, name: str, *, own: bool) -> None:
 )
 @click.option("--expires-at", metavar="TIME", help="As in 2027-01-31T00:00:00Z.")
 @_own
-@options
-@click.pass_context
-def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    source: str | None,
-    description: str | None,
-    usable_by: str | None,
-    expires_at: str | None,
-    *,
-    own: bool,
-    **given: Any,
+@with_session
+def credential_add(
+    s: Session, kind: str, name: str, source: str | None, *, own: bool, **given: Any
 ) -> None:
     """Store a credential of a KIND under a NAME.
 
@@ -172,19 +156,8 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
     berth credentials add hdfs lake --endpoint https://namenode.example.com:9871 --username ann
     berth credentials add s3-compatible store --endpoint https://s3.example.com --secret-file -
     """  # noqa: D301 - a mark of click: what follows keeps its lines
-    s = session(ctx)
-    body = {
-        "kind": kind,
-        "name": name,
-        "description": description,
-        "usable_by": usable_by,
-        "expires_at": expires_at,
-        **_settings(given),
-        **_read(kind, source, given),
-    }
-    body = {k: v for k, v in body.items() if v is not None}
-    made = s.client.post(_base(s, own=own), body)
-    emit(made, fmt=s.fmt, columns=COLUMNS)
+    body = {"kind": kind, "name": name, **_settings(given), **_read(kind, source, given)}
+    s.show(s.client.post(_base(s, own=own), without_none(body)), COLUMNS)
 
 
 @credentials.command("rotate")
@@ -195,25 +168,16 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
 @click.option("--file-name", help="generic: give the secret as one file of this name.")
 @click.option("--expires-at", metavar="TIME", help="As in 2027-01-31T00:00:00Z.")
 @_own
-@options
-@click.pass_context
+@with_session
 def credential_rotate(
-    ctx: click.Context,
-    name: str,
-    source: str | None,
-    expires_at: str | None,
-    *,
-    own: bool,
-    **given: Any,
+    s: Session, name: str, source: str | None, *, own: bool, **given: Any
 ) -> None:
     """Replace the secret of NAME; what starts from now on uses the new one."""
-    s = session(ctx)
     path = _find(s, name, own=own)
     kind = s.client.get(path)["kind"]
-    body = {"username": given["username"], "expires_at": expires_at, **_read(kind, source, given)}
-    body = {k: v for k, v in body.items() if v is not None}
-    done = s.client.post(f"{path}/rotate", body)
-    emit(done, fmt=s.fmt, columns=COLUMNS)
+    said = {name: given[name] for name in ("username", "expires_at")}
+    done = s.client.post(f"{path}/rotate", without_none({**said, **_read(kind, source, given)}))
+    s.show(done, COLUMNS)
     if s.fmt == "table" and done["used_by"]:
         names = ", ".join(holder["name"] for holder in done["used_by"])
         click.echo(f"The old secret stays until their next start in: {names}", err=True)
@@ -222,14 +186,12 @@ def credential_rotate(
 @credentials.command("test")
 @click.argument("name", shell_complete=completing.credentials)
 @_own
-@options
-@click.pass_context
-def credential_test(ctx: click.Context, name: str, *, own: bool) -> None:
+@with_session
+def credential_test(s: Session, name: str, *, own: bool) -> None:
     """Ask what NAME opens whether it is let in. Ends with 1 when it is refused."""
-    s = session(ctx)
     said = s.client.post(f"{_find(s, name, own=own)}/test")
     columns = (("ACCEPTED", lambda r: r["ok"]), ("SAID", lambda r: r["message"]))
-    emit(said, fmt=s.fmt, columns=columns)
+    s.show(said, columns)
     if said["ok"] is False:
         sys.exit(EXIT_ERROR)
 
@@ -238,11 +200,9 @@ def credential_test(ctx: click.Context, name: str, *, own: bool) -> None:
 @click.argument("name", shell_complete=completing.credentials)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_own
-@options
-@click.pass_context
-def credential_delete(ctx: click.Context, name: str, *, yes: bool, own: bool) -> None:
+@with_session
+def credential_delete(s: Session, name: str, *, yes: bool, own: bool) -> None:
     """Remove NAME; its copies are taken from all work within a minute."""
-    s = session(ctx)
     path = _find(s, name, own=own)
     row = s.client.get(path)
     if not yes:
@@ -253,10 +213,15 @@ def credential_delete(ctx: click.Context, name: str, *, yes: bool, own: bool) ->
     click.echo(f"{row['name']} is removed.", err=True)
 
 
+_NOT_SECRET = (
+    *("description", "usable_by", "expires_at", "endpoint", "region", "bucket", "folder", "host"),
+    *("username", "user", "repository"),
+)
+
+
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     """Return what is not secret, by the names of the API."""
-    names = ("endpoint", "region", "bucket", "folder", "host", "username", "user", "repository")
-    found = {name: given.get(name) for name in names}
+    found = {name: given.get(name) for name in _NOT_SECRET}
     if given.get("known_hosts") is not None:
         try:
             found["known_hosts"] = given["known_hosts"].read()

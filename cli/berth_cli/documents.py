@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, wraps
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
-from berth_cli.context import Session, options, session
-from berth_cli.output import emit, printable
+from berth_cli.context import Session, with_session
+from berth_cli.output import Column, printable
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,26 @@ def register(name: str, kind: Kind) -> None:
     KINDS[name] = kind
 
 
-def waiting(command: Any) -> Any:
-    """Add the options of waiting to a command."""
-    command = click.option("--wait", is_flag=True, help="Wait until it is done.")(command)
+def timeout_option(within: float) -> Any:
     return click.option(
-        "--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait at most."
-    )(command)
+        "--timeout", type=float, default=within, show_default=True, help="Seconds to wait at most."
+    )
+
+
+def waiting(command: Any, *, within: float = 300.0, text: str = "Wait until it is done.") -> Any:
+    """Add the options of waiting to a command; it takes what they say as ``wanted``."""
+
+    @wraps(command)
+    def run(*, wait: bool, timeout: float, **said: Any) -> Any:
+        return command(wanted=Waiting(wait, timeout), **said)
+
+    return timeout_option(within)(click.option("--wait", is_flag=True, help=text)(run))
 
 
 def emit_plan(s: Session, plan: dict[str, Any]) -> None:
     """Print what an apply would do."""
     if s.fmt != "table":
-        emit(plan, fmt=s.fmt)
+        s.show(plan)
     else:
         click.echo(f"Would {plan['action']}: {plan['name']}")
         for change in plan.get("changes", []):
@@ -66,6 +75,17 @@ def emit_plan(s: Session, plan: dict[str, Any]) -> None:
         raise ApiError("This would be refused.", EXIT_CONFLICT)
 
 
+def patch(
+    s: Session, path: str, body: dict[str, Any], columns: Sequence[Column], *, plan: bool
+) -> None:
+    """Change the thing at ``path`` and print it, or only say what that would do."""
+    answer = s.client.call("PATCH", path, json_body=body, params={"plan": 1} if plan else None)
+    if plan:
+        emit_plan(s, answer)
+    else:
+        s.show(answer, columns)
+
+
 def _value(value: Any) -> str:
     """A value of a plan as people write it; "" for nothing."""
     if value is None or value in ("", [], {}):
@@ -77,26 +97,29 @@ def _value(value: Any) -> str:
     return printable(str(value) if isinstance(value, str | int | float) else json.dumps(value))
 
 
-@click.command()
-@click.option(
-    "--file",
-    "-f",
-    "file",
+_file: Any = partial(
+    click.option,
+    *("--file", "-f", "file"),
     type=click.Path(),
-    required=True,
     help="A manifest; - for standard input.",
 )
-@click.option("--plan", is_flag=True, help="Only say what would happen.")
+file_option = _file()
+plan_option = click.option("--plan", is_flag=True, help="Only say what would happen.")
+
+
+@click.command()
+@_file(required=True)
+@plan_option
 @waiting
-@options
-@click.pass_context
-def apply(ctx: click.Context, file: str, *, plan: bool, wait: bool, timeout: float) -> None:
+@with_session
+def apply(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
     """Make things as a YAML file says: create what is missing, change what differs."""
-    apply_file(session(ctx), file, plan=plan, wanted=Waiting(wait, timeout))
+    apply_file(s, file, plan=plan, wanted=wanted)
 
 
-def only_file(ctx: click.Context) -> None:
-    """Refuse what stands beside --file and describes the thing too: it would be passed over."""
+def apply_alone(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
+    """Apply a file, and refuse what stands beside it and describes the thing too."""
+    ctx = click.get_current_context()
     given = [
         param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
         for param in ctx.command.params
@@ -107,6 +130,7 @@ def only_file(ctx: click.Context) -> None:
     if given:
         said = f"The file says what to make. Say it there, or leave out --file: {', '.join(given)}"
         raise ApiError(said, EXIT_USAGE)
+    apply_file(s, file, plan=plan, wanted=wanted)
 
 
 def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -15,9 +16,10 @@ from typing import Any
 import click
 
 from berth_cli import completing
-from berth_cli.program import Memory, port_of
 
 Said = dict[str, Any]
+_MIB = {"": 1, "M": 1, "MI": 1, "MIB": 1, "G": 1024, "GI": 1024, "GIB": 1024}
+_SIZE = re.compile(r"\A(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 _ANY = "any"  # kind of GPU
 _AGAIN = "May be repeated."
 _QUOTED = "Quoted as one argument."
@@ -28,6 +30,20 @@ _COMPLETES: Mapping[str, Any] = {
 }
 
 
+class Memory(click.ParamType):
+    """16G, 512M; a plain number is MiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _SIZE.match(str(value).strip())
+        if found is None or found[2].upper() not in _MIB:
+            self.fail(f"{value!r} is not a size such as 512M or 8G", param, ctx)
+        return round(float(found[1]) * _MIB[found[2].upper()])
+
+
 @cache
 def fields_of(kind: str) -> list[dict[str, Any]]:
     """Return what may be said of a kind of work, in the order in which people read it."""
@@ -35,12 +51,18 @@ def fields_of(kind: str) -> list[dict[str, Any]]:
     return list(json.loads(text)[kind])
 
 
-def field_options(kind: str, *, but: Sequence[str] = ()) -> Callable[[Any], Any]:
-    """Add an option for each field; ``but``: those that the command takes otherwise."""
+def field_options(
+    kind: str, *, but: Sequence[str] = (), edits: bool = False
+) -> Callable[[Any], Any]:
+    """Add an option for each field; ``but``: those that the command takes otherwise.
+
+    ``edits``: for those that may change later, and no others.
+    """
 
     def add(command: Any) -> Any:
         for field in reversed(fields_of(kind)):
-            for option in () if field["name"] in but else _options(field):
+            left = field["name"] in but or (edits and field.get("chosen_once"))
+            for option in () if left else _options(field):
                 command = option(command)
         return command
 
@@ -126,7 +148,7 @@ def _value(field: dict[str, Any], value: Any) -> Any:  # noqa: PLR0911 - one per
         case "words":
             return _words(value, field["option"])
         case "ports":
-            return [port_of(text) for text in value]
+            return [_port(text, field["option"]) for text in value]
         case "names":
             return list(value)
         case _:
@@ -138,6 +160,14 @@ def _pair(item: str, option: str) -> tuple[str, str]:
     if not found or not name:
         raise click.BadParameter(f"{item!r} is not NAME=VALUE", param_hint=f"--{option}")
     return name, value
+
+
+def _port(text: str, option: str) -> Said:
+    number, name, tail = (*text.split(":"), "", "")[:3]
+    if not number.isdecimal() or tail not in {"", "private"} or text.count(":") > 2:  # noqa: PLR2004
+        message = f"{text!r} is not PORT, PORT:NAME or PORT:NAME:private"
+        raise click.BadParameter(message, param_hint=f"--{option}")
+    return {"port": int(number), "name": name, "web": tail != "private"}
 
 
 def _words(text: str, option: str) -> list[str]:

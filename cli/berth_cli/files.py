@@ -15,8 +15,8 @@ import click
 from berth_cli import completing
 from berth_cli.carrying import Lost, Place, last_line, send, take, unreachable
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
-from berth_cli.context import options, session
-from berth_cli.output import emit, printable, refused, size
+from berth_cli.context import Session, with_session
+from berth_cli.output import printable, refused, size
 
 PAGE = 1000
 
@@ -24,25 +24,23 @@ PAGE = 1000
 @click.command("files")
 @click.argument("place", shell_complete=completing.volumes)
 @click.option("--search", metavar="WORD", help="Look for names below the folder instead.")
-@options
-@click.pass_context
-def files(ctx: click.Context, place: str, search: str | None) -> None:
+@with_session
+def files(s: Session, place: str, search: str | None) -> None:
     """List VOLUME or VOLUME:FOLDER."""
-    s = session(ctx)
     name, path = _parted(place)
     there = Place(s, name)
     there.open()
     rows = list(_found(there, path, search) if search else entries(there, path))
-    emit(rows, fmt=s.fmt, columns=_COLUMNS)
+    s.show(rows, _COLUMNS)
 
 
-_COLUMNS: Any = (
+ENTRIES: Any = (
     ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
     ("KIND", lambda r: r["kind"]),
     ("SIZE", lambda r: size(r["size"]) if r["kind"] == "file" else None),
     ("CHANGED", lambda r: time.strftime("%Y-%m-%d %H:%M", time.localtime(r["modified"]))),
-    ("PATH", lambda r: r["path"]),
 )
+_COLUMNS: Any = (*ENTRIES, ("PATH", lambda r: r["path"]))
 
 
 def entries(there: Place, path: str) -> Iterator[dict[str, Any]]:
@@ -77,17 +75,16 @@ def _found(there: Place, path: str, words: str) -> Iterator[dict[str, Any]]:
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite files that are there.")
 @click.option("--keep-both", is_flag=True, help="Give a new name where one is taken.")
-@options
-@click.pass_context
+@with_session
 def upload(
-    ctx: click.Context, place: str, sources: Sequence[Path], *, replace: bool, keep_both: bool
+    s: Session, place: str, sources: Sequence[Path], *, replace: bool, keep_both: bool
 ) -> None:
     """Upload files and folders into VOLUME or VOLUME:FOLDER; run again to go on."""
     if replace and keep_both:
         raise ApiError("Say --replace or --keep-both, not both.", EXIT_USAGE)
     conflict = "replace" if replace else "keep-both" if keep_both else "refuse"
     name, folder = _parted(place)
-    there = Place(session(ctx), name)
+    there = Place(s, name)
     there.open()
     unread: list[OSError] = []
     failed = 0
@@ -141,12 +138,11 @@ def _sources(
 @click.argument("place", shell_complete=completing.volumes)
 @click.argument("target", default=".", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite files that are there.")
-@options
-@click.pass_context
-def download(ctx: click.Context, place: str, target: Path, *, replace: bool) -> None:
+@with_session
+def download(s: Session, place: str, target: Path, *, replace: bool) -> None:
     """Download VOLUME:PATH, a file or a folder, into TARGET; run again to go on."""
     name, path = _parted(place)
-    there = Place(session(ctx), name)
+    there = Place(s, name)
     there.open()
     if path:
         found = there.json("GET", "stat", params={"path": path})
@@ -187,11 +183,9 @@ def _take_folder(there: Place, path: str, target: Path, *, replace: bool) -> Ite
 
 @click.command("extract")
 @click.argument("place", shell_complete=completing.volumes)
-@options
-@click.pass_context
-def extract(ctx: click.Context, place: str) -> None:
+@with_session
+def extract(s: Session, place: str) -> None:
     """Unpack the zip or tar archive VOLUME:PATH into a new folder beside it."""
-    s = session(ctx)
     name, path = _parted(place)
     there = Place(s, name)
     there.open()
@@ -205,7 +199,7 @@ def extract(ctx: click.Context, place: str) -> None:
         click.echo(f"Left out ({left['code']}): {printable(unquote(left['path']))}", err=True)
     if more := done["skipped"] - len(done["left_out"]):
         click.echo(f"… and {more} more", err=True)
-    emit([done], fmt=s.fmt, columns=_UNPACKED)
+    s.show([done], _UNPACKED)
 
 
 _READ_AS = {

@@ -1,27 +1,35 @@
-"""Telling a state that is followed: each change is a line, and a long wait counts its time."""
+"""Following a state, of which each change is a line, and a log, as lines come."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Self, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import click
 
 from berth_cli.client import EXIT_UNREACHABLE, ApiError
+from berth_cli.context import Session
 from berth_cli.output import printable
 
 PATIENCE_S = 180.0  # so long a portal may be away while it is replaced
+EVERY_S = 0.5  # between two looks at what is followed
 _AGAIN_S = 1.0
 T = TypeVar("T")
 
 
 class Told:
-    """What was last written. On a terminal the line of a wait is written over as time goes by."""
+    """What was last written. On a terminal the line of a wait is written over as time goes by.
 
-    def __init__(self) -> None:
+    ``in_place``: so is each line by the next, as that of a bar that grows.
+    """
+
+    def __init__(self, *, in_place: bool = False) -> None:
+        self._in_place = in_place
         self._live = sys.stderr.isatty()
         self._line = self._shown = ""
 
@@ -33,7 +41,7 @@ class Told:
         if not changed and shown == self._shown:
             return
         if self._live:
-            begin = "\n" if changed and self._line else "\r\x1b[K"
+            begin = "\n" if changed and self._line and not self._in_place else "\r\x1b[K"
             click.echo(begin + shown, err=True, nl=False)
         else:
             click.echo(shown, err=True)
@@ -74,3 +82,25 @@ def patiently(ask: Callable[[], T], *, deadline: float) -> T:
 def _tell_away(error: ApiError) -> None:
     begin = "\r\x1b[K" if sys.stderr.isatty() else ""
     click.echo(f"{begin}{printable(str(error))}; trying again.", err=True)
+
+
+def show_log(
+    s: Session, path: str, *, follow: bool, is_over: Callable[[dict[str, Any]], bool], **query: Any
+) -> None:
+    """Print the log at ``path``; ``is_over`` is asked of its last part whether more may come."""
+    offset, over = 0, not follow
+    while True:
+        ask = partial(s.client.get, path, offset=offset, **query)
+        part = patiently(ask, deadline=math.inf) if follow else ask()
+        click.echo(printable(part["text"]), nl=False)
+        began_anew = part["offset"] < offset  # in another pod, after the first was lost
+        moved, offset = part["offset"] != offset, 0 if began_anew else part["offset"]
+        if "run" in part:
+            query["run"] = part["run"]
+        if moved:
+            continue
+        if over:
+            return
+        over = is_over(part)  # then it is read once more: last words may have come meanwhile
+        if not over:
+            time.sleep(EVERY_S)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
-from berth_cli.context import Session, options, session
-from berth_cli.documents import waiting
+from berth_cli.context import Session, with_session
+from berth_cli.documents import Waiting, waiting
 from berth_cli.following import patiently
-from berth_cli.output import emit, size
+from berth_cli.output import size
 
 _PAUSE_S = 3.0
 _WORDS = {"good": "can be used", "bad": "can't be used", "unknown": "not checked"}
@@ -35,33 +35,29 @@ def images() -> None:
 )
 @click.option("--cluster", help="Where it would run; chosen as a start would if not given.")
 @waiting
-@options
-@click.pass_context
-def check(
-    ctx: click.Context, image: str, kind: str, cluster: str | None, *, wait: bool, timeout: float
-) -> None:
+@with_session
+def check(s: Session, image: str, kind: str, cluster: str | None, *, wanted: Waiting) -> None:
     """Say whether IMAGE exists, fits the machines, and has what its kind needs.
 
     A notebook needs jupyterhub, for which the image itself is asked: --wait waits for that.
     """
-    s = session(ctx)
     body = {"image": image, "kind": kind, "cluster": cluster or ""}
-    found = _found(s, body, wait=wait, timeout=timeout)
-    emit(found, fmt=s.fmt, columns=_COLUMNS)
+    found = _found(s, body, wanted)
+    s.show(found, _COLUMNS)
     if found["verdict"] == "bad":
         sys.exit(EXIT_ERROR)  # why stands above
 
 
-def _found(s: Session, body: dict[str, Any], *, wait: bool, timeout: float) -> dict[str, Any]:
+def _found(s: Session, body: dict[str, Any], wanted: Waiting) -> dict[str, Any]:
     """Ask, and again while the image's own program is asked."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + wanted.timeout
     ask = partial(s.client.post, f"projects/{s.project}/images/check", body)
     while True:
         found: dict[str, Any] = patiently(ask, deadline=deadline)
-        if not (wait and found["probing"]):
+        if not (wanted.wait and found["probing"]):
             return found
         if time.monotonic() > deadline:
-            said = f"Still looking for jupyterhub in it after {timeout:.0f} s; it goes on."
+            said = f"Still looking for jupyterhub in it after {wanted.timeout:.0f} s; it goes on."
             raise ApiError(said, EXIT_TIMEOUT)
         time.sleep(_PAUSE_S)
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import click
 import httpx
 
 from berth_cli import completing
-from berth_cli.carrying import shortened
+from berth_cli.carrying import problem_of, refusal, shortened, to_gate
 from berth_cli.client import (
     EXIT_CONFLICT,
     EXIT_ERROR,
@@ -27,15 +26,16 @@ from berth_cli.client import (
     EXIT_USAGE,
     ApiError,
     exit_of,
-    opened,
 )
-from berth_cli.context import Session, options, session
+from berth_cli.context import Session, with_session
+from berth_cli.files import ENTRIES
 from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
-from berth_cli.output import emit, printable, refused, size
-from berth_cli.workspaces import _base, find
+from berth_cli.output import printable, refused
+from berth_cli.workspaces import WORKSPACE
 
 _PART = 256 * 1024
+_PATIENCE = httpx.Timeout(60.0)
 _END_OF_INPUT = b"\xff\x00"
 _OWN_CODES = 4000  # of a WebSocket: from here on the gate counts HTTP statuses
 _LAST_WORDS_S = 5.0
@@ -52,8 +52,8 @@ _SHELL = (
 
 
 def _ways(s: Session, name: str) -> dict[str, Any]:
-    row = find(s, name)
-    ways = s.client.get(f"{_base(s)}/{row['id']}/ways")
+    row = WORKSPACE.find(s, name)
+    ways = s.client.get(f"{WORKSPACE.path(s, row)}/ways")
     if ways["terminal"] is None:
         raise ApiError(f"{row['name']} runs on one machine; use JupyterLab's own.", EXIT_CONFLICT)
     return {**ways, "id": row["id"]}
@@ -62,14 +62,12 @@ def _ways(s: Session, name: str) -> dict[str, Any]:
 @click.command("ssh", context_settings=_WORDS)
 @click.argument("name", shell_complete=completing.workspaces)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@options
-@click.pass_context
-def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
+@with_session
+def ssh(s: Session, name: str, args: tuple[str, ...]) -> None:
     """Enter by SSH with a registered key; ARGS go to ssh (options or a command).
 
     Options of berth stand before NAME.
     """
-    s = session(ctx)
     ways = _ways(s, name)
     program = shutil.which("ssh")
     if ways["ssh"] is None or program is None:
@@ -83,14 +81,12 @@ def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
 
 @click.command("terminal")
 @click.argument("name", shell_complete=completing.workspaces)
-@options
-@click.pass_context
-def terminal(ctx: click.Context, name: str) -> None:
+@with_session
+def terminal(s: Session, name: str) -> None:
     """Open a shell in the container.
 
     Without a keyboard the shell reads standard input to its end, as that of ssh does.
     """
-    s = session(ctx)
     ways = _ways(s, name)
     if _at_keyboard():
         code = _run(s, ways["terminal"], {}, tty=True, channels=False)
@@ -104,14 +100,12 @@ def terminal(ctx: click.Context, name: str) -> None:
 @click.argument("name", shell_complete=completing.workspaces)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; before NAME.")
-@options
-@click.pass_context
-def exec_(ctx: click.Context, name: str, command: tuple[str, ...], *, tty: bool) -> None:
+@with_session
+def exec_(s: Session, name: str, command: tuple[str, ...], *, tty: bool) -> None:
     """Run COMMAND in the container; ends with its exit code.
 
     Options of berth stand before NAME; what follows it is the command's own, word by word.
     """
-    s = session(ctx)
     if command[0] == "--":  # as kubectl has it: NAME -- COMMAND
         command = command[1:]
     if not command:
@@ -183,7 +177,7 @@ class _Stream:
                 finally:
                     typing.cancel()
         except InvalidStatus as error:
-            raise _refused(error.response.status_code, error.response.body) from error
+            raise refusal(error.response.status_code, problem_of(error.response.body)) from error
         except (InvalidHandshake, OSError) as error:
             raise ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE) from error
         except ConnectionClosed as error:
@@ -243,14 +237,6 @@ class _Stream:
                 await ws.send(_END_OF_INPUT)
 
 
-def _refused(status: int, body: bytes | bytearray | None) -> ApiError:
-    """What the gate answered instead of doing it, in its own words where it has some."""
-    said = f"The gate answered {status}."
-    with contextlib.suppress(ValueError, AttributeError):
-        said = printable(json.loads(body or b"").get("detail") or said)
-    return ApiError(said, exit_of(status))
-
-
 # --- files ----------------------------------------------------------------------------------
 
 
@@ -265,42 +251,23 @@ def _place(text: str) -> tuple[str, str] | None:
     return (name, path.lstrip("/")) if colon and name and "/" not in name else None
 
 
-def _http(s: Session) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {s.profile.token}"}
-    return opened(headers=headers, timeout=httpx.Timeout(60.0))
-
-
 def _said(answer: httpx.Response) -> None:
     if not answer.is_success:
-        raise _refused(answer.status_code, answer.read())
-
-
-def _changed(entry: dict[str, Any]) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["modified"]))
-
-
-_ENTRIES: Any = (
-    ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
-    ("KIND", lambda r: r["kind"]),
-    ("SIZE", lambda r: size(r["size"]) if r["kind"] == "file" else None),
-    ("CHANGED", _changed),
-)
+        raise refusal(answer.status_code, problem_of(answer.read()))
 
 
 @files.command("ls")
 @click.argument("place")
-@options
-@click.pass_context
-def ls(ctx: click.Context, place: str) -> None:
+@with_session
+def ls(s: Session, place: str) -> None:
     """List NAME or NAME:FOLDER."""
-    s = session(ctx)
     name, path = _place(place) or (place, "")
     ways = _ways(s, name)
-    with _reaching(), _http(s) as http:
+    with _reaching(), to_gate(s, _PATIENCE) as http:
         answer = http.get(f"{ways['files']}/list", params={"path": quote(path)})
         _said(answer)
     said = answer.json()
-    emit(said["entries"], fmt=s.fmt, columns=_ENTRIES)
+    s.show(said["entries"], ENTRIES)
     if said["truncated"]:
         shown = len(said["entries"])
         click.echo(f"This is not all: only {shown} are listed, there are more.", err=True)
@@ -310,11 +277,9 @@ def ls(ctx: click.Context, place: str) -> None:
 @click.argument("source")
 @click.argument("target")
 @click.option("--replace", is_flag=True, help="Overwrite what is there.")
-@options
-@click.pass_context
-def cp(ctx: click.Context, source: str, target: str, *, replace: bool) -> None:
+@with_session
+def cp(s: Session, source: str, target: str, *, replace: bool) -> None:
     """Copy one file: cp LOCAL NAME:PATH, or cp NAME:PATH LOCAL."""
-    s = session(ctx)
     here, there = _place(source), _place(target)
     if (here is None) == (there is None):
         raise ApiError("One of the two is NAME:PATH, the other a file of this machine.", EXIT_USAGE)
@@ -339,7 +304,7 @@ def _upload(s: Session, source: Path, name: str, path: str, *, replace: bool) ->
     ways = _ways(s, name)
     if not path or path.endswith("/"):
         path += source.name
-    with source.open("rb") as file, _http(s) as http:
+    with source.open("rb") as file, to_gate(s, _PATIENCE) as http:
         size = os.fstat(file.fileno()).st_size
         answer = http.put(
             f"{ways['files']}/upload",
@@ -360,7 +325,7 @@ def _download(s: Session, name: str, path: str, target: Path, *, replace: bool) 
         raise ApiError(f"{target} is there already; --replace overwrites it.", EXIT_CONFLICT)
     part = target.with_name(f".{shortened(target.name)}.part")
     with (
-        _http(s) as http,
+        to_gate(s, _PATIENCE) as http,
         http.stream("GET", f"{ways['files']}/download", params={"path": quote(path)}) as answer,
     ):
         _said(answer)

@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError, Client
-from berth_cli.context import options, session
-from berth_cli.output import emit, moment
+from berth_cli.context import Session, with_session
+from berth_cli.naming import among
+from berth_cli.output import moment
 
 API_VERSION = "client.authentication.k8s.io/v1"
 _PATIENCE_S = 20.0
@@ -34,10 +35,9 @@ _COLUMNS: Any = (
 @click.option("--file", "-f", "target", type=click.Path(), help="Write here (mode 0600).")
 @click.option("--list", "listed", is_flag=True, help="Make none: list those you have.")
 @click.option("--revoke", metavar="ID", help="Make none: take this one back, by id or name.")
-@options
-@click.pass_context
+@with_session
 def kube_config(
-    ctx: click.Context,
+    s: Session,
     cluster: str | None,
     name: str | None,
     token_hours: int | None,
@@ -47,15 +47,15 @@ def kube_config(
     revoke: str | None,
 ) -> None:
     """Make a kubeconfig for the project: kubectl get, exec, logs and port-forward."""
-    s = session(ctx)
     base = f"projects/{s.project}/kubeconfigs"
     if revoke is not None:
-        found = _one(s.client, base, revoke)
+        none = f"You have no kubeconfig called {revoke} there."
+        found = among(s.client.pages(base), revoke, what="kubeconfig", none=none)
         s.client.call("DELETE", f"{base}/{found['id']}")
         told = "opens nothing any more, within a minute if the cluster answers"
         click.echo(f"{found['name']} {told}.", err=True)
     if listed:
-        emit(list(s.client.pages(base)), fmt=s.fmt, columns=_COLUMNS)
+        s.show(list(s.client.pages(base)), _COLUMNS)
     if listed or revoke is not None:
         return
     body: dict[str, Any] = {"name": name or os.uname().nodename[:80]}
@@ -81,16 +81,6 @@ def _only_cluster(client: Client, project: str) -> str:
     if not keys:
         raise ApiError("This project can use no Kubernetes cluster.", EXIT_NOT_FOUND)
     raise ApiError(f"Which cluster? Say --cluster ({', '.join(keys)}).", EXIT_USAGE)
-
-
-def _one(client: Client, base: str, word: str) -> dict[str, Any]:
-    same = [row for row in client.pages(base) if word in {row["id"], row["name"]}]
-    if not same:
-        raise ApiError(f"You have no kubeconfig called {word} there.", EXIT_NOT_FOUND)
-    if len(same) > 1:
-        ids = ", ".join(row["id"] for row in same)
-        raise ApiError(f"Several kubeconfigs are called {word}: {ids}", EXIT_USAGE)
-    return same[0]
 
 
 def _check(path: Path, *, context: str) -> None:
@@ -140,12 +130,10 @@ def _write(path: Path, text: str) -> None:
 @click.command("kube-credential")
 @click.option("--cluster", help="As written in the kubeconfig.")
 @click.option("--grant", help="Which kubeconfig; the newest one if not given.")
-@options
-@click.pass_context
-def kube_credential(ctx: click.Context, cluster: str | None, grant: str | None) -> None:
+@with_session
+def kube_credential(s: Session, cluster: str | None, grant: str | None) -> None:
     """Print a short-lived credential. kubectl runs this; people need not."""
     _check_asked_version()
-    s = session(ctx)
     base = f"projects/{s.project}/kubeconfigs"
     made = _ask(s.client, f"{base}/{grant or _newest(s.client, base, cluster)}/token")
     credential = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -29,15 +29,23 @@ def one_of(s: Session, path: str, name: str, what: str) -> dict[str, Any]:
     """
     if is_uid(name) and (found := _by_id(s, path, name)) is not None:
         return found
-    rows = list(s.client.pages(path, q=name[:80]))  # finds short ids too, refuses nobody
+    rows = s.client.pages(path, q=name[:80])  # finds short ids too, refuses nobody
+    none = f"There is no {what} called {name} in {s.project}."
+    found = among(rows, name, what=what, none=none)
+    return dict(s.client.get(f"{path}/{found['id']}"))  # a list may tell less
+
+
+def among(rows: Iterable[dict[str, Any]], name: str, *, what: str, none: str) -> dict[str, Any]:
+    """Return the one of that id or, if only one has it, of that name; ``none``: said of none."""
+    rows = list(rows)
     same = [row for row in rows if row["id"] == name] or [r for r in rows if r["name"] == name]
-    live = [row for row in same if row["desired"] != "absent"] or same
+    live = [row for row in same if row.get("desired") != "absent"] or same
     if not live:
-        raise ApiError(f"There is no {what} called {name} in {s.project}.", EXIT_NOT_FOUND)
+        raise ApiError(none, EXIT_NOT_FOUND)
     if len(live) > 1:
         ids = ", ".join(row["id"] for row in live)
         raise ApiError(f"Several {what}s are called {name}: {ids}", EXIT_USAGE)
-    return dict(s.client.get(f"{path}/{live[0]['id']}"))  # a list may tell less
+    return live[0]
 
 
 def _by_id(s: Session, path: str, name: str) -> dict[str, Any] | None:
@@ -93,10 +101,16 @@ def confirm(question: str, name: str, *, yes: bool, outcome: str = "changed") ->
         raise ApiError(f"The name differs; nothing was {outcome}.", EXIT_USAGE)
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for the name.")
 # Ends work that may be somebody else's; the portal asks for a reason where it is.
 why = click.option(
     "--reason", default="", metavar="TEXT", help="Why, where it is not yours: its owner is told."
 )
+
+
+def without_none(said: dict[str, Any]) -> dict[str, Any]:
+    """Return what was said."""
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def given(reason: str) -> dict[str, str] | None:

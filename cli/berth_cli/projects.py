@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from berth_cli import completing, config
-from berth_cli.context import options, session
-from berth_cli.output import cpus, emit, mib
+from berth_cli.context import Session, with_session
+from berth_cli.output import cpus, mib
 
 _COLUMNS: Any = (
     ("PROJECT", lambda r: r["slug"]),
@@ -24,59 +24,47 @@ def project() -> None:
 
 
 @project.command("list")
-@options
-@click.pass_context
-def project_list(ctx: click.Context) -> None:
+@with_session
+def project_list(s: Session) -> None:
     """List your projects."""
-    s = session(ctx)
-    emit(list(s.client.pages("projects")), fmt=s.fmt, columns=_COLUMNS)
+    s.show(list(s.client.pages("projects")), _COLUMNS)
 
 
 @project.command("show")
 @click.argument("name", required=False, shell_complete=completing.projects)
-@options
-@click.pass_context
-def project_show(ctx: click.Context, name: str | None) -> None:
+@with_session
+def project_show(s: Session, name: str | None) -> None:
     """Show one project."""
-    s = session(ctx)
-    emit(s.client.get(f"projects/{name or s.project}"), fmt=s.fmt, columns=_COLUMNS)
+    s.show(s.client.get(f"projects/{name or s.project}"), _COLUMNS)
 
 
 @project.command("create")
 @click.argument("name")
 @click.option("--description", default="", help="What it is for.")
-@options
-@click.pass_context
-def project_create(ctx: click.Context, name: str, description: str) -> None:
+@with_session
+def project_create(s: Session, name: str, description: str) -> None:
     """Make a project; you become its owner."""
-    s = session(ctx)
     made = s.client.post("projects", {"name": name, "description": description})
-    emit(made, fmt=s.fmt, columns=_COLUMNS)
+    s.show(made, _COLUMNS)
 
 
 @project.command("use")
 @click.argument("name", shell_complete=completing.projects)
-@options
-@click.pass_context
-def project_use(ctx: click.Context, name: str) -> None:
+@with_session
+def project_use(s: Session, name: str) -> None:
     """Make a project the default of this portal."""
-    s = session(ctx)
     s.client.get(f"projects/{name}")
     config.remember(s.profile.server, project=name)
     click.echo(f"Commands now act in {name}.")
 
 
 @project.command("members")
-@options
-@click.pass_context
-def project_members(ctx: click.Context) -> None:
+@with_session
+def project_members(s: Session) -> None:
     """List the members of a project."""
-    s = session(ctx)
-    rows = list(s.client.pages(f"projects/{s.project}/members"))
-    emit(
-        rows,
-        fmt=s.fmt,
-        columns=(
+    s.show(
+        list(s.client.pages(f"projects/{s.project}/members")),
+        (
             ("USER", lambda r: r["user"]["username"]),
             ("NAME", lambda r: r["user"]["name"]),
             ("ROLE", lambda r: r["role"]),
@@ -90,15 +78,12 @@ def preset() -> None:
 
 
 @preset.command("list")
-@options
-@click.pass_context
-def preset_list(ctx: click.Context) -> None:
+@with_session
+def preset_list(s: Session) -> None:
     """List what can be launched."""
-    s = session(ctx)
-    emit(
+    s.show(
         list(s.client.pages("presets")),
-        fmt=s.fmt,
-        columns=(
+        (
             ("PRESET", lambda r: r["slug"]),
             ("NAME", lambda r: r["name"]),
             ("GPUS", lambda r: r.get("gpus")),

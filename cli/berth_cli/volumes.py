@@ -11,20 +11,22 @@ import click
 
 from berth_cli import completing
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
-from berth_cli.context import Session, options, session
+from berth_cli.context import Session, with_session
 from berth_cli.documents import (
     Kind,
     Waiting,
-    apply_file,
+    apply_alone,
     emit_plan,
-    only_file,
+    file_option,
+    patch,
+    plan_option,
     register,
     waiting,
 )
 from berth_cli.following import patiently
 from berth_cli.lazy import LazyGroup
-from berth_cli.naming import confirm, given, one_of, why
-from berth_cli.output import age, emit, mib, moment, printable, size
+from berth_cli.naming import confirm, given, one_of, why, without_none, yes_option
+from berth_cli.output import age, mib, moment, printable, size
 
 _UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
 _SIZE = re.compile(r"\A(\d+(?:\.\d+)?)\s*([mgt]?)(?:i?b)?\Z", re.IGNORECASE)
@@ -97,6 +99,15 @@ def volumes() -> None:
     """Volumes: places for data that workspaces share."""
 
 
+_description = click.option("--description", help="What it is for.")
+_writers = click.option(
+    "--writers",
+    "write_policy",
+    type=click.Choice(["everybody", "managers"]),
+    help="Who may change files; the others read.",
+)
+
+
 def base(s: Session) -> str:
     return f"projects/{s.project}/volumes"
 
@@ -109,7 +120,7 @@ def find(s: Session, name: str) -> dict[str, Any]:
 def _settle(s: Session, row: dict[str, Any], wanted: Waiting) -> None:
     if wanted.wait:
         row = _wait(s, row, wanted.timeout)
-    emit(row, fmt=s.fmt, columns=ONE)
+    s.show(row, ONE)
 
 
 def _wait(s: Session, row: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -138,24 +149,17 @@ register("Volume", Kind("volumes", _settle))
 @click.option("--deleted", is_flag=True, help="Only those being deleted.")
 @click.option("--kind", type=click.Choice(["home", "project", "data"]), help="Only of this kind.")
 @click.option("--cluster", metavar="NAME", help="Only on this cluster.")
-@options
-@click.pass_context
-def list_(
-    ctx: click.Context, *, mine: bool, deleted: bool, kind: str | None, cluster: str | None
-) -> None:
+@with_session
+def list_(s: Session, *, mine: bool, deleted: bool, kind: str | None, cluster: str | None) -> None:
     """List the volumes of the project."""
-    s = session(ctx)
     asked = {"mine": 1 if mine else None, "deleted": 1 if deleted else None}
-    rows = list(s.client.pages(base(s), kind=kind, cluster=cluster, **asked))
-    emit(rows, fmt=s.fmt, columns=COLUMNS)
+    s.show(list(s.client.pages(base(s), kind=kind, cluster=cluster, **asked)), COLUMNS)
 
 
 @volumes.command("classes")
-@options
-@click.pass_context
-def classes(ctx: click.Context) -> None:
+@with_session
+def classes(s: Session) -> None:
     """List the classes of storage that can be chosen."""
-    s = session(ctx)
     columns: Any = (
         ("CLASS", lambda r: r["key"]),
         ("NAME", lambda r: r["name"]),
@@ -165,57 +169,28 @@ def classes(ctx: click.Context) -> None:
         ("PRICE", lambda r: f"{r['price']} {r.get('currency', '')}".strip()),
         ("DEFAULT", lambda r: r["is_default"]),
     )
-    rows = list(s.client.pages(f"projects/{s.project}/volume-classes"))
-    emit(rows, fmt=s.fmt, columns=columns)
+    s.show(list(s.client.pages(f"projects/{s.project}/volume-classes")), columns)
 
 
 @volumes.command("create")
 @click.argument("name", required=False)
-@click.option("--size", type=Size(), help="For example 100GiB.")
-@click.option("--class", "kind", help="Class of storage (berth volumes classes).")
+@click.option("--size", "size_mib", type=Size(), help="For example 100GiB.")
+@click.option("--class", "volume_class", help="Class of storage (berth volumes classes).")
 @click.option("--cluster", metavar="NAME", help="Where it lies; chosen by itself if not given.")
-@click.option("--description", help="What it is for.")
-@click.option(
-    "--writers",
-    type=click.Choice(["everybody", "managers"]),
-    help="Who may change files; the others read.",
-)
-@click.option("--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input.")
-@click.option("--plan", is_flag=True, help="Only say what would happen.")
+@_description
+@_writers
+@file_option
+@plan_option
 @waiting
-@options
-@click.pass_context
-def create(  # noqa: PLR0913, PLR0917 - one parameter per option is what click is
-    ctx: click.Context,
-    name: str | None,
-    size: int | None,
-    kind: str | None,
-    cluster: str | None,
-    description: str | None,
-    writers: str | None,
-    file: str | None,
-    *,
-    plan: bool,
-    wait: bool,
-    timeout: float,
-) -> None:
+@with_session
+def create(s: Session, *, file: str | None, plan: bool, wanted: Waiting, **said: Any) -> None:
     """Make a volume."""
-    s, wanted = session(ctx), Waiting(wait, timeout)
     if file:
-        only_file(ctx)
-        apply_file(s, file, plan=plan, wanted=wanted)
+        apply_alone(s, file, plan=plan, wanted=wanted)
         return
-    if not name or size is None:
+    if not said["name"] or said["size_mib"] is None:
         raise ApiError("Give a name and --size, or --file.", EXIT_USAGE)
-    body = {
-        "name": name,
-        "size_mib": size,
-        "volume_class": kind,
-        "cluster": cluster,
-        "description": description,
-        "write_policy": writers,
-    }
-    body = {key: value for key, value in body.items() if value is not None}
+    body = without_none(said)
     if plan:
         emit_plan(s, s.client.post(base(s), body, plan=1))
         return
@@ -224,67 +199,45 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
 
 @volumes.command("show")
 @click.argument("name", shell_complete=completing.volumes)
-@options
-@click.pass_context
-def show(ctx: click.Context, name: str) -> None:
+@with_session
+def show(s: Session, name: str) -> None:
     """Show one volume."""
-    s = session(ctx)
-    emit(find(s, name), fmt=s.fmt, columns=ONE)
+    s.show(find(s, name), ONE)
 
 
 @volumes.command("edit")
-@click.argument("name", shell_complete=completing.volumes)
-@click.option("--name", "new_name", help="Another name; refused while it is mounted.")
-@click.option("--description", help="What it is for.")
-@click.option(
-    "--writers",
-    type=click.Choice(["everybody", "managers"]),
-    help="Who may change files; the others read.",
-)
-@options
-@click.pass_context
-def edit(
-    ctx: click.Context,
-    name: str,
-    new_name: str | None,
-    description: str | None,
-    writers: str | None,
-) -> None:
+@click.argument("which", metavar="NAME", shell_complete=completing.volumes)
+@click.option("--name", help="Another name; refused while it is mounted.")
+@_description
+@_writers
+@with_session
+def edit(s: Session, which: str, **said: Any) -> None:
     """Rename or describe a volume, or say who writes."""
-    body = {"name": new_name, "description": description, "write_policy": writers}
-    _patch(ctx, name, {key: value for key, value in body.items() if value is not None})
+    _patch(s, which, without_none(said))
 
 
 @volumes.command("resize")
 @click.argument("name", shell_complete=completing.volumes)
 @click.argument("size", type=Size())
-@click.option("--plan", is_flag=True, help="Only say what would happen.")
-@options
-@click.pass_context
-def resize(ctx: click.Context, name: str, size: int, *, plan: bool) -> None:
+@plan_option
+@with_session
+def resize(s: Session, name: str, size: int, *, plan: bool) -> None:
     """Make a volume larger, or smaller where its storage can."""
-    _patch(ctx, name, {"size_limit_mib": size}, plan=plan)
+    _patch(s, name, {"size_limit_mib": size}, plan=plan)
 
 
-def _patch(ctx: click.Context, name: str, body: dict[str, Any], *, plan: bool = False) -> None:
-    s = session(ctx)
-    path = f"{base(s)}/{find(s, name)['id']}"
-    if plan:
-        emit_plan(s, s.client.call("PATCH", path, json_body=body, params={"plan": 1}))
-        return
-    emit(s.client.call("PATCH", path, json_body=body), fmt=s.fmt, columns=ONE)
+def _patch(s: Session, name: str, body: dict[str, Any], *, plan: bool = False) -> None:
+    patch(s, f"{base(s)}/{find(s, name)['id']}", body, ONE, plan=plan)
 
 
 @volumes.command("delete")
 @click.argument("name", shell_complete=completing.volumes)
-@click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@yes_option
 @click.option("--now", is_flag=True, help="Without the days of undo; for managers.")
 @why
-@options
-@click.pass_context
-def delete(ctx: click.Context, name: str, *, yes: bool, now: bool, reason: str) -> None:
+@with_session
+def delete(s: Session, name: str, *, yes: bool, now: bool, reason: str) -> None:
     """Delete a volume; `berth volumes restore` brings it back for some days, but no cache."""
-    s = session(ctx)
     row = find(s, name)
     at_once = now or row.get("cache_of")  # of a cache: what it holds can be loaded again
     lost = "removes it with all files for good" if at_once else "deletes it"
@@ -294,18 +247,16 @@ def delete(ctx: click.Context, name: str, *, yes: bool, now: bool, reason: str) 
         answer = s.client.post(f"{path}/purge", given(reason))
     else:
         answer = s.client.call("DELETE", path, params=given(reason))
-    emit(answer, fmt=s.fmt, columns=ONE)
+    s.show(answer, ONE)
 
 
 @volumes.command("restore")
 @click.argument("name", shell_complete=completing.volumes)
 @click.option("--as", "new_name", help="Another name, when its own was taken.")
-@options
-@click.pass_context
-def restore(ctx: click.Context, name: str, new_name: str | None) -> None:
+@with_session
+def restore(s: Session, name: str, new_name: str | None) -> None:
     """Bring back a volume that is being deleted."""
-    s = session(ctx)
     gone = [r for r in s.client.pages(base(s), q=name, deleted=1) if r["name"] == name]
     row = gone[0] if len(gone) == 1 else find(s, name)
     body = {"name": new_name} if new_name else {}
-    emit(s.client.post(f"{base(s)}/{row['id']}/restore", body), fmt=s.fmt, columns=ONE)
+    s.show(s.client.post(f"{base(s)}/{row['id']}/restore", body), ONE)

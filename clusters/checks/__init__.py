@@ -30,7 +30,7 @@ from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.health import checks_store
 from common.clock import now
-from runtime import leases, orphans
+from runtime import installation, leases
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def run(
         options,
         wait_s,
         tolerations=node_groups.tolerations(cluster),
-        installation=orphans.own_id(),
+        installation=installation.own_id(),
     )
     subject = Subject(cluster, options, api)
     findings: list[Finding] = []

@@ -28,7 +28,7 @@ from common import sealing
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
-from runtime import leases, orphans, reconcilers
+from runtime import installation, leases, orphans, reconcilers
 from runtime.models import ObservedWorkload
 from runtime.protocol import DriverError, NotYet, Unreachable
 
@@ -308,4 +308,4 @@ def _open(row: Farewell) -> tuple[Leaving, Any]:
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
     client = KubeClient(kubeconfig.parse(text), check=check_from_settings(), connections=4)
-    return Leaving(client, orphans.own_id()), client.close
+    return Leaving(client, installation.own_id()), client.close

@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 if TYPE_CHECKING:
     from django.utils.functional import Promise
@@ -73,6 +74,30 @@ class BerthFormRenderer(TemplatesSetting):
 
     field_template_name = "components/field.html"
     bound_field_class = BerthBoundField
+
+
+# What a list is narrowed by.
+
+
+ANY = ("", _lazy("Any"))
+
+
+def search_field(placeholder: str | Promise = "") -> forms.CharField:
+    hint = {"placeholder": placeholder} if placeholder else {}
+    widget = forms.TextInput(attrs={"type": "search", **hint})
+    return forms.CharField(label=_lazy("Search"), required=False, max_length=80, widget=widget)
+
+
+def choice(
+    label: Any, *options: tuple[str, Any], any_of: tuple[str, Any] = ANY
+) -> forms.ChoiceField:
+    return forms.ChoiceField(label=label, required=False, choices=[any_of, *options])
+
+
+class FilterForm(forms.Form):
+    """Every filter is optional; an unknown value filters nothing. Its state lives in the URL."""
+
+    use_required_attribute = False
 
 
 # What can be done to a row of a list: a menu on it, and a mark for what is done to several.

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 from django_tables2 import RequestConfig
 
 from clusters import selectors as clusters
@@ -16,8 +15,9 @@ from clusters.models import Cluster, Flavor, NetworkProfile, Pool
 from console import cluster_part_forms as forms
 from console import cluster_selectors
 from console.cluster_tables import FlavorTable, NodeData, NodeTable
-from console.views.base import ROWS, ConsoleView, DeletePage, FormPage, ListView
+from console.views.base import ROWS, ConsoleView, DeletePage, ListView, PartPage
 from console.views.clusters import page_of
+from work.fields import Text
 
 
 class NodeList(ConsoleView):
@@ -44,11 +44,9 @@ class NodeList(ConsoleView):
         return self.render(context)
 
 
-class PartEdit(FormPage):
+class PartEdit(PartPage):
     """One form for a new or a known pool or network of a cluster."""
 
-    template_name = "console/part.html"
-    form_class: ClassVar[Any]
     known: ClassVar[Callable[[str, str], Any]]
     keep: ClassVar[Callable[..., Any]]
 
@@ -56,53 +54,36 @@ class PartEdit(FormPage):
     def cluster(self) -> Cluster:
         return clusters.cluster_get(self.kwargs["cluster"])
 
-    def new_heading(self) -> str:
-        raise NotImplementedError
-
-    def delete_words(self, known: Any) -> tuple[str, str]:
-        """Return what is asked before it goes, and what goes with it."""
-        raise NotImplementedError
-
     def row(self) -> Any:
         name = self.kwargs.get("name")
         return type(self).known(self.kwargs["cluster"], name) if name else None
 
     def form(self, row: Any, data: Any = None) -> Any:
-        initial = self.form_class.initial_of(row) if row and data is None else None
-        return self.form_class(data, cluster=self.cluster, initial=initial)
+        made: Any = self.form_class
+        initial = made.initial_of(row) if row and data is None else None
+        return made(data, cluster=self.cluster, initial=initial)
 
     def save(self, row: Any, form: Any) -> str:
-        known = {self.form_class.part: row}
-        saved = type(self).keep(
-            principal=self.principal, cluster=form.cluster, values=form.values(), **known
-        )
-        messages.success(self.request, _("“%(name)s” is saved.") % {"name": saved.name})
-        return page_of(form.cluster)
+        given = {"cluster": form.cluster, "values": form.values(), form.part: row}
+        return self.done(type(self).keep(principal=self.principal, **given))
 
     def page(self, row: Any, form: Any) -> dict[str, Any]:
-        context = {
-            "part": row,
-            "heading": row.name if row else self.new_heading() % {"name": form.cluster.name},
-            "back_url": page_of(form.cluster),
-            "back_label": form.cluster.name,
-        }
-        if row:
-            kwargs = {"cluster": form.cluster.key, "name": row.name}
-            context["delete_url"] = reverse(f"console:{row.KIND}-delete", kwargs=kwargs)
-            context["delete_title"], context["delete_text"] = self.delete_words(row)
-        return context
+        heading = row.name if row else self.heading % {"name": form.cluster.name}
+        return {**super().page(row, form), "heading": heading}
+
+    def above(self, row: Any) -> tuple[str, Text]:
+        cluster = row.cluster if row else self.cluster
+        return page_of(cluster), cluster.name
 
 
 class PoolEdit(PartEdit):
     form_class = forms.PoolForm
     known, keep = clusters.pool_get, services.pool_save
+    heading, delete_route = _lazy("New pool of %(name)s"), "console:pool-delete"
 
-    def new_heading(self) -> str:
-        return _("New pool of %(name)s")
-
-    def delete_words(self, known: Any) -> tuple[str, str]:
-        title = _("Delete the pool “%(name)s”?") % {"name": known.name}
-        if known.is_reserved:
+    def delete_words(self, row: Pool) -> tuple[str, str]:
+        title = _("Delete the pool “%(name)s”?") % {"name": row.name}
+        if row.is_reserved:
             return title, _(
                 "Its nodes stay and are open to all work again. What runs there goes on."
             )
@@ -112,36 +93,22 @@ class PoolEdit(PartEdit):
 class NetworkEdit(PartEdit):
     form_class = forms.NetworkForm
     known, keep = clusters.network_get, services.network_save
+    heading, delete_route = _lazy("New extra network of %(name)s"), "console:network-delete"
 
-    def new_heading(self) -> str:
-        return _("New extra network of %(name)s")
-
-    def delete_words(self, known: Any) -> tuple[str, str]:
-        title = _("Delete the network “%(name)s”?") % {"name": known.name}
+    def delete_words(self, row: NetworkProfile) -> tuple[str, str]:
+        title = _("Delete the network “%(name)s”?") % {"name": row.name}
         return title, _("Work that has its cards keeps them. Nothing new can ask for it.")
 
 
-class PartDelete(DeletePage):
-    known: ClassVar[Callable[[str, str], Any]]
-
-    def row(self) -> Any:
-        return type(self).known(self.kwargs["cluster"], self.kwargs["name"])
-
-    def after(self, row: Any) -> str:
-        return page_of(row.cluster)
-
-
-class PoolDelete(PartDelete):
+class PoolDelete(DeletePage):
     stands_on = PoolEdit
-    known = clusters.pool_get
 
     def remove(self, row: Pool) -> None:
         services.pool_delete(principal=self.principal, pool=row)
 
 
-class NetworkDelete(PartDelete):
+class NetworkDelete(DeletePage):
     stands_on = NetworkEdit
-    known = clusters.network_get
 
     def remove(self, row: NetworkProfile) -> None:
         services.network_delete(principal=self.principal, network=row)
@@ -150,6 +117,13 @@ class NetworkDelete(PartDelete):
 class FlavorList(ListView):
     table_class = FlavorTable
     filter_class = forms.FlavorFilter
+    heading = _lazy("Kinds of GPU")
+    new = "console:flavor-create", _lazy("New kind")
+    empty = (
+        "cpu-2",
+        _lazy("No kind of GPU is known yet"),
+        _lazy("Kinds appear by themselves when a node or machine offers one."),
+    )
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Flavor]:
         rows = clusters.flavors()
@@ -157,19 +131,10 @@ class FlavorList(ListView):
             rows = rows.filter(Q(name__icontains=word) | Q(label__icontains=word))
         return rows
 
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _("Kinds of GPU"),
-            "action_url": reverse("console:flavor-create"),
-            "action_label": _("New kind"),
-            "empty_icon": "cpu-2",
-            "empty_title": _("No kind of GPU is known yet"),
-            "empty_text": _("Kinds appear by themselves when a node or machine offers one."),
-        }
 
-
-class FlavorEdit(FormPage):
-    template_name = "console/part.html"
+class FlavorEdit(PartPage):
+    heading, delete_route = _lazy("New kind of GPU"), "console:flavor-delete"
+    back = "console:flavors", _lazy("Kinds of GPU")
 
     def row(self) -> Flavor | None:
         name = self.kwargs.get("flavor")
@@ -188,37 +153,18 @@ class FlavorEdit(FormPage):
         return form
 
     def save(self, row: Flavor | None, form: Any) -> str:
-        saved = services.flavor_save(principal=self.principal, values=form.values(), flavor=row)
-        messages.success(self.request, _("“%(name)s” is saved.") % {"name": saved.name})
-        return reverse("console:flavors")
+        given = {"values": form.values(), "flavor": row}
+        return self.done(services.flavor_save(principal=self.principal, **given))
 
-    def page(self, row: Flavor | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
-        context: dict[str, Any] = {
-            "part": row,
-            "heading": row.name if row else _("New kind of GPU"),
-            "back_url": reverse("console:flavors"),
-            "back_label": _("Kinds of GPU"),
-        }
-        if row:
-            context |= {
-                "delete_url": reverse("console:flavor-delete", kwargs={"flavor": row.name}),
-                "delete_title": _("Delete the kind “%(name)s”?") % {"name": row.name},
-                "delete_text": _(
-                    "Its name, price and labels are forgotten. Refused while a node offers it or"
-                    " work asks for it."
-                ),
-            }
-        return context
+    def delete_words(self, row: Flavor) -> tuple[str, str]:
+        return _("Delete the kind “%(name)s”?") % {"name": row.name}, _(
+            "Its name, price and labels are forgotten. Refused while a node offers it or"
+            " work asks for it."
+        )
 
 
 class FlavorDelete(DeletePage):
     stands_on = FlavorEdit
 
-    def row(self) -> Flavor:
-        return clusters.flavor_get(self.kwargs["flavor"])
-
     def remove(self, row: Flavor) -> None:
         services.flavor_delete(principal=self.principal, flavor=row)
-
-    def after(self, row: Flavor) -> str:  # noqa: ARG002
-        return reverse("console:flavors")

@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext
 
 from clusters import selectors as clusters
@@ -17,6 +18,7 @@ from common.paging import paginate
 from console import cluster_forms as forms
 from console import cluster_selectors as selectors
 from console.views.base import ConsoleView, FormPage
+from work.fields import Text
 
 CARDS = 20  # on a page
 
@@ -46,6 +48,13 @@ class ClusterAttach(FormPage):
     required_platform: ClassVar[Any] = "operator"
     template_name = "console/cluster_form.html"
 
+    heading, submit = _lazy("Attach a cluster"), _lazy("Attach")
+    note = _lazy(
+        "The file has one context and everything inside it. Give it an account of its own"
+        " with the rights that Berth needs, not yours."
+    )
+    back = "console:clusters", _lazy("Clusters")
+
     def form(self, row: None, data: Any = None) -> forms.AttachForm:  # noqa: ARG002
         if data is None:
             return forms.AttachForm()
@@ -61,18 +70,8 @@ class ClusterAttach(FormPage):
         messages.success(self.request, said % {"name": made.name})
         return page_of(made)
 
-    def page(self, row: None, form: Any) -> dict[str, Any]:  # noqa: ARG002
-        return {
-            "heading": _("Attach a cluster"),
-            "submit": _("Attach"),
-            "note": _(
-                "The file has one context and everything inside it. Give it an account of its own"
-                " with the rights that Berth needs, not yours."
-            ),
-            "steps": recipe.steps(),
-            "back_url": reverse("console:clusters"),
-            "back_label": _("Clusters"),
-        }
+    def page(self, row: None, form: Any) -> dict[str, Any]:
+        return {**super().page(row, form), "steps": recipe.steps()}
 
 
 class ClusterDetail(ConsoleView):
@@ -91,17 +90,16 @@ class ClusterForm(FormPage):
     def row(self) -> Cluster:
         return clusters.cluster_get(self.kwargs["cluster"])
 
-    def about(self, row: Cluster, heading: str, submit: str) -> dict[str, Any]:
-        return {
-            "heading": heading % {"name": row.name},
-            "submit": submit,
-            "back_url": page_of(row),
-            "back_label": row.name,
-        }
+    def page(self, row: Cluster, form: Any) -> dict[str, Any]:
+        return {**super().page(row, form), "heading": self.heading % {"name": row.name}}
+
+    def above(self, row: Cluster) -> tuple[str, Text]:
+        return page_of(row), row.name
 
 
 class ClusterSettings(ClusterForm):
     template_name = "console/cluster_form.html"
+    heading = _lazy("Settings of %(name)s")
 
     def form(self, row: Cluster, data: Any = None) -> forms.SettingsForm:
         own = ("name", "enabled", "drain")
@@ -123,25 +121,18 @@ class ClusterSettings(ClusterForm):
         messages.success(self.request, _("Saved. The cluster is checked again."))
         return page_of(row)
 
-    def page(self, row: Cluster, form: Any) -> dict[str, Any]:  # noqa: ARG002
-        return self.about(row, _("Settings of %(name)s"), _("Save"))
-
 
 class ClusterKubeconfig(ClusterForm):
     """Another credential; the old one is shown nowhere, so the form is always empty."""
 
     required_platform: ClassVar[Any] = "operator"
-
-    def form(self, row: Cluster, data: Any = None) -> forms.KubeconfigForm:  # noqa: ARG002
-        return forms.KubeconfigForm(data)
+    form_class = forms.KubeconfigForm
+    heading, submit = _lazy("Replace the credential of %(name)s"), _lazy("Replace")
 
     def save(self, row: Cluster, form: Any) -> str:
         services.kubeconfig_replace(principal=self.principal, cluster=row, **form.cleaned_data)
         messages.success(self.request, _("The credential is replaced."))
         return page_of(row)
-
-    def page(self, row: Cluster, form: Any) -> dict[str, Any]:  # noqa: ARG002
-        return self.about(row, _("Replace the credential of %(name)s"), _("Replace"))
 
 
 class ClusterDetach(ConsoleView):

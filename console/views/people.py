@@ -8,93 +8,32 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from accounts.models import ApiToken, User
 from accounts.selectors import device_of, refusal_of, user_get
 from accounts.services import people
 from clusters.models import Flavor
-from common.errors import BerthError, Invalid, NotFound
+from common.errors import Invalid, NotFound
 from common.ui.responses import show_error
 from console import forms, selectors, tables
-from console.views.base import ConsoleView, ListView
+from console.views.base import ConsoleView, FormPage, ListView
 from events.models import Event
 from notebooks.models import Workspace
-from projects import services as roles
 from projects.models import GroupRole, Membership, Project
+from projects.services import members
 from quotas import services as quotas
 from quotas.models import Limit
+from work.fields import Text
 
 
 class ProjectList(ListView):
     table_class = tables.ProjectTable
     filter_class = forms.ProjectFilter
+    heading = _lazy("Projects")
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Project]:
         return selectors.projects(chosen)
-
-    def extra(self) -> dict[str, Any]:
-        return {"heading": _("Projects")}
-
-
-def project_of(uid: Any) -> Project:
-    row = Project.objects.filter(uid=uid, deleted_at__isnull=True).first()
-    if row is None:
-        raise NotFound(_("There is no such project."))
-    return row
-
-
-def limits_page(
-    view: ConsoleView,
-    form: forms.LimitsForm | None,
-    *,
-    project: Project | None = None,
-    user: User | None = None,
-    effects: list[quotas.Effect] | None = None,
-    status: int = 200,
-) -> HttpResponse:
-    """Draw the editor; ``effects`` is the panel computed before (or after) saving."""
-    rows = Limit.objects.filter(project=project, user=user)
-    initial = forms.LimitsForm.initial_of({row.resource: row.amount for row in rows})
-    back = "console:projects" if project else "console:users"
-    context = {
-        "form": form or forms.LimitsForm(initial=initial, flavors=_flavors()),
-        "effects": effects,
-        "subject": project.name if project else user.label if user else "",
-        "back_url": reverse(back),
-        "back_label": _("Projects") if project else _("People"),
-    }
-    return view.render(context, status=status)
-
-
-def limits_post(
-    view: ConsoleView,
-    request: HttpRequest,
-    *,
-    project: Project | None = None,
-    user: User | None = None,
-) -> HttpResponse:
-    """``preview`` only computes what would follow; otherwise save and say what follows."""
-    form = forms.LimitsForm(request.POST, flavors=_flavors())
-    if not form.is_valid():
-        return limits_page(view, form, project=project, user=user, status=400)
-    preview = "preview" in request.POST
-    try:
-        if preview:
-            effects = quotas.limits_effect(limits=form.limits(), project=project, user=user)
-        else:
-            effects = quotas.limits_set(
-                principal=view.principal, limits=form.limits(), project=project, user=user
-            )
-    except Invalid as error:
-        show_error(form, error)
-        return limits_page(view, form, project=project, user=user, status=400)
-    if preview:
-        return limits_page(view, form, project=project, user=user, effects=effects)
-    messages.success(request, _("The limits are saved."))
-    for effect in effects:
-        if effect.is_over:
-            messages.warning(request, effect.sentence)
-    return HttpResponseRedirect(request.path)
 
 
 def _flavors() -> list[tuple[str, str]]:
@@ -102,65 +41,91 @@ def _flavors() -> list[tuple[str, str]]:
 
 
 class Limits(ConsoleView):
-    """Ceilings of a project: everything its members may take together."""
+    """Ceilings of a project: everything its members may take together.
+
+    ``preview`` only computes what would follow of it, beside the form.
+    """
 
     template_name = "console/limits.html"
+    back: ClassVar[tuple[str, Text]] = ("console:projects", _lazy("Projects"))
 
-    def get(self, request: HttpRequest, uid: Any) -> HttpResponse:  # noqa: ARG002
-        return limits_page(self, None, project=project_of(uid))
+    def whose(self) -> dict[str, Any]:
+        """Return ``project`` or ``user``, as the services call them."""
+        uid = self.kwargs["uid"]
+        row = Project.objects.filter(uid=uid, deleted_at__isnull=True).first()
+        if row is None:
+            raise NotFound(_("There is no such project."))
+        return {"project": row}
 
-    def post(self, request: HttpRequest, uid: Any) -> HttpResponse:
-        return limits_post(self, request, project=project_of(uid))
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:  # noqa: ARG002
+        whose = {"project": None, "user": None, **self.whose()}
+        rows = Limit.objects.filter(**whose).values_list("resource", "amount")
+        initial = forms.LimitsForm.initial_of(dict(rows))
+        return self._shown(forms.LimitsForm(initial=initial, flavors=_flavors()))
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:  # noqa: ARG002
+        whose = self.whose()
+        form = forms.LimitsForm(request.POST, flavors=_flavors())
+        if not form.is_valid():
+            return self._shown(form, status=400)
+        try:
+            if "preview" in request.POST:
+                effects = quotas.limits_effect(limits=form.limits(), **whose)
+                return self._shown(form, effects=effects)
+            effects = quotas.limits_set(principal=self.principal, limits=form.limits(), **whose)
+        except Invalid as error:
+            show_error(form, error)
+            return self._shown(form, status=400)
+        messages.success(request, _("The limits are saved."))
+        for effect in effects:
+            if effect.is_over:
+                messages.warning(request, effect.sentence)
+        return HttpResponseRedirect(request.path)
+
+    def _shown(
+        self,
+        form: forms.LimitsForm,
+        *,
+        effects: list[quotas.Effect] | None = None,
+        status: int = 200,
+    ) -> HttpResponse:
+        (subject,) = self.whose().values()
+        url, label = self.back
+        context = {
+            "form": form,
+            "effects": effects,
+            "subject": subject.label if isinstance(subject, User) else subject.name,
+            "back_url": reverse(url),
+            "back_label": label,
+        }
+        return self.render(context, status=status)
 
 
 class UserList(ListView):
     table_class = tables.UserTable
     filter_class = forms.UserFilter
+    heading = _lazy("People")
+    new = "console:user-create", _lazy("New person")
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[User]:
         return selectors.users(chosen)
 
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _("People"),
-            "action_url": reverse("console:user-create"),
-            "action_label": _("New person"),
-        }
 
-
-class UserCreate(ConsoleView):
+class UserCreate(FormPage):
     """A local account with a generated password, shown once."""
 
     required_platform: ClassVar[Any] = "operator"
-    template_name = "console/form.html"
+    form_class = forms.UserCreateForm
+    heading, submit = _lazy("New person"), _lazy("Make the account")
+    note = _lazy("A password is generated and shown once on the next page.")
+    back = "console:users", _lazy("People")
 
-    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self._page(forms.UserCreateForm())
-
-    def post(self, request: HttpRequest) -> HttpResponse:
-        form = forms.UserCreateForm(request.POST)
-        if not form.is_valid():
-            return self._page(form, 400)
-        try:
-            user = people.user_create(who=self.principal, **form.cleaned_data)
-        except Invalid as error:
-            show_error(form, error)
-            return self._page(form, 400)
+    def save(self, row: None, form: Any) -> HttpResponse:  # noqa: ARG002
+        user = people.user_create(who=self.principal, **form.cleaned_data)
         password = people.password_reset_by_operator(who=self.principal, user=user)
         return self.render(
             {"person": user, "password": password}, template="console/password.html", status=201
         )
-
-    def _page(self, form: forms.UserCreateForm, status: int = 200) -> HttpResponse:
-        context = {
-            "form": form,
-            "heading": _("New person"),
-            "submit": _("Make the account"),
-            "back_url": reverse("console:users"),
-            "back_label": _("People"),
-            "note": _("A password is generated and shown once on the next page."),
-        }
-        return self.render(context, status=status)
 
 
 class PersonView(ConsoleView):
@@ -256,24 +221,28 @@ class UserSessions(PersonView):
         return self.here(person)
 
 
-class UserLimits(PersonView):
+class UserLimits(Limits):
     """Ceilings for one person over all projects."""
 
-    template_name = "console/limits.html"
+    back = UserCreate.back
 
-    def get(self, request: HttpRequest, user: Any) -> HttpResponse:  # noqa: ARG002
-
-        person = self.person
-        return limits_page(self, None, user=person)
-
-    def post(self, request: HttpRequest, user: Any) -> HttpResponse:  # noqa: ARG002
-
-        return limits_post(self, request, user=self.person)
+    def whose(self) -> dict[str, Any]:
+        return {"user": user_get(self.kwargs["user"])}
 
 
 class GroupList(ListView):
     table_class = tables.GroupRoleTable
     filter_class = forms.GroupFilter
+    heading = _lazy("Groups")
+    new = "console:group-create", _lazy("Let a group mean a role")
+    empty = (
+        "users-group",
+        _lazy("No group means a role"),
+        _lazy(
+            "Who signs in with the identity provider gets the roles of their groups, "
+            "and loses them when they leave the group."
+        ),
+    )
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[GroupRole]:
         rows = GroupRole.objects.select_related("project")
@@ -281,52 +250,19 @@ class GroupList(ListView):
             rows = rows.filter(Q(group__icontains=word) | Q(project__slug__icontains=word))
         return rows
 
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _("Groups"),
-            "action_url": reverse("console:group-create"),
-            "action_label": _("Let a group mean a role"),
-            "empty_icon": "users-group",
-            "empty_title": _("No group means a role"),
-            "empty_text": _(
-                "Who signs in with the identity provider gets the roles of their groups, "
-                "and loses them when they leave the group."
-            ),
-        }
 
-
-class GroupCreate(ConsoleView):
+class GroupCreate(FormPage):
     required_platform: ClassVar[Any] = "operator"
-    template_name = "console/form.html"
+    form_class = forms.GroupForm
+    heading = _lazy("Let a group mean a role")
+    note = _lazy("What was given by hand stays as it is.")
+    back = "console:groups", _lazy("Groups")
 
-    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self.render(self._page(forms.GroupForm()))
-
-    def post(self, request: HttpRequest) -> HttpResponse:
-        form = forms.GroupForm(request.POST)
-        if form.is_valid():
-            try:
-                row = roles.group_role_set(principal=self.principal, **form.cleaned_data)
-            except BerthError as error:
-                show_error(form, error)
-            else:
-                messages.success(
-                    request,
-                    _("“%(group)s” has its role. It is given at the next sign-in.")
-                    % {"group": row.group},
-                )
-                return HttpResponseRedirect(reverse("console:groups"))
-        return self.render(self._page(form), status=400)
-
-    def _page(self, form: forms.GroupForm) -> dict[str, Any]:
-        return {
-            "form": form,
-            "heading": _("Let a group mean a role"),
-            "back_url": reverse("console:groups"),
-            "back_label": _("Groups"),
-            "submit": _("Save"),
-            "note": _("What was given by hand stays as it is."),
-        }
+    def save(self, row: None, form: Any) -> str:  # noqa: ARG002
+        made = members.group_role_set(principal=self.principal, **form.cleaned_data)
+        said = _("“%(group)s” has its role. It is given at the next sign-in.")
+        messages.success(self.request, said % {"group": made.group})
+        return reverse("console:groups")
 
 
 class GroupDelete(ConsoleView):
@@ -336,7 +272,7 @@ class GroupDelete(ConsoleView):
         found = GroupRole.objects.select_related("project").filter(pk=row).first()
         if found is None:
             raise NotFound(_("There is no such group."))
-        roles.group_role_remove(principal=self.principal, row=found)
+        members.group_role_remove(principal=self.principal, row=found)
         messages.success(
             request,
             _("“%(group)s” means nothing more; roles it gave end at each person's next sign-in.")

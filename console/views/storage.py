@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import django_tables2 as tables
 from django import forms
-from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
 from django.urls import reverse
 from django.utils.html import format_html
@@ -16,17 +15,11 @@ from django.utils.translation import gettext_lazy as _
 from clusters.models import Cluster
 from common.templatetags import berth as tags
 from common.templatetags.berth import price
+from common.ui.components import search_field
 from console import fields
-from console.fields import (
-    GroupedForm,
-    area,
-    description_field,
-    position_field,
-    price_field,
-    search_field,
-)
+from console.fields import GroupedForm, area, description_field, position_field, price_field
 from console.tables import END
-from console.views.base import DeletePage, FilterForm, FormPage, ListView, Table
+from console.views.base import DeletePage, FilterForm, ListView, PartPage, Table
 from volumes import selectors, topology
 from volumes.choices import BackingKind, Medium
 from volumes.services import classes
@@ -151,15 +144,8 @@ class VolumeClassForm(GroupedForm):
     @staticmethod
     def initial_of(row: VolumeClass) -> dict[str, Any]:
         names = (
-            "key",
-            "name",
-            "description",
-            "medium",
-            "speed",
-            "backing_kind",
-            "can_snapshot",
-            "enabled",
-            "position",
+            *("key", "name", "description", "medium", "speed", "backing_kind"),
+            *("can_snapshot", "enabled", "position"),
         )
         places = list(row.places.all())
         return {
@@ -171,10 +157,6 @@ class VolumeClassForm(GroupedForm):
             "default_on": [place.cluster.key for place in places if place.is_default],
             "near": topology.said_of(places),
         }
-
-
-# A service's field → the form's
-NAMES = {f"{name}_mib": name for name in _SIZES}
 
 
 class VolumeClassFilter(FilterForm):
@@ -236,6 +218,13 @@ class VolumeClassTable(Table):
 class VolumeClassList(ListView):
     table_class = VolumeClassTable
     filter_class = VolumeClassFilter
+    heading = _("Storage")
+    new = "console:volume-class-create", _("New class")
+    empty = (
+        "database-cog",
+        _("No class of storage yet"),
+        _("Each cluster makes its own with the first volume there."),
+    )
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[VolumeClass]:
         live = Count("volumes", filter=Q(volumes__deleted_at__isnull=True))
@@ -244,66 +233,38 @@ class VolumeClassList(ListView):
             rows = rows.filter(Q(name__icontains=word) | Q(key__icontains=word))
         return rows
 
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _t("Storage"),
-            "action_url": reverse("console:volume-class-create"),
-            "action_label": _t("New class"),
-            "empty_icon": "database-cog",
-            "empty_title": _t("No class of storage yet"),
-            "empty_text": _t("Each cluster makes its own with the first volume there."),
-        }
 
-
-class VolumeClassEdit(FormPage):
+class VolumeClassEdit(PartPage):
     """One form for a new or a known class."""
 
-    template_name = "console/part.html"
-    names = NAMES
+    heading, delete_route = _("New class of storage"), "console:volume-class-delete"
+    back = "console:volume-classes", _("Storage")
+    saved = _("“%(name)s” is saved. Volumes stay where they are.")
+    names = {f"{name}_mib": name for name in _SIZES}
 
     def row(self) -> VolumeClass | None:
         key = self.kwargs.get("volume_class")
         return selectors.class_get(key) if key else None
 
     def form(self, row: VolumeClass | None, data: Any = None) -> VolumeClassForm:
-        return VolumeClassForm(data, row=row)
-
-    def save(self, row: VolumeClass | None, form: Any) -> str:
-        saved = classes.class_save(principal=self.principal, values=form.values(), volume_class=row)
-        said = _t("“%(name)s” is saved. Volumes stay where they are.")
-        messages.success(self.request, said % {"name": saved.name})
-        return reverse("console:volume-classes")
-
-    def page(self, row: VolumeClass | None, form: Any) -> dict[str, Any]:
-        context: dict[str, Any] = {
-            "part": row,
-            "heading": row.name if row else _t("New class of storage"),
-            "back_url": reverse("console:volume-classes"),
-            "back_label": _t("Storage"),
-        }
+        form = VolumeClassForm(data, row=row)
         if row:
             form.fields["key"].widget.attrs["readonly"] = True
-            context |= {
-                "delete_url": reverse(
-                    "console:volume-class-delete", kwargs={"volume_class": row.key}
-                ),
-                "delete_title": _t("Delete the class “%(name)s”?") % {"name": row.name},
-                "delete_text": _t(
-                    "Its price and options are forgotten. Refused while a volume is of this class"
-                    " or a cluster takes it unasked."
-                ),
-            }
-        return context
+        return form
+
+    def save(self, row: VolumeClass | None, form: Any) -> str:
+        given = {"values": form.values(), "volume_class": row}
+        return self.done(classes.class_save(principal=self.principal, **given))
+
+    def delete_words(self, row: VolumeClass) -> tuple[str, str]:
+        return _t("Delete the class “%(name)s”?") % {"name": row.name}, _t(
+            "Its price and options are forgotten. Refused while a volume is of this class"
+            " or a cluster takes it unasked."
+        )
 
 
 class VolumeClassDelete(DeletePage):
     stands_on = VolumeClassEdit
 
-    def row(self) -> VolumeClass:
-        return selectors.class_get(self.kwargs["volume_class"])
-
     def remove(self, row: VolumeClass) -> None:
         classes.class_delete(principal=self.principal, volume_class=row)
-
-    def after(self, row: VolumeClass) -> str:  # noqa: ARG002
-        return reverse("console:volume-classes")

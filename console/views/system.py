@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, Streami
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from clusters.models import Flavor
 from common.clock import now
@@ -48,6 +49,7 @@ class AuditLog(ListView):
     template_name = "console/audit.html"
     table_class = tables.EventTable
     filter_class = forms.AuditFilter
+    heading = _lazy("Audit log")
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Event]:
         return selectors.events(chosen)
@@ -56,7 +58,6 @@ class AuditLog(ListView):
         # The whole chain is read only when asked for: it takes as long as the log is long.
         verdict = verify_chain() if self.request.GET.get("verify") == "1" else None
         return {
-            "heading": _("Audit log"),
             "chain": selectors.chain_state(),
             "verdict": verdict,
             "query": _without_verify(self.request),
@@ -88,20 +89,17 @@ def _without_verify(request: HttpRequest) -> str:
 class AnnouncementList(ListView):
     table_class = tables.AnnouncementTable
     filter_class = forms.AnnouncementFilter
+    heading = _lazy("Announcements")
+    new = "console:announcement-create", _lazy("New announcement")
+    empty = (
+        "speakerphone",
+        _lazy("Nothing is announced"),
+        _lazy("An announcement is a banner on every page, for a time you choose."),
+    )
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Announcement]:
         rows = Announcement.objects.order_by("-starts_at", "-id")
         return rows.filter(message__icontains=chosen["q"]) if chosen.get("q") else rows
-
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _("Announcements"),
-            "action_url": reverse("console:announcement-create"),
-            "action_label": _("New announcement"),
-            "empty_icon": "speakerphone",
-            "empty_title": _("Nothing is announced"),
-            "empty_text": _("An announcement is a banner on every page, for a time you choose."),
-        }
 
 
 class AnnouncementEdit(FormPage):

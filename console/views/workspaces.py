@@ -7,36 +7,31 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from common.errors import NotFound
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, DeletePage, FormPage, ListView
 from notebooks.models import Preset, Workspace
 from notebooks.services import presets as services
-from notebooks.ui import texts
 from work.services import workload_stop
 
 
 class PresetList(ListView):
     table_class = tables.PresetTable
     filter_class = forms.PresetFilter
+    heading = _lazy("Presets")
+    new = "console:preset-create", _lazy("New preset")
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Preset]:
         return selectors.presets(chosen)
 
-    def extra(self) -> dict[str, Any]:
-        return {
-            "heading": _("Presets"),
-            "action_url": reverse("console:preset-create"),
-            "action_label": _("New preset"),
-        }
-
 
 class PresetCreate(FormPage):
     required_platform: ClassVar[Any] = "operator"
-
-    def form(self, row: Preset | None, data: Any = None) -> forms.PresetForm:  # noqa: ARG002
-        return forms.PresetForm(data)
+    form_class = forms.PresetForm
+    heading, submit = _lazy("New preset"), _lazy("Make the preset")
+    back = "console:presets", _lazy("Presets")
 
     def save(self, row: Preset | None, form: Any) -> str:  # noqa: ARG002
         fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
@@ -44,17 +39,10 @@ class PresetCreate(FormPage):
         messages.success(self.request, _("“%(name)s” is offered now.") % {"name": preset.name})
         return reverse("console:presets")
 
-    def page(self, row: Preset | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
-        return {
-            "heading": _("New preset"),
-            "submit": _("Make the preset"),
-            "back_url": reverse("console:presets"),
-            "back_label": _("Presets"),
-        }
-
 
 class PresetEdit(FormPage):
     template_name = "console/preset.html"
+    back = PresetCreate.back
 
     def row(self) -> Preset:
         row = Preset.objects.filter(uid=self.kwargs["preset"]).first()
@@ -63,7 +51,7 @@ class PresetEdit(FormPage):
         return row
 
     def form(self, row: Preset, data: Any = None) -> forms.PresetForm:
-        return forms.PresetForm(data, initial=_initial(row))
+        return forms.PresetForm(data, initial=forms.PresetForm.told(row))
 
     def save(self, row: Preset, form: Any) -> str:
         fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
@@ -78,58 +66,22 @@ class PresetEdit(FormPage):
 
 class PresetDelete(DeletePage):
     stands_on = PresetEdit
-    row = PresetEdit.row
-
-    def refusal(self) -> str:
-        return _("The typed name is not the preset's. Nothing was changed.")
+    refusal = _lazy("The typed name is not the preset's. Nothing was changed.")
 
     def remove(self, row: Preset) -> None:
         services.preset_delete(principal=self.principal, preset=row)
 
-    def after(self, row: Preset) -> str:  # noqa: ARG002
-        return reverse("console:presets")
-
-
-def _initial(row: Preset) -> dict[str, Any]:
-    names = (
-        "name",
-        "description",
-        "icon",
-        "environment",
-        "gpus",
-        "gpu_flavor",
-        "kind",
-        "cluster_key",
-        "image",
-        "pool",
-        "network",
-        "time_limit_minutes",
-        "max_time_limit_minutes",
-        "idle_stop_minutes",
-        "position",
-        "is_active",
-    )
-    return {
-        **{name: getattr(row, name) for name in names},
-        "cpus": row.cpu_milli / 1000,
-        "memory_gib": round(row.memory_mib / 1024, 2),
-        "command": texts.line(row.command),
-        "args": texts.line(row.args),
-        "ports": texts.port_lines(row.ports),
-        "shm_gib": round(row.shm_mib / 1024, 2) or None,
-        "projects": list(row.projects.all()),
-    }
-
 
 class WorkspaceList(ListView):
     table_class = tables.WorkspaceTable
+    heading = _lazy("All workspaces")
     filter_class = forms.WorkspaceFilter
 
     def rows(self, chosen: dict[str, Any]) -> QuerySet[Workspace]:
         return selectors.workspaces(chosen)
 
     def extra(self) -> dict[str, Any]:
-        return {"heading": _("All workspaces"), "live": "operators"}
+        return {"live": "operators"}
 
 
 class Stop(ConsoleView):

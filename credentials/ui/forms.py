@@ -18,6 +18,8 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import ago, badge
+from common.ui import components
+from common.ui.components import ANY, choice, search_field
 from credentials.choices import CredentialKind, GivenAs, UsableBy
 from credentials.kinds import Field, Kind, Part, Shape
 from credentials.models import Credential
@@ -234,20 +236,14 @@ def _widget(given: Field) -> forms.Widget:
 # what the form below the list is for.
 
 
-class FilterForm(forms.Form):
-    use_required_attribute = False
-    q = forms.CharField(
-        label=_("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or address")}),
-    )
-    of = forms.ChoiceField(label=_("Kind"), required=False)
+class FilterForm(components.FilterForm):
+    q = search_field(_("Name or address"))
+    of = choice(_("Kind"))
 
     def __init__(self, said: object, kinds: Iterable[Kind]) -> None:
         super().__init__(said)  # type: ignore[arg-type]
         named = [(kind.kind.value, kind.kind.label) for kind in kinds]
-        self.fields["of"].choices = [("", _("Any")), *named]  # type: ignore[attr-defined]
+        self.fields["of"].choices = [ANY, *named]  # type: ignore[attr-defined]
 
     @property
     def narrows(self) -> bool:

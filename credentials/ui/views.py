@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+# ruff: noqa: ARG002 - handlers get what is in the URL
 """What the pages of a project's credentials and of one's own have in common."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -49,6 +48,7 @@ class Shelf(BerthView):
     """Where credentials lie: a project, or (``place`` None) a person."""
 
     frame = "base.html"
+    tab = "overview"  # of the pages of one
 
     @property
     def place(self) -> Project | None:
@@ -64,6 +64,10 @@ class Shelf(BerthView):
         return ""
 
     def url(self, name: str, row: Credential | None = None) -> str:
+        raise NotImplementedError
+
+    def row(self) -> Credential:
+        """Return the one that the address names."""
         raise NotImplementedError
 
     def kinds(self) -> list[Kind]:
@@ -103,7 +107,12 @@ class Shelf(BerthView):
         usual = CredentialKind.REGISTRY.value if kept["host"] else ""
         return self.add_form(said.get("kind", usual), initial=kept)
 
-    def add(self, request: HttpRequest, name: str) -> HttpResponse:
+    def show_all(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        return self.list_page(self.asked_form())
+
+    def add(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        usual = "" if self.place is None else CredentialKind.REGISTRY.value
+        name = request.POST.get("kind", usual)
         form = self.add_form(name, data=request.POST, files=request.FILES)
         if form.is_valid():
             act = partial(
@@ -119,6 +128,9 @@ class Shelf(BerthView):
                 messages.success(request, _("“%(name)s” is stored.") % {"name": row.name})
                 return redirect(row.get_absolute_url())
         return self.list_page(form, status=422)
+
+    def show(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        return self.one_page(self.row(), self.tab)
 
     def one_page(
         self,
@@ -163,7 +175,8 @@ class Shelf(BerthView):
             for tab in _TABS
         ]
 
-    def rotate(self, request: HttpRequest, row: Credential) -> HttpResponse:
+    def rotate(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        row = self.row()
         form = RotateForm(kind_of(row.kind), data=request.POST, files=request.FILES, auto_id=_IDS)
         if form.is_valid():
             said = {name: value for name, value in form.said().items() if value}
@@ -179,7 +192,8 @@ class Shelf(BerthView):
                 return redirect(row.get_absolute_url())
         return self.one_page(row, "settings", rotate=form, status=422)
 
-    def change(self, request: HttpRequest, row: Credential) -> HttpResponse:
+    def change(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        row = self.row()
         form = EditForm(row, kind_of(row.kind), data=request.POST)
         if form.is_valid():
             act = partial(
@@ -193,13 +207,15 @@ class Shelf(BerthView):
                 return redirect(row.get_absolute_url())
         return self.one_page(row, "settings", edit=form, status=422)
 
-    def remove(self, request: HttpRequest, row: Credential) -> HttpResponse:
+    def remove(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        row = self.row()
         confirm = request.POST.get("confirm", "").strip()
         services.credential_delete(principal=self.principal, credential=row, confirm=confirm)
         messages.success(request, _("“%(name)s” is removed.") % {"name": row.name})
         return redirect(self.url("list"))
 
-    def test(self, request: HttpRequest, row: Credential) -> HttpResponse:
+    def test(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        row = self.row()
         verdict = credential_test(principal=self.principal, credential=row)
         say = {True: messages.success, False: messages.error, None: messages.info}[verdict.ok]
         say(request, verdict.message)
@@ -268,64 +284,44 @@ class _ProjectShelf(Shelf, ProjectView):
         parts = [self.project.slug, *([] if name == "list" or row is None else [row.uid])]
         return reverse(f"credentials:{name}", args=parts)
 
-    def row(self, uid: UUID) -> Credential:
-        return selectors.credential_get(self.principal, uid, self.project)
+    def row(self) -> Credential:
+        return selectors.credential_get(self.principal, self.kwargs["credential"], self.project)
 
 
 class List(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = _BOTH
-
-    def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        return self.list_page(self.asked_form())
-
-    def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        return self.add(request, request.POST.get("kind", CredentialKind.REGISTRY.value))
+    get, post = Shelf.show_all, Shelf.add
 
 
 class Detail(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = _BOTH
-
-    def get(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.one_page(self.row(credential))
-
-    def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.rotate(request, self.row(credential))
+    get, post = Shelf.show, Shelf.rotate
 
 
 class Events(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": READ}
-
-    def get(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.one_page(self.row(credential), "events")
+    tab, get = "events", Shelf.show
 
 
 class Settings(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": READ}
-
-    def get(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.one_page(self.row(credential), "settings")
+    tab, get = "settings", Shelf.show
 
 
 class Edit(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = _POST
-
-    def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.change(request, self.row(credential))
+    post = Shelf.change
 
 
 class Delete(_ProjectShelf):
     stands_on = Settings
     required_permissions: ClassVar[Mapping[str, Permission]] = _POST
-
-    def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.remove(request, self.row(credential))
+    post = Shelf.remove
 
 
 class Test(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = _POST
-
-    def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        return self.test(request, self.row(credential))
+    post = Shelf.test
 
 
 class _OwnShelf(Shelf, SettingsView):
@@ -345,53 +341,37 @@ class _OwnShelf(Shelf, SettingsView):
             return reverse("credentials:own")
         return reverse(f"credentials:own-{name}", args=[row.uid])
 
-    def row(self, uid: UUID) -> Credential:
-        return selectors.credential_own_get(self.principal, uid)
+    def row(self) -> Credential:
+        return selectors.credential_own_get(self.principal, self.kwargs["own"])
 
 
 class Own(_OwnShelf):
-    def get(self, request: HttpRequest) -> HttpResponse:
-        return self.list_page(self.asked_form())
-
-    def post(self, request: HttpRequest) -> HttpResponse:
-        return self.add(request, request.POST.get("kind", ""))
+    get, post = Shelf.show_all, Shelf.add
 
 
 class OwnDetail(_OwnShelf):
-    def get(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.one_page(self.row(own))
-
-    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.rotate(request, self.row(own))
+    get, post = Shelf.show, Shelf.rotate
 
 
 class OwnEvents(_OwnShelf):
-    def get(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.one_page(self.row(own), "events")
+    tab, get = "events", Shelf.show
 
 
 class OwnSettings(_OwnShelf):
-    def get(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.one_page(self.row(own), "settings")
+    tab, get = "settings", Shelf.show
 
 
 class OwnEdit(_OwnShelf):
     required_platform: ClassVar[Any] = {"POST": "user"}
-
-    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.change(request, self.row(own))
+    post = Shelf.change
 
 
 class OwnDelete(_OwnShelf):
     stands_on = OwnSettings
     required_platform: ClassVar[Any] = {"POST": "user"}
-
-    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.remove(request, self.row(own))
+    post = Shelf.remove
 
 
 class OwnTest(_OwnShelf):
     required_platform: ClassVar[Any] = {"POST": "user"}
-
-    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
-        return self.test(request, self.row(own))
+    post = Shelf.test

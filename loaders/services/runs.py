@@ -19,7 +19,7 @@ from loaders.choices import Task
 from loaders.models import Load, LoadRun, Progress
 from loaders.services.uploads import note_begun
 from projects.access import Permission, permissions_of
-from projects.services import require_active
+from projects.services.life import require_active
 from runtime.protocol import Desired, Phase
 from volumes.selectors import require_room, volume_for_use
 from volumes.services.base import volume_note_use, volumes_hold

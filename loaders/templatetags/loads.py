@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from common.templatetags.berth import badge, filesize
 from loaders.choices import Result, State, Task
-from loaders.codes import VERIFIED, object_text
+from loaders.codes import object_text
 from loaders.states import state_of
 
 if TYPE_CHECKING:
@@ -69,11 +69,6 @@ def result_badge(result: str) -> SafeString:
 def object_code(code: str) -> str:
     """Why one object was not copied."""
     return object_text(code)
-
-
-@register.filter
-def way_of_checking(way: str) -> str:
-    return str(VERIFIED.get(way, way))
 
 
 @register.filter

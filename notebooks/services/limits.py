@@ -10,10 +10,10 @@ from django.db.models import Q
 
 from common.clock import now
 from hubapi.selectors import idle_states
-from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.notices import tell_stops_soon
 from runtime.protocol import Desired, Phase
+from work.choices import StopReason
 from work.models import Workload
 from work.services.base import locked
 from work.services.ending import request_stop

@@ -20,8 +20,7 @@ from notebooks.choices import WorkspaceKind
 from notebooks.kind import TABLE
 from notebooks.models import Preset
 from projects.models import Project
-from work.fields import Count
-from work.services.resolve import check_flavors
+from work.fields import Count, Devices
 from work.standard_fields import CLUSTER, ENV, NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -230,7 +229,8 @@ def _clean(name: str, value: Any) -> Any:
         return bool(value)
     if name not in _FIELDS:
         raise wrong(name, _("There is no such field."))
-    cleaned = _FIELDS[name].clean(value)
-    if name == "gpu_flavor":
-        check_flavors(cleaned)
+    field = _FIELDS[name]
+    cleaned = field.clean(value)
+    if isinstance(field, Devices):
+        field.require_known(cleaned)
     return cleaned

@@ -12,7 +12,7 @@ from hubapi.services import port_short_id
 from notebooks.ssh import ssh_of
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of
-from projects.services import no_address
+from projects.services.kube import no_address
 from runtime.models import ONE_MACHINE
 from runtime.pods import PORT, VOLUMES
 from work.attached import volumes_seen_by

@@ -115,7 +115,7 @@ def _card(
     return Card(
         preset=preset,
         forecast=decision,
-        price=cost_per_hour(preset.gpus, preset.gpu_flavor, known),
+        price=cost_per_hour(preset.resources, known),
         nonce=secrets.token_urlsafe(12),
         cluster=decision.cluster.label if len(usable) > 1 else "",
         refusal=refusal,

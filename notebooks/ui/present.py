@@ -70,8 +70,10 @@ OF_THE_IMAGE = frozenset(
 
 
 # What a start goes through, shown ahead of time so that one sees how far it is.
-START_WORDS = ("accepted", "placed", "starting", "ready", "running")
-CLUSTER_WORDS = ("accepted", "placed", "scheduled", "starting", "image", "ready", "running")
+AHEAD = (
+    ("accepted", "placed", "starting", "ready", "running"),
+    ("accepted", "placed", "scheduled", "starting", "image", "ready", "running"),
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,10 @@ class Shown:
     place: OnCluster | None
 
     @property
+    def is_over(self) -> bool:
+        return self.phase in {Phase.STOPPED, Phase.FAILED}
+
+    @property
     def is_only_accepted(self) -> bool:
         """Whether it was taken and nothing is known to be in its way."""
         waits = self.position or (self.row.is_seen and self.row.reason in WAITS)
@@ -180,7 +186,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,
         settled=phase in SETTLED and row.is_seen,
-        lines=timeline(row, phase, CLUSTER_WORDS if is_far(row) else START_WORDS),
+        lines=timeline(row, phase, AHEAD[is_far(row)]),
         trouble=trouble(row),
         extension_left=extension_left(row) if row.time_limit_minutes else None,
         idle=idle_words(row) if running else "",

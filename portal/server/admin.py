@@ -44,7 +44,7 @@ def orphans(*, collect: bool, is_sure: bool) -> int:
     from django.db import DatabaseError
 
     from portal.server.backup import who
-    from runtime import orphans
+    from runtime import installation
     from runtime.models import Installation
 
     try:
@@ -76,7 +76,7 @@ def orphans(*, collect: bool, is_sure: bool) -> int:
             " `berth orphans --collect --yes` does it."
         )
         raise Refusal(message)
-    orphans.release(by=who())
+    installation.release(by=who())
     print("Released: what is this installation's and has no row is removed within minutes.")
     return 0
 

@@ -280,7 +280,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
     from events.services import record as event
     from portal.server.installation import FileRecord
     from portal.server.preflight import migrate, pending_migrations, unknown_migrations
-    from runtime import orphans
+    from runtime import installation
     from runtime.models import Installation
 
     setup()
@@ -295,7 +295,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
     with transaction.atomic():
         uid = record.read() or new_uid()
         own, _made = Installation.objects.get_or_create(defaults={"uid": uid})
-        orphans.hold(Installation.Hold.RESTORED)
+        installation.hold(Installation.Hold.RESTORED)
         ended = _end_sessions() | ({} if keep_access else _end_access())
         revived = sorted(
             name

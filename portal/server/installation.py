@@ -151,16 +151,16 @@ def require_one(found: Found) -> None:
 
 def settle(found: Found, record: Record, *, anew: bool = False) -> str:
     """After the migrations: the row, what proves the secrets, and the record say the same."""
-    from runtime import orphans
+    from runtime import installation
     from runtime.models import Installation
 
     fresh = new_uid() if anew else found.recorded or new_uid()
     row, _made = Installation.objects.get_or_create(defaults={"uid": fresh})
     if anew and not found.is_empty:
-        orphans.hold(Installation.Hold.ANEW)
+        installation.hold(Installation.Hold.ANEW)
     elif found.has_people and not found.uid and found.recorded:
         # set up already, and yet the database is from before there were marks: an older copy
-        orphans.hold(Installation.Hold.OLDER)
+        installation.hold(Installation.Hold.OLDER)
     if row.proofs != (wanted := proofs()):
         Installation.objects.update(proofs=wanted)
     if record.read() != str(row.uid):

@@ -89,14 +89,14 @@ def database_problem(*, migrated: bool) -> str:
     from django.db import DatabaseError, connection
 
     from portal.server.preflight import pending_migrations
-    from runtime import orphans
+    from runtime import installation
 
     is_set_up = True
     try:
         connection.ensure_connection()
         waiting = pending_migrations() if migrated else []
         if migrated and not waiting:
-            is_set_up = bool(orphans.own_id())
+            is_set_up = bool(installation.own_id())
     except DatabaseError as error:
         connection.close()
         return f"The database does not answer ({str(error).strip().splitlines()[0]})."

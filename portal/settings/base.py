@@ -263,6 +263,8 @@ BERTH_ROUTER = text("ROUTER")
 # how much more may be asked for in all than the machine has (the local queue)
 BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT")
 BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT")
+BERTH_QUEUE_PASSING_MINUTES = number("QUEUE_PASSING_MINUTES")
+BERTH_RECLAIM_GRACE_SECONDS = number("RECLAIM_GRACE_SECONDS")
 BERTH_CURRENCY = text("CURRENCY")  # of every price (ISO 4217)
 
 # --- The way out ---------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ from common.drf.serializers import StrictSerializer
 from common.drf.views import ANY_TOKEN, check_if_match, with_etag
 from common.paging import CursorPagination
 from events import selectors as events
-from projects import namespaces, selectors, services
+from projects import namespaces, selectors
 from projects.access import Entry, Permission, permissions_for
 from projects.api import serializers as io
 from projects.api.base import PlatformAPIView, ProjectAPIView
 from projects.choices import GrantKind, Role
 from projects.models import Invitation, KubeGrant, Membership, Project
+from projects.services import invitations, kube, life, members
 from projects.services.life import SCOPE_CREATE
 from runtime.protocol import Phase
 
@@ -81,7 +82,7 @@ class ProjectsView(PlatformAPIView):
     @extend_schema(request=io.ProjectCreateSerializer, responses={201: io.ProjectDetailSerializer})
     def post(self, request: Request) -> Response:
         given = valid(io.ProjectCreateSerializer, request)
-        project = services.project_create(principal=self.principal, **given)
+        project = life.project_create(principal=self.principal, **given)
         role = Role.OWNER
         granted = permissions_for(self.principal, project, role)
         project.entered_role = role  # type: ignore[attr-defined]
@@ -110,12 +111,12 @@ class ProjectView(ProjectDetails):
     def patch(self, request: Request, project: str) -> Response:
         given = valid(io.ProjectUpdateSerializer, request)
         check_if_match(request, Project.objects.select_for_update().get(pk=self.project.pk))
-        row = services.project_update(principal=self.principal, project=self.project, **given)
+        row = life.project_update(principal=self.principal, project=self.project, **given)
         return self.answer(row)
 
     @extend_schema(parameters=[_CONFIRM], responses={202: io.ProjectDetailSerializer})
     def delete(self, request: Request, project: str) -> Response:
-        row = services.project_request_delete(
+        row = life.project_request_delete(
             principal=self.principal,
             project=self.project,
             confirm=request.query_params.get("confirm", ""),
@@ -129,7 +130,7 @@ class ArchiveView(ProjectDetails):
     @extend_schema(request=io.ArchiveSerializer, responses=io.ProjectDetailSerializer)
     def post(self, request: Request, project: str) -> Response:
         given = valid(io.ArchiveSerializer, request)
-        row = services.project_archive(principal=self.principal, project=self.project, **given)
+        row = life.project_archive(principal=self.principal, project=self.project, **given)
         return self.answer(row)
 
 
@@ -138,7 +139,7 @@ class UnarchiveView(ProjectDetails):
 
     @extend_schema(request=None, responses=io.ProjectDetailSerializer)
     def post(self, request: Request, project: str) -> Response:
-        row = services.project_unarchive(principal=self.principal, project=self.project)
+        row = life.project_unarchive(principal=self.principal, project=self.project)
         return self.answer(row)
 
 
@@ -159,7 +160,7 @@ class MembersView(ProjectAPIView):
     @extend_schema(request=io.MemberAddSerializer, responses={201: io.MemberSerializer})
     def post(self, request: Request, project: str) -> Response:
         given = valid(io.MemberAddSerializer, request)
-        row = services.member_add(
+        row = members.member_add(
             principal=self.principal,
             project=self.project,
             user=selectors.user_to_add(given["username"]),
@@ -186,7 +187,7 @@ class MemberView(ProjectAPIView):
     @extend_schema(request=io.MemberRoleSerializer, responses=io.MemberSerializer)
     def patch(self, request: Request, project: str, username: str) -> Response:
         given = valid(io.MemberRoleSerializer, request)
-        row = services.member_set_role(
+        row = members.member_set_role(
             principal=self.principal,
             project=self.project,
             user=selectors.member_user(self.project, username),
@@ -197,10 +198,10 @@ class MemberView(ProjectAPIView):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project: str, username: str) -> Response:
         if username == self.principal.user.username:
-            services.member_leave(principal=self.principal, project=self.project)
+            members.member_leave(principal=self.principal, project=self.project)
         else:
             user = selectors.member_user(self.project, username)
-            services.member_remove(principal=self.principal, project=self.project, user=user)
+            members.member_remove(principal=self.principal, project=self.project, user=user)
         return Response(status=204)
 
 
@@ -220,7 +221,7 @@ class InvitationsView(ProjectAPIView):
     @extend_schema(request=io.InvitationCreateSerializer, responses={201: io.InvitationSerializer})
     def post(self, request: Request, project: str) -> Response:
         given = valid(io.InvitationCreateSerializer, request)
-        row = services.invitation_create(
+        row = invitations.invitation_create(
             principal=self.principal,
             project=self.project,
             email=given["email"],
@@ -235,7 +236,7 @@ class InvitationView(ProjectAPIView):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project: str, uid: str) -> Response:
         row = selectors.invitation_get(self.project, uid)
-        services.invitation_revoke(principal=self.principal, invitation=row)
+        invitations.invitation_revoke(principal=self.principal, invitation=row)
         return Response(status=204)
 
 
@@ -336,7 +337,7 @@ class ProjectClustersView(ProjectAPIView):
 
     @extend_schema(request=ClustersSerializer, responses=ClustersSerializer)
     def put(self, request: Request, project: str) -> Response:
-        keys = services.project_set_clusters(
+        keys = life.project_set_clusters(
             principal=self.principal,
             project=self.project,
             keys=valid(ClustersSerializer, request)["clusters"],
@@ -357,7 +358,7 @@ class KubeconfigsView(ProjectAPIView):
     @extend_schema(request=KubeGrantCreateSerializer, responses={201: KubeGrantSerializer})
     def post(self, request: Request, project: str) -> Response:
         given = valid(KubeGrantCreateSerializer, request)
-        grant = services.grant_create(
+        grant = kube.grant_create(
             principal=self.principal,
             project=self.project,
             cluster_key=given.pop("cluster"),
@@ -374,7 +375,7 @@ class KubeconfigView(ProjectAPIView):
         grant = selectors.kube_grant_get(
             self.principal, self.project, str(uid), manages=self.can(Permission.MEMBER_MANAGE)
         )
-        services.grant_revoke(principal=self.principal, grant=grant)
+        kube.grant_revoke(principal=self.principal, grant=grant)
         return Response(status=204)
 
 
@@ -390,7 +391,7 @@ class KubeconfigFileView(_OwnGrant):
 
     @extend_schema(request=None, responses=KubeconfigSerializer)
     def post(self, request: Request, project: str, uid: UUID) -> Response:
-        text = services.file_of(
+        text = kube.file_of(
             principal=self.principal, grant=self.grant(uid), portal=settings.BERTH_PUBLIC_URL
         )
         return Response({"kubeconfig": text})
@@ -401,7 +402,7 @@ class KubeTokenView(_OwnGrant):
 
     @extend_schema(request=None, responses=KubeTokenSerializer)
     def post(self, request: Request, project: str, uid: UUID) -> Response:
-        made = services.token_issue(principal=self.principal, grant=self.grant(uid))
+        made = kube.token_issue(principal=self.principal, grant=self.grant(uid))
         at = datetime.fromtimestamp(made.expires_at, tz=UTC)
         return Response(KubeTokenSerializer({"token": made.token, "expires_at": at}).data)
 

@@ -221,7 +221,7 @@ class InvitationGate:
             row = invitation_find(secret)
         except NotFound:
             return None
-        return Permit(email=row.email, invited_to=row.project.name if row.project else "")
+        return Permit(email=row.email)
 
     def accept(self, request: HttpRequest, user: User) -> None:
         secret = secret_take(request)

@@ -16,10 +16,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.ui import SettingsView
-from projects import namespaces, selectors, services
+from common.ui.components import FilterForm, search_field
+from projects import namespaces, selectors
 from projects.access import Permission
 from projects.choices import GrantKind
 from projects.models import KubeGrant
+from projects.services import kube, life
 from projects.ui.base import ProjectView
 from projects.ui.forms import attempt
 from projects.ui.views import tabs
@@ -57,15 +59,8 @@ class GrantForm(forms.Form):
         self.fields["cluster"].choices = clusters  # type: ignore[attr-defined]
 
 
-class GrantFilter(forms.Form):
-    """Its state lives in the URL; what is no search searches for nothing."""
-
-    q = forms.CharField(
-        label=gettext_lazy("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+class GrantFilter(FilterForm):
+    q = search_field()
 
     @property
     def words(self) -> str:
@@ -88,7 +83,7 @@ class Kubectl(ProjectView):
         if form.is_valid():
             given = dict(form.cleaned_data)
             act = partial(
-                services.grant_create,
+                kube.grant_create,
                 principal=self.principal,
                 project=self.project,
                 cluster_key=given.pop("cluster"),
@@ -110,7 +105,7 @@ class Kubectl(ProjectView):
             {
                 "tabs": tabs(self, "kubectl"),
                 "clusters": clusters,
-                "unreached": [services.no_address(p.name) for p in listed if not p.kubectl],
+                "unreached": [kube.no_address(p.name) for p in listed if not p.kubectl],
                 "form": form or GrantForm(None, clusters),
                 "portal_url": settings.BERTH_PUBLIC_URL,
                 "search": search,
@@ -131,7 +126,7 @@ class KubectlFile(ProjectView):
 
     def post(self, request: HttpRequest, project: str, uid: UUID) -> HttpResponse:
         grant = selectors.kube_grant_get(self.principal, self.project, str(uid), manages=False)
-        text = services.file_of(
+        text = kube.file_of(
             principal=self.principal,
             grant=grant,
             portal=settings.BERTH_PUBLIC_URL,
@@ -151,7 +146,7 @@ class KubectlRevoke(ProjectView):
         grant = selectors.kube_grant_get(
             self.principal, self.project, str(uid), manages=self.can(Permission.MEMBER_MANAGE)
         )
-        services.grant_revoke(principal=self.principal, grant=grant)
+        kube.grant_revoke(principal=self.principal, grant=grant)
         messages.success(request, revoked(grant))
         return redirect("projects:kubectl", project=self.project.slug)
 
@@ -162,7 +157,7 @@ class Clusters(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.PROJECT_READ}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        services.project_set_clusters(
+        life.project_set_clusters(
             principal=self.principal, project=self.project, keys=request.POST.getlist("clusters")
         )
         messages.success(request, _("Saved."))
@@ -191,7 +186,7 @@ class KubeconfigRevoke(SettingsView):
 
     def post(self, request: HttpRequest, uid: UUID) -> HttpResponse:
         grant = selectors.kube_grant_own(self.principal, str(uid))
-        services.grant_revoke(principal=self.principal, grant=grant)
+        kube.grant_revoke(principal=self.principal, grant=grant)
         return self.done(revoked(grant), "projects:kubeconfigs")
 
 
@@ -200,7 +195,7 @@ def revoked(grant: KubeGrant) -> str:
 
     The cluster asks for rights when a stream is opened: one that is open ends by itself only.
     """
-    if until := services.outlives(grant):
+    if until := kube.outlives(grant):
         sentence = _(
             "“%(name)s” gets no new token. “%(cluster)s” is switched off or does not answer, so one"
             " that was given out goes on until that is over, or until %(until)s."

@@ -20,9 +20,10 @@ from common.middleware import client_ip
 from common.paging import paginate
 from events import selectors as events
 from notifications.selectors import is_mail_set_up
-from projects import hooks, namespaces, selectors, services
+from projects import hooks, namespaces, selectors
 from projects.access import PERMISSION_TEXT, Permission, denial
 from projects.choices import Role
+from projects.services import invitations, life, members
 from projects.services.invitations import secret_keep, secret_of, secret_take
 from projects.services.life import may_create
 from projects.ui import forms
@@ -90,7 +91,7 @@ class ProjectCreate(PlatformView):
         if form.is_valid():
             made = forms.attempt(
                 form,
-                partial(services.project_create, principal=self.principal, **form.cleaned_data),
+                partial(life.project_create, principal=self.principal, **form.cleaned_data),
             )
             if made is not None:
                 messages.success(request, _("The project “%(name)s” is there.") % {"name": made})
@@ -139,7 +140,7 @@ class Members(ProjectView):
     def _roles(self) -> list[Role]:
         if not self.can(Permission.MEMBER_MANAGE):
             return []
-        return services.roles_grantable(self.principal, self.project)
+        return members.roles_grantable(self.principal, self.project)
 
     def _add(self, form: forms.AddPersonForm) -> bool:
         person, role = form.cleaned_data["person"].strip(), Role(form.cleaned_data["role"])
@@ -151,7 +152,7 @@ class Members(ProjectView):
                 return False
             return self._invite(form, person, role)
         act = partial(
-            services.member_add,
+            members.member_add,
             principal=self.principal,
             project=self.project,
             user=user,
@@ -164,7 +165,7 @@ class Members(ProjectView):
 
     def _invite(self, form: forms.AddPersonForm, email: str, role: Role) -> bool:
         act = partial(
-            services.invitation_create,
+            invitations.invitation_create,
             principal=self.principal,
             project=self.project,
             email=email,
@@ -207,7 +208,7 @@ class Members(ProjectView):
                 ],
                 "roles": roles,
                 "invitations": [
-                    {"row": row, "link": services.invitation_link(row)} for row in invited
+                    {"row": row, "link": invitations.invitation_link(row)} for row in invited
                 ],
                 "denied": "" if manages else denial(Permission.MEMBER_MANAGE),
             },
@@ -224,7 +225,7 @@ class MemberRole(ProjectView):
         user = selectors.member_user(self.project, username)
         if not form.is_valid():
             raise Conflict(_("There is no such role."))
-        services.member_set_role(
+        members.member_set_role(
             principal=self.principal,
             project=self.project,
             user=user,
@@ -241,7 +242,7 @@ class MemberRemove(ProjectView):
     def post(self, request: HttpRequest, project: str, username: str) -> HttpResponse:
         user = selectors.member_user(self.project, username)
         typed(request, user.username)
-        services.member_remove(principal=self.principal, project=self.project, user=user)
+        members.member_remove(principal=self.principal, project=self.project, user=user)
         messages.success(request, _("%(who)s is no longer a member.") % {"who": user.label})
         return redirect("projects:members", project=self.project.slug)
 
@@ -252,7 +253,7 @@ class Leave(ProjectView):
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
         typed(request, self.project.slug)
-        services.member_leave(principal=self.principal, project=self.project)
+        members.member_leave(principal=self.principal, project=self.project)
         messages.success(request, _("You left “%(name)s”.") % {"name": self.project})
         return redirect("projects:list")
 
@@ -262,7 +263,7 @@ class InvitationRevoke(ProjectView):
 
     def post(self, request: HttpRequest, project: str, uid: str) -> HttpResponse:
         row = selectors.invitation_get(self.project, uid)
-        services.invitation_revoke(principal=self.principal, invitation=row)
+        invitations.invitation_revoke(principal=self.principal, invitation=row)
         messages.success(request, _("The invitation is withdrawn."))
         return redirect("projects:members", project=self.project.slug)
 
@@ -310,7 +311,7 @@ class Settings(ProjectView):
         form = forms.ProjectEditForm(request.POST)
         if form.is_valid():
             act = partial(
-                services.project_update,
+                life.project_update,
                 principal=self.principal,
                 project=self.project,
                 **form.cleaned_data,
@@ -358,7 +359,7 @@ class Archive(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.PROJECT_ARCHIVE}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        services.project_archive(
+        life.project_archive(
             principal=self.principal,
             project=self.project,
             confirm_stop=request.POST.get("confirm_stop") == "yes",
@@ -371,7 +372,7 @@ class Unarchive(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.PROJECT_ARCHIVE}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        services.project_unarchive(principal=self.principal, project=self.project)
+        life.project_unarchive(principal=self.principal, project=self.project)
         messages.success(request, _("The project is back."))
         return redirect("projects:settings", project=self.project.slug)
 
@@ -381,7 +382,7 @@ class Delete(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.PROJECT_DELETE}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        services.project_request_delete(
+        life.project_request_delete(
             principal=self.principal,
             project=self.project,
             confirm=request.POST.get("confirm", ""),
@@ -417,7 +418,7 @@ class OpenInvitation(View):
     http_method_names = ["get"]
 
     def get(self, request: HttpRequest, secret: str) -> HttpResponse:
-        services.invitation_find(secret)
+        invitations.invitation_find(secret)
         secret_keep(request, secret)
         return redirect("projects:invitation-accept")
 
@@ -427,7 +428,7 @@ class AcceptInvitation(View):
     http_method_names = ["get", "post"]
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        row = services.invitation_find(secret_of(request))
+        row = invitations.invitation_find(secret_of(request))
         return render(request, "projects/invitation.html", {"invitation": row})
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -435,7 +436,7 @@ class AcceptInvitation(View):
         if not user.is_authenticated:
             return redirect("projects:invitation-accept")
         secret = secret_take(request)
-        row = services.invitation_accept(user=user, secret=secret, ip=client_ip(request))
+        row = invitations.invitation_accept(user=user, secret=secret, ip=client_ip(request))
         if row.project is None:
             return redirect("/")
         return redirect("projects:overview", project=row.project.slug)

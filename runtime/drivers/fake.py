@@ -15,6 +15,7 @@ With ``BERTH_FAKE_WORLD`` (a file) the world is shared between processes and out
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,12 @@ class FakeDriver:
         with self._store.open() as world:
             world["failures"] = {}
 
+    def change(self, uid: str, **seen: Any) -> None:
+        with self._store.open() as world:
+            world["workloads"][str(uid)].update(seen, version=self._bump(world))
+
     def make_ready(self, uid: str) -> None:
-        self._change(str(uid), seen=p.Seen.READY, ready_at=time.time(), pinned=True)
+        self.change(uid, seen=p.Seen.READY, ready_at=time.time())
 
     def exit(
         self,
@@ -71,15 +76,9 @@ class FakeDriver:
         message: str = "",
         replica: int = 0,
     ) -> None:
-        self._change(
-            str(uid),
-            ended_first=replica,
-            seen=p.Seen.EXITED,
-            exit_code=code,
-            reason=reason,
-            message=message,
-            ended_at=time.time(),
-        )
+        told = {"reason": reason, "message": message, "ended_first": replica}
+        with self._store.open() as world:
+            self._end(world, world["workloads"][str(uid)], code, **told)
 
     def vanish(self, uid: str) -> None:
         """Gone by somebody's hand, with all traces."""
@@ -89,9 +88,7 @@ class FakeDriver:
 
     def set_devices(self, devices: Iterable[p.Device]) -> None:
         with self._store.open() as world:
-            world["devices"] = [
-                {name: getattr(d, name) for name in d.__dataclass_fields__} for d in devices
-            ]
+            world["devices"] = [asdict(one) for one in devices]
 
     def set_capacity(self, *, cpu_milli: int, memory_mib: int) -> None:
         with self._store.open() as world:
@@ -112,8 +109,7 @@ class FakeDriver:
 
     # --- the verbs ----------------------------------------------------------------------
     def ensure(self, spec: p.WorkloadSpec) -> Mapping[str, object]:
-        with self._store.open() as world:
-            self._called(world, "ensure", spec.uid)
+        with self._verb("ensure", spec.uid) as world:
             workloads = world.setdefault("workloads", {})
             old = workloads.get(spec.uid)
             if old is not None:
@@ -126,6 +122,8 @@ class FakeDriver:
             if spec.is_group and not spec.once:
                 raise p.InvalidSpec("Only what runs to its end can have several replicas.")
             mounts.check(spec.mounts)
+            groups = spec.groups if spec.is_group else ()
+            roles = [one.role for one in groups for _ in range(one.replicas)]
             secrets, files = spec.secret_env(), checked(spec.secret_files())
             workloads[spec.uid] = {
                 "uid": spec.uid,
@@ -140,19 +138,18 @@ class FakeDriver:
                 "devices": list(spec.devices),
                 "mounts": [m.volume_uid for m in spec.mounts],
                 "attempt": 1,
-                "retry": asdict(spec.retry) if spec.once else asdict(p.RetryPolicy()),
+                "retry": asdict(spec.retry if spec.once else p.RetryPolicy()),
                 "queue": spec.queue,
                 "priority": spec.priority,
-                "roles": [g.role for g in spec.groups for _ in range(g.replicas)]
-                if spec.is_group
-                else [],
+                "roles": roles,
+                "node": "fake",
                 "seen": p.Seen.STARTING,
                 "started_at": time.time(),
                 "version": self._bump(world),
             }
             logs = world.setdefault("logs", {})  # of the present launch, as everywhere
             logs[spec.uid] = f"starting {spec.name}, launch {spec.launch}\n"
-            for number in range(spec.replicas if spec.is_group else 0):
+            for number in range(len(roles)):
                 logs[_log_of(spec.uid, number)] = (
                     f"starting {spec.name}, launch {spec.launch}\n"
                     f"rank={number} of {spec.replicas} at 127.0.0.1:29500\n"
@@ -162,15 +159,12 @@ class FakeDriver:
             return {"launch": spec.launch}
 
     def observe(self, uids: Iterable[str]) -> Mapping[str, p.Observation]:
-        with self._store.open() as world:
-            wanted = [str(u) for u in uids]
-            self._called(world, "observe", "*")
-            return {uid: self._look(world, uid) for uid in wanted}
+        with self._verb("observe") as world:
+            return {str(uid): self._look(world, str(uid)) for uid in uids}
 
     def stop(self, uid: str, *, grace_s: float) -> None:
         del grace_s
-        with self._store.open() as world:
-            self._called(world, "stop", uid)
+        with self._verb("stop", uid) as world:
             item = world.get("workloads", {}).get(uid)
             if item is None or item["seen"] == p.Seen.EXITED:
                 return
@@ -179,16 +173,20 @@ class FakeDriver:
             if item["seen"] != p.Seen.EXITED:
                 raise p.NotYet("It is ending.", retry_in=0.05)
 
-    def remove(self, uid: str) -> None:
-        self_stop_error: p.NotYet | None = None
-        try:
-            self.stop(uid, grace_s=0)
-        except p.NotYet as error:
-            self_stop_error = error
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
         with self._store.open() as world:
-            self._called(world, "remove", uid)
-            if self_stop_error is not None:
-                raise self_stop_error
+            world.setdefault("told", {})[uid] = dict(notice)
+
+    def told(self, uid: str) -> Mapping[str, str]:
+        """Return what was told last to a program that was about to end."""
+        with self._store.open() as world:
+            return dict(world.get("told", {}).get(uid, {}))
+
+    def remove(self, uid: str) -> None:
+        with self._verb("remove", uid):
+            pass  # it may be told to fail before it asks anything to end
+        self.stop(uid, grace_s=0)
+        with self._store.open() as world:
             if world.get("workloads", {}).pop(uid, None) is not None:
                 self._bump(world)
             logs = world.get("logs", {})
@@ -196,8 +194,7 @@ class FakeDriver:
                 del logs[name]
 
     def list_owned(self) -> Iterable[p.Observation]:
-        with self._store.open() as world:
-            self._called(world, "list_owned", "*")
+        with self._verb("list_owned") as world:
             return [self._look(world, uid) for uid in list(world.get("workloads", {}))]
 
     def adopt(self, uid: str) -> None:
@@ -207,8 +204,7 @@ class FakeDriver:
                 item["installation"] = self._installation
 
     def probe(self) -> p.Health:
-        with self._store.open() as world:
-            self._called(world, "probe", "*")
+        with self._verb("probe") as world:
             cpu, memory = world.get("capacity", [64000, 262144])
             devices = tuple(p.Device(**d) for d in world.get("devices", []))
         flags = dict.fromkeys(p.ISOLATION, True)
@@ -220,8 +216,7 @@ class FakeDriver:
         first = True
         beat = time.monotonic()
         while not stop():
-            with self._store.open() as world:
-                self._called(world, "watch", "*")
+            with self._verb("watch") as world:
                 seen = [self._look(world, uid) for uid in list(world.get("workloads", {}))]
                 top = world.get("version", 0)
             now_there = {o.uid for o in seen}
@@ -236,20 +231,12 @@ class FakeDriver:
                 yield seen if first else changes + gone
                 first, beat = False, time.monotonic()
                 continue
-            self._wait()
-
-    def _wait(self) -> None:
-        if self._store.shared:
-            time.sleep(0.05)
-            return
-        with self._store.changed:
-            self._store.changed.wait(0.05)
+            self._store.wait(0.05)
 
     def ensure_volume(
         self, volume_uid: str, *, project: str, owner: str, backing: p.Backing | None = None
     ) -> None:
-        with self._store.open() as world:
-            self._called(world, "ensure_volume", volume_uid)
+        with self._verb("ensure_volume", volume_uid) as world:
             made = world.setdefault("volumes", {}).setdefault(
                 volume_uid, {"project": project, "owner": owner, "bytes": 0}
             )
@@ -262,8 +249,7 @@ class FakeDriver:
         return backing.options.get("storage_class") != "fixed"
 
     def refresh_secrets(self, spec: p.WorkloadSpec) -> None:
-        with self._store.open() as world:
-            self._called(world, "refresh_secrets", spec.uid)
+        with self._verb("refresh_secrets", spec.uid) as world:
             if (held := world.get("workloads", {}).get(spec.uid)) is not None:
                 held["secret_names"] = sorted(spec.secret_env())
                 held["secret_files"] = sorted(spec.secret_files())
@@ -273,8 +259,7 @@ class FakeDriver:
 
     def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> int:
         del backing
-        with self._store.open() as world:
-            self._called(world, "ensure_snapshot", snapshot_uid)
+        with self._verb("ensure_snapshot", snapshot_uid) as world:
             size = int(world.get("volumes", {}).get(volume_uid, {}).get("bytes", 0))
             world.setdefault("snapshots", {}).setdefault(
                 snapshot_uid, {"of": volume_uid, "bytes": size}
@@ -283,8 +268,7 @@ class FakeDriver:
 
     def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> None:
         del backing
-        with self._store.open() as world:
-            self._called(world, "restore_snapshot", snapshot_uid)
+        with self._verb("restore_snapshot", snapshot_uid) as world:
             kept = world.get("snapshots", {}).get(snapshot_uid)
             if kept is None:
                 raise p.InvalidSpec("There is no such snapshot.")
@@ -292,8 +276,7 @@ class FakeDriver:
 
     def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> None:
         del volume_uid, backing
-        with self._store.open() as world:
-            self._called(world, "remove_snapshot", snapshot_uid)
+        with self._verb("remove_snapshot", snapshot_uid) as world:
             world.get("snapshots", {}).pop(snapshot_uid, None)
 
     def can_move(self, backing: p.Backing) -> bool:
@@ -301,8 +284,7 @@ class FakeDriver:
 
     def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: p.Backing) -> None:
         del backing
-        with self._store.open() as world:
-            self._called(world, "move_volume", volume_uid)
+        with self._verb("move_volume", volume_uid) as world:
             world["volumes"][volume_uid].update(project=project, owner=owner)
 
     def fill_volume(self, volume_uid: str, size: int) -> None:
@@ -316,8 +298,7 @@ class FakeDriver:
             return None if found is None else dict(found)
 
     def remove_volume(self, volume_uid: str) -> None:
-        with self._store.open() as world:
-            self._called(world, "remove_volume", volume_uid)
+        with self._verb("remove_volume", volume_uid) as world:
             world.get("volumes", {}).pop(volume_uid, None)
 
     def volume_usage(self, volume_uid: str) -> int | None:
@@ -328,39 +309,35 @@ class FakeDriver:
     def read_log(
         self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
     ) -> tuple[bytes, int]:
-        with self._store.open() as world:
-            self._called(world, "read_log", uid)
+        with self._verb("read_log", uid) as world:
             data = str(world.get("logs", {}).get(_log_of(uid, replica), "")).encode()
         part = data[offset : offset + limit]
         return part, min(offset, len(data)) + len(part)
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
-        with self._store.open() as world:
-            self._called(world, "usage", "*")
+        with self._verb("usage") as world:
             looked = {str(u): self._look(world, str(u)) for u in uids}
         sample = {"cpu_milli": 250.0, "memory_mib": 512.0}
         return {u: sample for u, o in looked.items() if o.seen == p.Seen.READY}
 
     # --- inside ------------------------------------------------------------------------------
-    def _called(self, world: dict[str, Any], verb: str, uid: str) -> None:
-        calls = world.setdefault("calls", {})
-        calls[verb] = calls.get(verb, 0) + 1
-        failures = world.get("failures", {})
-        for key in (f"{verb}:{uid}", f"{verb}:*", f"*:{uid}", "*:*"):
-            plan = failures.get(key)
-            if plan and plan["left"] != 0:
-                plan["left"] -= 1 if plan["left"] > 0 else 0
-                error = _ERRORS[plan["error"]]()
-                raise error
+    @contextmanager
+    def _verb(self, verb: str, uid: str = "*") -> Iterator[dict[str, Any]]:
+        """Open the world, count the call, and fail as it was told."""
+        with self._store.open() as world:
+            calls = world.setdefault("calls", {})
+            calls[verb] = calls.get(verb, 0) + 1
+            for key in (f"{verb}:{uid}", f"{verb}:*", f"*:{uid}", "*:*"):
+                plan = world.get("failures", {}).get(key)
+                if plan and plan["left"] != 0:
+                    plan["left"] -= 1 if plan["left"] > 0 else 0
+                    error = _ERRORS[plan["error"]]()
+                    raise error
+            yield world
 
     def _bump(self, world: dict[str, Any]) -> int:
         world["version"] = int(world.get("version", 0)) + 1
         return int(world["version"])
-
-    def _change(self, uid: str, **values: Any) -> None:
-        with self._store.open() as world:
-            item = world.setdefault("workloads", {})[uid]
-            item.update(values, version=self._bump(world))
 
     def _ask_to_end(self, world: dict[str, Any], uid: str) -> None:
         item = world["workloads"][uid]
@@ -376,22 +353,22 @@ class FakeDriver:
         age = time.time() - item["started_at"]
         if item["seen"] == p.Seen.STOPPING:
             if time.time() - item["asked_at"] >= script.get("stop_after_s", 0):
-                self._end(world, item, -15, "stopped")
+                self._end(world, item, -15, reason="stopped")
             return
         if item["seen"] == p.Seen.EXITED:
             return
         if "exit_after_s" in script and age >= script["exit_after_s"]:
             item["ended_first"] = script.get("exit_replica", 0)
             codes = script.get("exit_codes") or [script.get("exit_code", 0)]  # of each attempt
-            code = codes[min(item.get("attempt", 1), len(codes)) - 1]
-            policy = p.RetryPolicy(**item.get("retry", {}))
-            if item.get("attempt", 1) < policy.attempts and not policy.is_final(code):
+            code = codes[min(item["attempt"], len(codes)) - 1]
+            policy = p.RetryPolicy(**item["retry"])
+            if item["attempt"] < policy.attempts and not policy.is_final(code):
                 again = {"attempt": item["attempt"] + 1, "started_at": time.time()}
                 told = {"reason": "tried-again", "message": f"exit code {code}"}
                 item.update(again, **told, seen=p.Seen.STARTING, version=self._bump(world))
                 return
-            self._end(world, item, code, script.get("exit_reason", ""))
-            item["message"] = script.get("exit_message", "")
+            said = {name: script.get(f"exit_{name}", "") for name in ("reason", "message")}
+            self._end(world, item, code, **said)
             return
         if script.get("flapping"):
             flip = p.Seen.READY if item["seen"] == p.Seen.STARTING else p.Seen.STARTING
@@ -402,65 +379,29 @@ class FakeDriver:
             at = time.time()
             item.update(seen=p.Seen.READY, ready_at=at, version=self._bump(world))
 
-    def _end(self, world: dict[str, Any], item: dict[str, Any], code: int, reason: str) -> None:
-        item.update(
-            seen=p.Seen.EXITED,
-            exit_code=code,
-            reason=reason,
-            ended_at=time.time(),
-            version=self._bump(world),
-        )
+    def _end(
+        self, world: dict[str, Any], item: dict[str, Any], code: int | None, **told: Any
+    ) -> None:
+        item.update(told, seen=p.Seen.EXITED, exit_code=code)
+        item.update(ended_at=time.time(), version=self._bump(world))
 
     def _look(self, world: dict[str, Any], uid: str) -> p.Observation:
         if uid not in world.get("workloads", {}):
             return p.Observation(uid=uid, seen=p.Seen.MISSING, version=world.get("version", 0))
         self._settle(world, uid)
         item = world["workloads"][uid]
-        ready = item["seen"] == p.Seen.READY
+        low, high = _PORTS
+        port = low + (int(uid.replace("-", "")[:8], 16) + item["launch"]) % (high - low)
+        address = f"127.0.0.1:{port}" if item["seen"] == p.Seen.READY else ""
+        detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
         # All are as the whole is; one that ended badly took the others with it
-        seen, code = p.Seen(item["seen"]), item.get("exit_code")
-        found = []
-        for number, role in enumerate(item.get("roles", ())):
-            own = not code or number == item.get("ended_first", 0)
-            found.append(
-                p.ReplicaSeen(
-                    index=number,
-                    role=role,
-                    seen=seen,
-                    exit_code=code if own else -15,
-                    reason=item.get("reason", "") if own else "stopped",
-                    node="fake",
-                    started_at=item.get("started_at"),
-                    ended_at=item.get("ended_at"),
-                )
-            )
-        return p.Observation(
-            uid=uid,
-            seen=p.Seen(item["seen"]),
-            launch=item["launch"],
-            version=item["version"],
-            kind=item["kind"],
-            address=f"127.0.0.1:{_port(uid, item['launch'])}" if ready else "",
-            exit_code=item.get("exit_code"),
-            reason=item.get("reason", ""),
-            message=item.get("message", ""),
-            started_at=item.get("started_at"),
-            ready_at=item.get("ready_at"),
-            ended_at=item.get("ended_at"),
-            detail={
-                "pid": 1,
-                "devices": item.get("devices", []),
-                "failed_attempts": item.get("attempt", 1) - 1,
-            },
-            installation=item.get("installation", ""),
-            replicas=tuple(found),
-        )
+        replicas = [{**item, "index": n, "role": r} for n, r in enumerate(item["roles"])]
+        for one in replicas if item.get("exit_code") else ():
+            if one["index"] != item.get("ended_first", 0):
+                one.update(exit_code=-15, reason="stopped")
+        told = {"address": address, "detail": detail, "replicas": replicas}
+        return p.observation_read({**item, **told})
 
 
 def _log_of(uid: str, replica: int) -> str:
     return f"{uid}/{replica}" if replica else uid
-
-
-def _port(uid: str, launch: int) -> int:
-    low, high = _PORTS
-    return low + (int(uid.replace("-", "")[:8], 16) + launch) % (high - low)

@@ -14,7 +14,7 @@ from accounts.models import User
 from accounts.principal import Principal
 from events.models import Event
 from projects.models import Membership
-from projects.services import group_role_set
+from projects.services.members import group_role_set
 from tests.accounts.conftest import PASSWORD
 from tests.accounts.provider import forwarded_to, sign_in, signed_in, start
 

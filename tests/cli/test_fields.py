@@ -32,15 +32,20 @@ ASKED = {
     "--no-fast": {"fast": False},
     "--cpu 1.5": {"cpu_milli": 1500},
     "--memory 2G": {"memory_mib": 2048},
+    "--memory 512M": {"memory_mib": 512},
+    "--memory 1Gi": {"memory_mib": 1024},
+    "--memory 1.5g": {"memory_mib": 1536},
+    "--memory 64": {"memory_mib": 64},
     "--retries 0": {"retries": 0},
     "--limit 0": {"limit": 0},
     "--args ''": {"args": []},
     "--args '--title \"a b\"'": {"args": ["--title", "a b"]},
     "--volume data:ro --volume set": {"volumes": ["data:ro", "set"]},
     "--no-volumes": {"volumes": []},
-    "--port 80 --port 5432:db:private": {
+    "--port 80 --port 9000:admin --port 5432:db:private": {
         "ports": [
             {"port": 80, "name": "", "web": True},
+            {"port": 9000, "name": "admin", "web": True},
             {"port": 5432, "name": "db", "web": False},
         ]
     },
@@ -55,10 +60,14 @@ REFUSED = {
     "--cpu 5": "not in the range",
     "--retries 21": "not in the range",
     "--memory much": "not a size",
+    "--memory 8X": "not a size",
+    "--memory=-1G": "not a size",
     "--port web": "not PORT",
+    "--port 80:a:b:c": "not PORT",
     "--env A": "not NAME=VALUE",
     "--args '\"a'": "quotation mark",
     "--volume data --no-volumes": "not both",
+    "--port 80 --no-ports": "not both",
     "--mode move": "not one of",
 }
 

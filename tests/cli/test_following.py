@@ -38,3 +38,13 @@ def test_a_terminal_shows_the_time_go_by_in_one_line(monkeypatch, capsys):
 def test_a_file_gets_one_line_for_each_change(monkeypatch, capsys):
     said = follow(monkeypatch, capsys, terminal=False)
     assert said.splitlines() == ["starting", "starting: Pulling the image (4.2 GiB).", "running"]
+
+
+def test_a_bar_grows_in_its_line(monkeypatch, capsys):
+    monkeypatch.setattr(following.sys.stderr, "isatty", lambda: True, raising=False)
+    with Told(in_place=True) as told:
+        for line in ("listing", "#.", "##"):
+            told.tell(line)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.endswith("\x1b[K##\n")

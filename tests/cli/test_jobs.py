@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from berth_cli import jobs, logs
+from berth_cli import following, work
 
 from tests.cli.conftest import read, told_apart
 from tests.support import driving
@@ -60,8 +60,8 @@ def ends(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[Any]:
             machine.write_log(str(row.uid), step)
 
     world = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
-    monkeypatch.setattr(jobs, "time", world)
-    monkeypatch.setattr(logs, "time", world)
+    monkeypatch.setattr(work, "time", world)
+    monkeypatch.setattr(following, "time", world)
     return steps
 
 
@@ -135,7 +135,7 @@ def test_shown_it_says_how_each_replica_ended(
     ends += [9]
     assert berth("job", "cancel", "nothing", **me).exit_code == 4
     driving.run_due()
-    jobs.time.sleep(0)
+    work.time.sleep(0)
     shown = berth("job", "show", "train", **me)
     assert shown.exit_code == 0, shown.exception
     lines = shown.stdout.splitlines()
@@ -163,10 +163,34 @@ def test_cancelled_started_again_and_deleted_by_name(berth: Run, me: Any, ends: 
     assert berth("job", "delete", "long", stdin="long\n", **me).exit_code == 0
 
 
+def test_what_may_change_is_changed_by_name(berth: Run, me: Any, ends: list[Any]) -> None:
+    words = ("--name", "train", "--env", "A=1")
+    made = read(berth("job", "run", *words, "-o", "json", *PROGRAM, **me))
+    driving.run_due()
+    edit = ("job", "edit", "train")
+    done = read(berth(*edit, "--time-limit", "90", "-o", "json", **me))
+    assert done["spec"]["time_limit_minutes"] == 90
+    refused = berth(*edit, "--retries", "2", **me)
+    assert (refused.exit_code, "has not ended" in str(refused.exception)) == (5, True)
+    nothing = berth(*edit, **me)
+    assert (nothing.exit_code, str(nothing.exception)) == (2, "Say what to change.")
+    assert berth(*edit, "--cluster", "other", **me).exit_code == 2  # chosen once
+    assert berth("job", "cancel", made["id"], "--wait", **me).exit_code == 0
+    changes = ("--retries", "2", "--command", "python other.py", "--no-volumes")
+    plan = berth(*edit, *changes, "--plan", **me)
+    assert plan.exit_code == 0, plan.exception
+    assert "retries: 0 -> 2" in plan.stdout
+    before = read(berth("job", "show", "train", "-o", "json", **me))["spec"]
+    assert before["retries"] == 0
+    spec = read(berth(*edit, *changes, "-o", "json", **me))["spec"]
+    assert (spec["retries"], spec["volumes"]) == (2, [])
+    assert (spec["command"], spec["env"]) == (["python", "other.py"], {"A": "1"})
+
+
 def test_one_that_somebody_cancels_meanwhile_is_no_success(
     berth: Run, me: Any, ends: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sleep = jobs.time.sleep
+    sleep = work.time.sleep
     asked: list[Any] = []
 
     def cancels(seconds: float) -> None:
@@ -174,7 +198,7 @@ def test_one_that_somebody_cancels_meanwhile_is_no_success(
         if not asked:
             asked.append(berth("job", "cancel", "long", **me))
 
-    monkeypatch.setattr(jobs.time, "sleep", cancels)
+    monkeypatch.setattr(work.time, "sleep", cancels)
     done = berth("job", "run", "--name", "long", "--wait", *PROGRAM, **me)
     assert done.exit_code == 5
     assert "long is cancelled" in str(done.exception)
@@ -198,7 +222,7 @@ def test_interrupted_it_says_how_to_end_the_job(
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jobs.time, "sleep", interrupted)
+    monkeypatch.setattr(work.time, "sleep", interrupted)
     done = berth("job", "run", "--name", "long", "--wait", *PROGRAM, **me)
     row = read(berth("job", "show", "long", "-o", "json", **me))
     assert done.exit_code == 1  # of click's runner; of the program 130

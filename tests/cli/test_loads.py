@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from berth_cli import loads, logs
+from berth_cli import following, work
 from berth_cli.client import EXIT_NOT_FOUND
 
 from tests.cli.conftest import read, told_apart
@@ -67,7 +67,7 @@ def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]
         Load.objects.filter(pk=row.pk).update(reported_at=None)
         report_store(row.uid, parse(body_of(row, **step)))
 
-    monkeypatch.setattr(loads, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    monkeypatch.setattr(work, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     return steps
 
 
@@ -114,6 +114,35 @@ def test_verbs_by_name_and_json_for_programs(berth: Run, me: Any) -> None:
     refused = berth("loads", "delete", "a", stdin="b\n", **me)
     assert (refused.exit_code, "nothing was deleted" in str(refused.exception)) == (2, True)
     assert berth("loads", "delete", "a", "--yes", **me).exit_code == 0
+
+
+def test_what_may_change_is_changed_by_name(berth: Run, me: Any) -> None:
+    rules = ("--mode", "sync", "--delete-extra", "--include", "*.jpg")
+    berth("loads", "create", "s3://bucket/a", *rules, "--no-start", **me)
+    change = ("loads", "edit", "a", "--no-delete-extra", "--bandwidth", "5000000")
+    plan = berth(*change, "--plan", **me)
+    assert (plan.exit_code, "delete_extra: yes -> " in plan.stdout) == (0, True), plan.output
+    shown = read(berth("loads", "show", "a", "-o", "json", **me))["spec"]
+    assert (shown["delete_extra"], shown["bandwidth_bytes_s"]) == (True, None)
+    spec = read(berth(*change, "-o", "json", **me))["spec"]
+    assert (spec["delete_extra"], spec["bandwidth_bytes_s"]) == (False, 5000000)
+    assert (spec["mode"], spec["include"]) == ("sync", ["*.jpg"])
+    refused = berth("loads", "edit", "a", **me)
+    assert (refused.exit_code, str(refused.exception)) == (2, "Say what to change.")
+
+
+def test_interrupted_it_goes_on_and_says_how_to_end_it(
+    berth: Run, me: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    world = SimpleNamespace(sleep=interrupted, monotonic=time.monotonic)
+    monkeypatch.setattr(work, "time", world)
+    done = berth("loads", "create", "s3://bucket/a", "--wait", **me)
+    row = read(berth("loads", "show", "a", "-o", "json", **me))
+    assert f"a goes on. To end it: berth loads cancel {row['id']}" in done.stderr
+    assert row["desired"] == "running"
 
 
 def test_a_plan_makes_nothing(berth: Run, me: Any) -> None:
@@ -222,7 +251,8 @@ def test_a_log_is_printed_harmlessly_and_followed_to_its_last_words(
         hint(row)
         driving.run_due()
 
-    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=sleep))
+    world = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr(following, "time", world)
     done = berth("loads", "logs", "images", **me)
     assert done.exit_code == 0, done.output
     assert done.stdout.endswith("[2Jlisting\n")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from berth_cli import following, workspaces
+from berth_cli import following, work
 from berth_cli.client import EXIT_UNREACHABLE, ApiError, Client
 from berth_cli.output import moment
 
@@ -59,7 +59,7 @@ def meanwhile(monkeypatch):
             Workspace.objects.update(**states.pop(0), observed_generation=F("generation"))
 
     clock = SimpleNamespace(sleep=sleep, monotonic=lambda: at[0])
-    monkeypatch.setattr(workspaces, "time", clock)
+    monkeypatch.setattr(work, "time", clock)
     return states
 
 
@@ -143,6 +143,35 @@ def test_a_name_that_two_credentials_have_is_not_chosen_from(
     assert [row["id"] for row in read(by_id)["spec"]["credentials"]] == [ids["yours"]]
     missing = ann(*asked, "nothing")
     assert (missing.exit_code, "--credential" in str(missing.exception)) == (2, False)
+
+
+def test_what_may_change_is_changed_by_name(ann, world):
+    _launched(ann, world, "app", "--port", "7860:demo", "--gpus", "1", "--gpu", "h100-80")
+    change = ("workspace", "edit", "app", "--memory", "8G", "--no-ports", "--gpu", "any")
+    plan = ann(*change, "--plan")
+    assert plan.exit_code == 0, plan.exception
+    assert "memory_mib: 4096 -> 8192" in plan.stdout
+    row = read(ann("workspace", "show", "app", "-o", "json"))
+    assert (row["launch"], row["spec"]["memory_mib"]) == (1, 4096)
+    row = read(ann(*change, "-o", "json"))
+    assert (row["launch"], row["spec"]["memory_mib"]) == (2, 8192)
+    assert (row["spec"]["ports"], row["spec"]["gpu_flavor"]) == ([], "")
+    refused = ann("workspace", "edit", "app")
+    assert (refused.exit_code, str(refused.exception)) == (2, "Say what to change.")
+    assert ann("workspace", "edit", "app", "--cluster", "local").exit_code == 2  # chosen once
+
+
+def test_deleting_waits_until_it_is_gone(ann, world, monkeypatch):
+    _launched(ann, world, "app")
+
+    def sleep(_seconds: float) -> None:
+        driving.run_due()
+
+    monkeypatch.setattr(work, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    done = ann("workspace", "delete", "app", "--yes", "--wait")
+    assert done.exit_code == 0, done.exception
+    assert done.stderr.splitlines()[-1] == "deleted"
+    assert "STATE:   deleted\n" in done.stdout
 
 
 def test_show_tells_where_it_runs_what_runs_and_each_port(ann, world):

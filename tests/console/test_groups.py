@@ -3,7 +3,7 @@
 from django.urls import reverse
 
 from projects.models import GroupRole, Membership
-from projects.services import groups_sync
+from projects.services.members import groups_sync
 
 
 def test_a_group_gets_a_role_on_the_page_and_a_person_gets_it_at_sign_in(

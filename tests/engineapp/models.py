@@ -4,6 +4,7 @@ from django.db import models
 
 from common.ids import new_uid
 from runtime.models import Reconcilable
+from runtime.protocol import Resources
 
 
 class Thing(Reconcilable):
@@ -24,6 +25,10 @@ class Thing(Reconcilable):
     @property
     def project(self) -> SimpleNamespace:
         return SimpleNamespace(uid=self.project_uid)
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(self.cpu_milli, self.memory_mib, self.gpus, self.gpu_flavor)
 
     @property
     def owner(self) -> SimpleNamespace:

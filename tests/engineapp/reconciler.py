@@ -25,7 +25,7 @@ class ThingReconciler(WorkloadReconciler):
             environment="test",
             command=("true",),
             secret_env=lambda: {"SECRET": f"{row.uid}-{row.launch}"},
-            resources=self.resources_of(row),
+            resources=row.resources,
             mounts=(Mount(volume_uid=f"home-{row.owner_uid}", role="home"),),
         )
 

@@ -187,7 +187,7 @@ def test_f5_an_invitations_secret_is_in_no_event(
     project: Any, mona: Any, charlie: Any, as_user: Any
 ) -> None:
     from projects.models import Invitation
-    from projects.services import invitation_link
+    from projects.services.invitations import invitation_link
 
     as_user(mona).post(
         "/api/v1/projects/vision/invitations",

@@ -136,7 +136,7 @@ def looking(as_user: Any, project: Any, bob: Any, shared: Any, settle: Any) -> A
 def test_it_ends_when_the_person_leaves_the_project(
     looking: Any, project: Any, alice: Any, bob: Any, principal: Any
 ) -> None:
-    from projects.services import member_remove
+    from projects.services.members import member_remove
 
     member_remove(principal=principal(alice), project=project, user=bob)
     assert rows().get().desired == "absent"
@@ -154,7 +154,7 @@ def test_it_ends_when_the_person_is_disabled(
 def test_it_ends_when_the_project_is_archived(
     looking: Any, project: Any, alice: Any, bob: Any, principal: Any, as_user: Any, shared: Any
 ) -> None:
-    from projects.services import project_archive
+    from projects.services.life import project_archive
 
     project_archive(principal=principal(alice), project=project)
     assert rows().get().desired == "absent"

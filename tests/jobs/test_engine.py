@@ -282,7 +282,7 @@ def test_the_devices_of_all_its_replicas_count_on_the_nodes_that_they_came_to(jo
 def test_another_attempt_gives_it_no_more_time(job, settle, fake):
     row = settle(job(time_limit_minutes=10, retries=1))
     began = row.started_at
-    fake._change(str(row.uid), attempt=2, started_at=began.timestamp() + 120)
+    fake.change(row.uid, attempt=2, started_at=began.timestamp() + 120)
     hint(row)
     settle(row)
     assert (row.started_at, row.ends_at) == (began, began + timedelta(minutes=10))

@@ -129,7 +129,7 @@ def test_a3_a_disabled_owner_s_loads_are_cut_and_do_not_start_again(
 
 
 def test_a3_a_removed_member_s_loads_are_cut(load, bob, alice, project, principal, settle):
-    from projects.services import member_remove
+    from projects.services.members import member_remove
 
     row = running(load, bob, settle)
     member_remove(principal=principal(alice), project=project, user=bob)
@@ -141,7 +141,7 @@ def test_a3_a_removed_member_s_loads_are_cut(load, bob, alice, project, principa
 def test_a3_a_member_who_becomes_a_viewer_loads_no_more(
     load, bob, alice, project, principal, settle
 ):
-    from projects.services import member_set_role
+    from projects.services.members import member_set_role
 
     row = running(load, bob, settle)
     member_set_role(principal=principal(alice), project=project, user=bob, role=Role.VIEWER)
@@ -198,7 +198,7 @@ def test_a3_a_role_that_is_lowered_while_a_load_is_checked_makes_none(
 def test_a3_who_may_not_use_the_credential_any_more_is_cut(
     load, mona, alice, project, principal, settle, credential
 ):
-    from projects.services import member_set_role
+    from projects.services.members import member_set_role
 
     secret = credential(usable_by="managers")
     row = running(load, mona, settle, credential=str(secret.uid))
@@ -342,7 +342,7 @@ def test_the_plan_is_what_the_contract_says(load, alice, settle, credential, set
 def test_a_project_that_is_archived_or_deleted_ends_its_loads(
     load, alice, project, principal, settle
 ):
-    from projects.services import project_archive
+    from projects.services.life import project_archive
 
     row = settle(load(alice, schedule="0 3 * * *"))
     project_archive(principal=principal(alice), project=project, confirm_stop=True)
@@ -352,7 +352,7 @@ def test_a_project_that_is_archived_or_deleted_ends_its_loads(
 
 def test_archiving_says_what_runs_by_its_kind(load, alice, settle, project, principal, as_user):
     from common.errors import Conflict
-    from projects.services import project_archive
+    from projects.services.life import project_archive
 
     settle(load(alice))
     settle(load(alice, "s3://bucket/b"))

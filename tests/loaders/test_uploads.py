@@ -14,7 +14,7 @@ from loaders.models import Load
 from loaders.runtime_spec import plan_of
 from loaders.services import uploads
 from loaders.states import state_of
-from projects.services import project_request_delete
+from projects.services.life import project_request_delete
 from runtime.hints import hint
 from runtime.ports import Waiting, admission
 from tests.projects.cluster_double import KEY, alpha

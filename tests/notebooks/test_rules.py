@@ -210,13 +210,13 @@ def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
 ):
     from hubapi import registry
     from hubapi.registry import AccessLevel
-    from projects import services as projects
+    from projects.services import members
 
     mine, others = settle(launch(bob)), settle(launch(alice))
     work.workload_share(principal=principal(alice), row=others, username="bob")
     work.workload_share(principal=principal(bob), row=mine, username="mona")
     assert registry.access(bob, others.uid) == AccessLevel.VISITOR
-    projects.member_remove(principal=principal(alice), project=project, user=bob)
+    members.member_remove(principal=principal(alice), project=project, user=bob)
     settle(mine)
     assert (mine.phase, mine.stop_reason, mine.deleted_at) == ("stopped", "owner-left", None)
     for user, row in ((bob, mine), (bob, others), (mona, mine)):
@@ -368,13 +368,11 @@ def test_what_exporters_say_of_devices_is_in_the_sample_and_unknown_otherwise(
 def test_deleting_a_project_takes_workspaces_first_and_then_homes(
     launch, alice, project, principal, settle
 ):
-    from projects import services as projects
+    from projects.services import life
     from volumes.models import Volume
 
     row = settle(launch(alice))
-    projects.project_request_delete(
-        principal=principal(alice), project=project, confirm=project.slug
-    )
+    life.project_request_delete(principal=principal(alice), project=project, confirm=project.slug)
     settle(row)
     assert row.deleted_at is not None
     assert [v.deleted_at is not None for v in Volume.objects.all()] == [True, True]

@@ -114,7 +114,7 @@ def test_an_invitations_link_is_made_only_when_the_mail_is_sent(
     project: Any, mona: Any, as_user: Any
 ) -> None:
     from projects.models import Invitation
-    from projects.services import invitation_link
+    from projects.services.invitations import invitation_link
 
     as_user(mona).post(
         "/api/v1/projects/vision/invitations",

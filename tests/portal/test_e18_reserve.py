@@ -108,7 +108,7 @@ from clusters.services import ensure_local_cluster
 from notebooks.services import ensure_default_presets
 from notebooks.kind import WORKSPACE
 from work.services import workload_create
-from projects.services import project_create
+from projects.services.life import project_create
 ann = User.objects.create_user(username="ann", password="a long enough one")
 ensure_local_cluster()
 ensure_default_presets()

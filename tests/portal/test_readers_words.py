@@ -10,7 +10,7 @@ from events.models import Event
 from notifications.models import Notification
 from projects.choices import Role
 from projects.models import Membership
-from projects.services import member_set_role
+from projects.services.members import member_set_role
 from quotas.services import limits_set
 from tools import messages
 

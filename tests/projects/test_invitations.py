@@ -9,7 +9,7 @@ from accounts.models import User
 from common.clock import now
 from notifications.models import Mail
 from projects.models import Invitation, Membership
-from projects.services import invitation_link
+from projects.services.invitations import invitation_link
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/projects/vision/invitations"

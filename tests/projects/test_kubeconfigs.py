@@ -14,8 +14,9 @@ from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from notebooks.models import Workspace
-from projects import reconciler, services
+from projects import reconciler
 from projects.models import KubeGrant, ProjectNamespace
+from projects.services import kube, members
 from runtime.drivers.kubernetes.access import KubeAccess
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from tests.support import driving
@@ -194,7 +195,7 @@ def test_a3_who_leaves_or_is_disabled_loses_kubectl(
 ) -> None:
     _make(as_user(bob))
     _make(as_user(vera))
-    services.member_remove(principal=principal(operator), project=project, user=bob)
+    members.member_remove(principal=principal(operator), project=project, user=bob)
     user_disable(who=principal(operator), user=vera)
     driving.run_due()
     assert _users(alpha) == {}
@@ -347,9 +348,9 @@ class TestPages:
         grant = KubeGrant.objects.get(uid=made["id"])
         Cluster.objects.filter(key=KEY).update(enabled=False)
         grant.last_used_at = now() - timedelta(minutes=10)
-        assert services.outlives(grant) == grant.last_used_at + timedelta(minutes=15)
+        assert kube.outlives(grant) == grant.last_used_at + timedelta(minutes=15)
         grant.last_used_at = now() - timedelta(minutes=16)
-        assert services.outlives(grant) is None
+        assert kube.outlives(grant) is None
 
     def test_they_are_searched_by_name_place_and_person(
         self, alpha: TenantFake, project: Any, bob: Any, mona: Any, as_user: Any

@@ -8,7 +8,7 @@ from events.models import Event
 from notifications.models import Notification
 from projects import hooks
 from projects.models import GroupRole, Membership
-from projects.services import groups_sync
+from projects.services.members import groups_sync
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/projects/vision/members"

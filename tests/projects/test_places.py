@@ -7,9 +7,10 @@ import pytest
 from clusters import hooks as clusters
 from clusters.models import Cluster
 from events.models import Event
-from projects import hooks, namespaces, services
+from projects import hooks, namespaces
 from projects.hooks import ContentSummary
 from projects.models import Project, ProjectNamespace
+from projects.services import life
 from runtime import observe, ports
 from runtime.protocol import Observation, Seen
 from tests.projects.cluster_double import KEY, TenantFake, alpha
@@ -47,7 +48,7 @@ def _watch(
 def test_a_new_project_gets_a_namespace_on_every_cluster(
     alpha: TenantFake, alice: Any, principal: Any
 ) -> None:
-    made = services.project_create(principal=principal(alice), name="Über Sprache / 音声")
+    made = life.project_create(principal=principal(alice), name="Über Sprache / 音声")
     driving.run_due()
     place = ProjectNamespace.objects.get(project=made)
     assert place.phase == "running"
@@ -172,9 +173,7 @@ def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
     left = [ContentSummary("workspace", "1 workspace", 1)]
     source = hooks.Source(lambda _p: left, lambda _p, _w: None)
     monkeypatch.setitem(hooks._sources, "test", source)
-    services.project_request_delete(
-        principal=principal(alice), project=place.project, confirm="vision"
-    )
+    life.project_request_delete(principal=principal(alice), project=place.project, confirm="vision")
     driving.run_due()
     place.refresh_from_db()
     assert place.phase == "deleting"

@@ -10,7 +10,7 @@ from django.core.cache import cache
 from clusters import services
 from common.clock import now
 from events.models import Event
-from runtime import orphans
+from runtime import installation
 from runtime.drivers.fake import FakeDriver
 from runtime.models import Installation
 from runtime.orphans import collect_orphans
@@ -83,11 +83,11 @@ def test_before_it_is_set_up_nothing_is_removed(driver):
 def test_after_a_restore_nothing_is_removed_until_an_operator_has_looked(driver, own, operator):
     newer = work()
     driver.ensure(newer)
-    orphans.hold(Installation.Hold.RESTORED)
+    installation.hold(Installation.Hold.RESTORED)
     assert passes() == 0
     own.refresh_from_db()
     assert [(one["uid"], one["whose"]) for one in own.unknown] == [(newer.uid, "own")]
-    orphans.release(by="root")
+    installation.release(by="root")
     assert passes() == 1
     assert there(driver) == set()
     event = Event.objects.get(verb="installation.orphans-released")
@@ -99,7 +99,7 @@ def test_what_was_begun_before_a_restore_is_not_gone_on_with(driver, own):
     driver.ensure(work())
     driver.fail("remove", "not-yet", times=-1)
     passes()
-    orphans.hold(Installation.Hold.RESTORED)
+    installation.hold(Installation.Hold.RESTORED)
     driver.heal()
     assert passes() == 0
     assert len(there(driver)) == 1
@@ -113,7 +113,7 @@ def test_a_database_that_was_long_away_removes_nothing_that_it_does_not_know(dri
         assert passes() == 0
         own.refresh_from_db()
         assert own.held_why == Installation.Hold.QUIET
-        orphans.release(by="root")
+        installation.release(by="root")
         assert passes() == 1
 
 

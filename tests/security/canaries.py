@@ -143,7 +143,7 @@ def _job(browser: Client, project: Any) -> str:
 
 def _invitation(owner: Any, project: Any, done: Planted) -> None:
     from accounts.principal import Principal
-    from projects.services import invitation_create, invitation_link
+    from projects.services.invitations import invitation_create, invitation_link
 
     row = invitation_create(
         principal=Principal(user=owner), project=project, email="canary@example.org"

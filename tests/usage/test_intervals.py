@@ -12,7 +12,7 @@ from clusters import registry
 from common.clock import now
 from projects.models import Project
 from runtime import leases, observe
-from runtime.protocol import Phase
+from runtime.protocol import Phase, Resources
 from runtime.reconcilers import Outcome, Transition
 from tests.support.workspaces import workspace_resume, workspace_stop
 from usage.listeners import keep_intervals
@@ -186,10 +186,7 @@ def work(project: Project, owner: Any, **extra: Any) -> Any:
             "owner": owner,
             "owner_id": owner.pk,
             "cluster_key": "local",
-            "gpus": 2,
-            "gpu_flavor": "h100-80",
-            "cpu_milli": 4000,
-            "memory_mib": 8192,
+            "resources": Resources(4000, 8192, 2, "h100-80"),
             "reason": "",
             "external_ref": {},
             "started_at": None,
@@ -200,7 +197,7 @@ def work(project: Project, owner: Any, **extra: Any) -> Any:
 
 def told(row: Any, phase: Phase, ref: dict[str, Any], *, gone: bool = False) -> None:
     outcome = Outcome(phase, external_ref=ref)
-    keep_intervals(Transition(row, Phase.PENDING, phase, "", outcome, gone, row))
+    keep_intervals(Transition(row, Phase.PENDING, phase, outcome, gone, row))
 
 
 def test_repeating_every_message_changes_nothing(project: Any, alice: Any) -> None:

@@ -124,7 +124,7 @@ def test_a_project_that_goes_takes_its_volumes_at_once(
     as_user, make, bob, alice, project, principal, settle, machine
 ):
     from projects import hooks
-    from projects.services import project_request_delete
+    from projects.services.life import project_request_delete
 
     kept, gone = make(bob), make(bob, "gone")
     create.home_ensure(principal=principal(bob), project=project, owner=bob)
@@ -141,7 +141,7 @@ def test_a_project_that_goes_takes_its_volumes_at_once(
 
 
 def test_what_somebody_made_stays_when_he_leaves(as_user, make, bob, mona, project, principal):
-    from projects.services import member_remove
+    from projects.services.members import member_remove
 
     row = make(bob)
     member_remove(principal=principal(mona), project=project, user=bob)

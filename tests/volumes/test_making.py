@@ -121,7 +121,7 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(as_user, bob, proje
 
 
 def test_nothing_new_in_an_archived_project(as_user, alice, project, principal):
-    from projects.services import project_archive
+    from projects.services.life import project_archive
 
     project_archive(principal=principal(alice), project=project)
     answer = as_user(alice).post(API, SET, content_type=JSON)

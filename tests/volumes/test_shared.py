@@ -48,7 +48,7 @@ def test_on_a_cluster_it_comes_with_the_first_place(project):
         project=project, cluster_key="kube", namespace="berth-x"
     )
     told = Transition(
-        place, Phase.PENDING, Phase.RUNNING, "", Outcome(Phase.RUNNING), gone=False, seen=place
+        place, Phase.PENDING, Phase.RUNNING, Outcome(Phase.RUNNING), gone=False, seen=place
     )
     place_made(told)
     place_made(told)

@@ -181,10 +181,10 @@ def test_c3_what_a_limit_leaves_no_room_for_is_refused_with_its_sentence(
 def test_nothing_starts_in_an_archived_project_and_what_runs_there_stops(
     make: Make, kind: Any, project: Any, principal: Any, settle: Any, alice: Any
 ) -> None:
-    from projects import services as projects
+    from projects.services import life
 
     row = make(alice)
-    projects.project_archive(principal=principal(alice), project=project, confirm_stop=True)
+    life.project_archive(principal=principal(alice), project=project, confirm_stop=True)
     row = settle(row)
     assert (row.phase, row.stop_reason) == ("stopped", "project-archived")
     project.refresh_from_db()

@@ -20,7 +20,7 @@ from common.errors import BerthError, Conflict, wrong
 from projects.access import Permission, require
 from projects.choices import Role
 from projects.models import Membership, Project, ProjectNamespace
-from projects.services import require_active
+from projects.services.life import require_active
 from quotas.choices import words
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase

@@ -12,7 +12,7 @@ from common.errors import BerthError, Invalid
 from common.manifests import Change
 from common.templatetags.berth import money
 from projects.access import Permission, require
-from projects.services import require_active
+from projects.services.life import require_active
 from quotas import selectors as quotas
 from quotas.choices import STORAGE_MIB, words
 from volumes.choices import VolumeKind, WritePolicy

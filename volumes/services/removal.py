@@ -15,7 +15,7 @@ from common.errors import Conflict, Forbidden, wrong
 from events import services as events
 from projects.access import Permission, require
 from projects.others import reason_for, tell_owner
-from projects.services import require_active
+from projects.services.life import require_active
 from runtime.hints import hint
 from runtime.protocol import Desired, Phase
 from volumes.choices import TransferState, VolumeKind

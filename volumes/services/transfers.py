@@ -21,7 +21,7 @@ from notifications.services import notify
 from projects.access import Permission, require, role_of
 from projects.choices import Role
 from projects.models import Membership, Project
-from projects.services import require_active
+from projects.services.life import require_active
 from quotas import services as quotas
 from volumes.choices import TransferState, VolumeKind
 from volumes.models import Volume, VolumeSnapshot, VolumeTransfer

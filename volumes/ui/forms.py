@@ -11,6 +11,8 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.usable import usable_clusters
 from common.templatetags.berth import mib, price
+from common.ui import components
+from common.ui.components import choice, search_field
 from volumes import selectors
 from volumes.choices import VolumeKind, WritePolicy
 from volumes.services.create import MAX_DESCRIPTION, NewVolume
@@ -194,22 +196,10 @@ class SettingsForm(forms.Form):
         )
 
 
-class FilterForm(forms.Form):
-    """The filters of the list; their state lives in the URL."""
+class FilterForm(components.FilterForm):
+    """The filters of the list."""
 
-    use_required_attribute = False
-    q = forms.CharField(
-        label=_("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name")}),
-    )
-    kind = forms.ChoiceField(
-        label=_("Kind"), required=False, choices=[("", _("Any")), *VolumeKind.choices]
-    )
-    mine = forms.ChoiceField(
-        label=_("Whose"), required=False, choices=[("", _("Everybody")), ("1", _("Mine"))]
-    )
-    deleted = forms.ChoiceField(
-        label=_("State"), required=False, choices=[("", _("Any")), ("1", _("Being deleted"))]
-    )
+    q = search_field(_("Name"))
+    kind = choice(_("Kind"), *VolumeKind.choices)
+    mine = choice(_("Whose"), ("1", _("Mine")), any_of=("", _("Everybody")))
+    deleted = choice(_("State"), ("1", _("Being deleted")))

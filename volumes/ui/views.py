@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -15,12 +16,12 @@ from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
 from common.clock import now
-from common.errors import Conflict, Invalid
 from common.ui.components import BAR, HEIGHT, LINE, STEP, column_left, column_scale, limit_mark
-from common.ui.responses import go, show_error, to_yaml
+from common.ui.responses import go, to_yaml
 from events import selectors as events
 from projects.access import Permission
 from projects.ui.base import ProjectView
+from projects.ui.forms import attempt
 from volumes import measuring, references, selectors, topology
 from volumes.choices import VolumeKind
 from volumes.models import Volume, VolumeDay
@@ -67,17 +68,17 @@ class Create(ProjectView):
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         form = VolumeForm(request.POST, project=self.project)
-        if not form.is_valid():
-            return self.render({"form": form}, status=422)
-        try:
-            row = create.volume_create(
-                principal=self.principal, project=self.project, wanted=form.wanted()
+        if form.is_valid():
+            act = partial(
+                create.volume_create,
+                principal=self.principal,
+                project=self.project,
+                wanted=form.wanted(),
             )
-        except (Invalid, Conflict) as error:
-            show_error(form, error, NAMES)
-            return self.render({"form": form}, status=422)
-        messages.success(request, _("“%(name)s” is being made.") % {"name": row.name})
-        return go(request, row.get_absolute_url())
+            if (row := attempt(form, act, NAMES)) is not None:
+                messages.success(request, _("“%(name)s” is being made.") % {"name": row.name})
+                return go(request, row.get_absolute_url())
+        return self.render({"form": form}, status=422)
 
 
 class VolumeView(ProjectView):
@@ -132,63 +133,65 @@ class VolumeView(ProjectView):
         ]
 
 
-class Detail(VolumeView):
-    """How full it is, who has it mounted, what it is."""
+class Look(VolumeView):
+    """A page that shows something of one volume."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
+
+    def shown(self, row: Volume) -> dict[str, Any]:
+        """Return what the template shows besides the volume itself."""
+        raise NotImplementedError
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        del request, kwargs
+        row = self.volume()
+        return self.render(self.page(row, self.shown(row)))
+
+
+class Detail(Look):
+    """How full it is, who has it mounted, what it is."""
+
     template_name = "volumes/detail.html"
     partial_name = "volumes/_state.html"
 
-    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
-        row = self.volume()
-        context = {
+    def shown(self, row: Volume) -> dict[str, Any]:
+        owns = selectors.is_owner(self.principal, self.project)
+        return {
             "holders": references.holders_of(row),
             "price": selectors.price_of(row),
             "near": topology.names_near(row),
             "growth_refusal": selectors.growth_refusal(row),
-            "transfer": selectors.transfer_of(row)
-            if selectors.is_owner(self.principal, self.project)
-            else None,
+            "transfer": selectors.transfer_of(row) if owns else None,
         }
-        return self.render(self.page(row, context))
 
 
-class Snapshots(VolumeView):
+class Snapshots(Look):
     """Copies of it; making one, putting one back."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "volumes/snapshots.html"
     tab = "snapshots"
 
-    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
-        row = self.volume()
-        context = {
-            "snapshots": list(selectors.snapshots_of(self.principal, row)),
-            "can_snapshot": selectors.can_snapshot(row),
-        }
-        return self.render(self.page(row, context))
+    def shown(self, row: Volume) -> dict[str, Any]:
+        copies = list(selectors.snapshots_of(self.principal, row))
+        return {"snapshots": copies, "can_snapshot": selectors.can_snapshot(row)}
 
 
-class Events(VolumeView):
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+class Events(Look):
     template_name = "volumes/events.html"
     tab = "events"
 
-    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
-        row = self.volume()
+    def shown(self, row: Volume) -> dict[str, Any]:
         here = events.of_target(row.uid).filter(project_uid=self.project.uid)
         told, more = events.newest(here)
-        return self.render(self.page(row, {"events": told, "more_events": more}))
+        return {"events": told, "more_events": more}
 
 
-class Yaml(VolumeView):
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+class Yaml(Look):
     template_name = "volumes/yaml.html"
     tab = "yaml"
 
-    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
-        row = self.volume()
-        return self.render(self.page(row, {"manifest": to_yaml(manifest.manifest_of(row))}))
+    def shown(self, row: Volume) -> dict[str, Any]:
+        return {"manifest": to_yaml(manifest.manifest_of(row))}
 
 
 class Settings(VolumeView):
@@ -208,15 +211,14 @@ class Settings(VolumeView):
     def post(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
         row = self.volume()
         form = SettingsForm(request.POST, row=row)
-        if not form.is_valid():
-            return self._page(row, form, 422)
-        try:
-            row = edit.volume_edit(principal=self.principal, volume=row, changes=form.changes())
-        except (Invalid, Conflict) as error:
-            show_error(form, error, NAMES)
-            return self._page(row, form, 422)
-        messages.success(request, _("Saved."))
-        return go(request, row.get_absolute_url())
+        if form.is_valid():
+            act = partial(
+                edit.volume_edit, principal=self.principal, volume=row, changes=form.changes()
+            )
+            if attempt(form, act, NAMES) is not None:
+                messages.success(request, _("Saved."))
+                return go(request, row.get_absolute_url())
+        return self._page(row, form, 422)
 
     def _page(self, row: Volume, form: SettingsForm, status: int = 200) -> HttpResponse:
         context = {
@@ -267,20 +269,17 @@ def chart(days: Sequence[VolumeDay], until: date) -> Chart:
     return Chart(columns, first, max([until, *(one.day for one in days)]))
 
 
-class Usage(VolumeView):
+class Usage(Look):
     """How full it was over time, who has it mounted, and where to see what takes the room."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "volumes/usage.html"
     tab = "usage"
 
-    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
-        row = self.volume()
+    def shown(self, row: Volume) -> dict[str, Any]:
         days = measuring.days_of(row)
-        context = {
+        return {
             "holders": references.holders_of(row),
             "days": days[::-1],
             "chart": chart(days, now().date()),
             "may_look_inside": any(tab.key == "files" for tab in more_of(self.principal, row)),
         }
-        return self.render(self.page(row, context))

@@ -38,6 +38,8 @@ def _option(field: f.Field) -> dict[str, Any]:
         "label": str(field.label),
         "help": str(field.help),
     }
+    if field.edit is f.Edit.NEVER:
+        found["chosen_once"] = True
     match field:
         case f.Count():
             found |= {"low": field.low, "high": field.high}

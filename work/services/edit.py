@@ -82,6 +82,7 @@ def _edit(
     if kind.change is not None:
         kind.change(row, found.row, found.fields)
     require_editable(kind, row, found)
+    waits = row.is_waiting
     after, restarts = found.row, needs_restart(kind, row, found)
     if "name" in found.fields:
         require_free(row.project, row.owner, kind, after.name)
@@ -100,7 +101,7 @@ def _edit(
     after.save()
     if restarts:
         reserve(principal, after, found.amounts)
-        step(after, "accepted", _("New settings: it restarts."))
+        step(after, "accepted", "" if waits else _("New settings: it restarts."))
     events.record(
         actor=principal,
         verb=f"{kind.word}.edited",
@@ -114,7 +115,7 @@ def _edit(
 
 def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
     """Raise where what runs to its end would run as something else, or its kind refuses it."""
-    if kind.once and found.restarting and not row.is_ended:
+    if kind.once and found.restarting and not (row.is_ended or _begins_anew(kind, row)):
         raise Conflict(
             _("It has not ended: what it runs can be changed for its next start only."),
             code="running",
@@ -124,4 +125,11 @@ def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
 
 
 def needs_restart(kind: Kind, row: Workload, found: Resolved) -> bool:
-    return not kind.once and row.is_on_its_way and bool(found.restarting)
+    if not row.is_on_its_way or not found.restarting:
+        return False
+    return not kind.once or _begins_anew(kind, row)
+
+
+def _begins_anew(kind: Kind, row: Workload) -> bool:
+    """Whether what runs to its end, and was handed to no cluster yet, can be another one."""
+    return row.is_waiting and kind.start is None

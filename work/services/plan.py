@@ -13,7 +13,6 @@ from clusters.usable import launch_check
 from common.errors import BerthError
 from common.manifests import Change
 from common.templatetags.berth import price
-from placement.decision import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 from volumes.topology import usable_near
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from placement.decision import Decision
     from placement.fleet import Fleet
     from projects.models import Project
+    from runtime.protocol import Resources
     from work.kinds import Kind
     from work.models import Workload
     from work.services.resolve import Resolved
@@ -166,7 +166,7 @@ def _judged(principal: Principal, found: Resolved, plan: Plan) -> Plan:
         refused = known.refusals(found.amounts, held)
         refusal = refusal or " ".join(one.sentence for one in refused)
         quota, decision = quota_effects(known, found.amounts, held), found.decision
-    cost = kind.replicas_of(row) * cost_per_hour(row.gpus, row.gpu_flavor)
+    cost = kind.replicas_of(row) * cost_per_hour(row.resources)
     said = [refusal] if refusal else []
     if plan.action == "none" and not plan.starts:
         said.append(_("Nothing would change."))
@@ -220,13 +220,13 @@ def prices() -> dict[str, Decimal]:
     return dict(Flavor.objects.values_list("name", "price_per_hour"))
 
 
-def cost_per_hour(gpus: int, flavor: str, known: Mapping[str, Decimal] | None = None) -> Decimal:
+def cost_per_hour(size: Resources, known: Mapping[str, Decimal] | None = None) -> Decimal:
     """Return the price of an hour; with "any kind" that of the dearest, never too little."""
-    if not gpus:
+    if not size.gpus:
         return Decimal(0)
     known = prices() if known is None else known
-    asked = names_in(flavor) or list(known)
-    return gpus * max((known[name] for name in asked if name in known), default=Decimal(0))
+    asked = size.kinds or list(known)
+    return size.gpus * max((known[name] for name in asked if name in known), default=Decimal(0))
 
 
 def far_from_its_data(

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from clusters.models import Flavor
 from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
 from placement.clusters import clusters_of, known_cluster, require_cluster
-from placement.decision import Request, names_in
+from placement.decision import Request
 from placement.fleet import Fleet
 from quotas.policies import amounts_of
 from work.attached import Attached, attached_to
@@ -65,7 +64,7 @@ class Resolved:
     def amounts(self) -> dict[str, int]:
         """What it takes of the limits, wherever its cluster then puts it."""
         row, kind = self.row, self.kind
-        names = names_in(row.gpu_flavor)
+        names = row.resources.kinds
         if row.gpus and not names:
             names = self.decision.required().flavors
         return amounts_of(
@@ -94,6 +93,8 @@ def request_of(kind: Kind, row: Any) -> Request:
         pool=row.pool,
         network=row.network,
         replicas=kind.replicas_of(row),
+        purpose=kind.purpose,
+        priority=row.priority,
     )
 
 
@@ -183,23 +184,14 @@ def _write(principal: Principal, kind: Kind, row: Any, said: Mapping[str, Any]) 
         if asked not in offered:
             message = _("There is no such environment here. Choose one of: %(names)s.")
             raise wrong("environment", message % {"names": ", ".join(offered)})
-    if said.get("gpu_flavor") not in {None, row.gpu_flavor}:
-        check_flavors(said["gpu_flavor"])
     for one in kind.own:
         if one.name in said:
             one.write(row, said[one.name])
-    if not row.gpus:
-        row.gpu_flavor = ""
+    row.settle()
     if kind.look_up is not None:
         kind.look_up(principal, row, said)
     if kind.settle is not None:
         kind.settle(row, said)
-
-
-def check_flavors(said: str) -> None:
-    """Raise Invalid unless each kind of GPU is known somewhere."""
-    if set(names_in(said)) - set(Flavor.objects.values_list("name", flat=True)):
-        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
 
 
 def _fill(kind: Kind, row: Any, cluster: Cluster) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 
 from clusters.models import Cluster
 from common.clock import now
@@ -18,12 +19,14 @@ from runtime.protocol import Desired
 from runtime.reasons import Fault
 from work import fields as f
 from work.selectors import may_change, may_end
+from work.services import extension_left
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from volumes.models import Volume
+    from work.fields import Text
     from work.ui.timeline import Line
     from work.why import Why
 
@@ -53,6 +56,11 @@ class Shown:
     position: int | None
     lines: list[Line]
     took: timedelta | None
+    extension_left: int | None
+
+    @property
+    def again(self) -> Text:
+        return self.pages.again(self.row)
 
     @property
     def says_why(self) -> bool:
@@ -91,6 +99,7 @@ def shown(who: Principal, row: Any) -> Shown:
         position=queue.get("position"),
         lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
         took=took(row),
+        extension_left=extension_left(row),
     )
 
 
@@ -141,7 +150,18 @@ def facts(row: Any, *, private: bool) -> list[Fact]:
         for field in table
         if (private or not field.private) and (text := _text(field, row))
     ]
-    return [*found, *pages.facts_of(row)]
+    return [*found, *pages.facts_of(row), *_given_back(row)]
+
+
+def _given_back(row: Any) -> list[Fact]:
+    """Return how often its GPUs were asked back, and how long it waited for others since."""
+    told = row.external_ref.get("given_back") or {}
+    if not told:
+        return []
+    waited = told["waited_s"] + (now().timestamp() - told["since"] if "since" in told else 0.0)
+    said = {"n": told["times"], "waited": duration(timedelta(seconds=int(waited)))}
+    text = ngettext("%(n)d time; waited %(waited)s", "%(n)d times; waited %(waited)s", said["n"])
+    return [Fact(_("GPUs given back"), text % said)]
 
 
 def _is_typed(field: f.Field) -> bool:

@@ -13,7 +13,7 @@ from django.utils.translation import pgettext
 from common.clock import now
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
-from runtime.workload_state import RESTARTED
+from runtime.workload_state import RECLAIMED, RESTARTED
 from work.selectors import steps_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def step_word(word: str, *, on_cluster: bool = False) -> str:
         "ready": _("Answers"),
         "running": _("Running"),
         RESTARTED: _("Started again"),
+        RECLAIMED: _("GPUs asked back"),
         "stop-asked": _("Asked to stop"),
         "stopping": _("Stopping"),
         "stopped": _("Stopped"),

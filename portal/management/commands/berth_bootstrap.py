@@ -12,7 +12,7 @@ from accounts.services.people import password_reset_by_operator, user_create
 from clusters import installed
 from clusters.services import ensure_local_cluster
 from notebooks.services.presets import ensure_default_presets
-from projects.services import project_create
+from projects.services.life import project_create
 
 ADMIN = "admin"
 PROJECT = "demo"

@@ -69,6 +69,19 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "how many times the machine's CPUs may be asked for in all",
         ),
         Setting("MEMORY_OVERCOMMIT", whole(1), 1, "the same for its memory"),
+        Setting(
+            "QUEUE_PASSING_MINUTES",
+            whole(0),
+            60,
+            "short work may pass what waits for more, where it is over within so many minutes of "
+            "the moment that asked; 0: never",
+        ),
+        Setting(
+            "RECLAIM_GRACE_SECONDS",
+            whole(1),
+            60,
+            "how long work on this machine has to end that gives back borrowed GPUs",
+        ),
     ),
     "Clusters and routes": (
         Setting(

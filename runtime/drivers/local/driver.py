@@ -4,10 +4,11 @@ One short connection for each request, so any thread may ask.
 """
 
 import base64
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ from runtime.protocol import (
     NoCapacity,
     NotYet,
     Observation,
-    Seen,
     Unreachable,
     WorkloadSpec,
-    replicas_read,
+    observation_read,
 )
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
@@ -112,7 +112,6 @@ class Client:
 
 
 _FOLDERS = ("", "directory")  # what this machine's volumes are
-_OBSERVED = frozenset(field.name for field in fields(Observation))
 
 
 class LocalDriver:
@@ -150,16 +149,21 @@ class LocalDriver:
 
     def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
         answer = self._client.ask("observe", uids=list(uids))
-        return {item["uid"]: _observation(item) for item in answer}
+        return {item["uid"]: observation_read(item) for item in answer}
 
     def stop(self, uid: str, *, grace_s: float) -> None:
         self._client.ask("stop", uid=uid, grace_s=grace_s)
+
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        # A supervisor that is older than notices lives on: its work ends without one.
+        with contextlib.suppress(DriverError):
+            self._client.ask("tell", uid=uid, notice=dict(notice))
 
     def remove(self, uid: str) -> None:
         self._client.ask("remove", uid=uid, installation=self._installation)
 
     def list_owned(self) -> Iterable[Observation]:
-        return [_observation(item) for item in self._client.ask("list")]
+        return [observation_read(item) for item in self._client.ask("list")]
 
     def adopt(self, uid: str) -> None:
         self._client.ask("adopt", uid=uid, installation=self._installation)
@@ -180,7 +184,7 @@ class LocalDriver:
 
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         for items in self._client.follow(stop=stop):
-            yield [_observation(item) for item in items]
+            yield [observation_read(item) for item in items]
 
     def ensure_volume(
         self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
@@ -305,9 +309,3 @@ def _secrets(spec: WorkloadSpec) -> dict[str, Any]:
         "files": checked(spec.secret_files()),
         "placed": list(spec.placed_files),
     }
-
-
-def _observation(item: Mapping[str, Any]) -> Observation:
-    known = {name: value for name, value in item.items() if name in _OBSERVED}
-    replicas = replicas_read(item.get("replicas", ()))
-    return Observation(**{**known, "seen": Seen(item["seen"]), "replicas": replicas})

@@ -56,6 +56,8 @@ _REFUSED = frozenset(
         "BERTH_WORKLOAD",
         "BERTH_KILLPOINT",
         "BERTH_VOLUMES",
+        "BERTH_NOTICE_FILE",
+        "BERTH_CHECKPOINTS",
     )
 )
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_")

@@ -22,13 +22,6 @@ class GpuSource(Protocol):
         """Return every GPU with what is known of it now."""
 
 
-class NoGpus:
-    """A machine without GPUs: a normal machine."""
-
-    def devices(self) -> tuple[Device, ...]:
-        return ()
-
-
 class NvmlSource:
     """Facts from NVML. A GPU that can't be read is told as unhealthy, never left out.
 

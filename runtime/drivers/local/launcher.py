@@ -116,6 +116,11 @@ class Machine:
                 ) from None
 
 
+def notice_file(space: Path) -> Path:
+    """Return where a workload reads why it is about to end; there is none before."""
+    return space / "notice.json"
+
+
 class Launcher:
     """Makes the folders of one workload and its plan."""
 
@@ -173,9 +178,10 @@ class Launcher:
         self.space.mkdir(mode=0o711, exist_ok=True)
         self.space.chmod(0o711 if self.machine.users else 0o700)
         self.machine.trash.take(self.space / "tmp")
+        notice_file(self.space).unlink(missing_ok=True)
         for folder in (
             self.home(),
-            *(self.space / name for name in ("env", "jupyter", "runtime", "tmp")),
+            *(self.space / n for n in ("env", "jupyter", "runtime", "tmp", "checkpoints")),
         ):
             self.machine.own_folder(folder, self.user)
         self.machine.trash.take(self.volumes)
@@ -222,6 +228,8 @@ class Launcher:
             "JUPYTER_RUNTIME_DIR": str(self.space / "runtime"),
             **environ.gpu_environment(self.spec["devices"]),
             "BERTH_VOLUMES": str(self.volumes),
+            "BERTH_NOTICE_FILE": str(notice_file(self.space)),
+            "BERTH_CHECKPOINTS": str(self.space / "checkpoints"),  # stays from start to start
             "BERTH_WORKLOAD": self.spec["uid"],
             **environ.meeting(self.spec.get("group")),
         }

@@ -203,6 +203,9 @@ class Server:
     async def do_stop(self, message: dict[str, Any]) -> Any:
         self.world.stop(str(message["uid"]), float(message["grace_s"]))
 
+    async def do_tell(self, message: dict[str, Any]) -> Any:
+        self.world.tell(message["uid"], message["notice"])
+
     async def do_remove(self, message: dict[str, Any]) -> Any:
         self.world.remove(str(message["uid"]), str(message.get("installation", "")))
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import time
 from pathlib import Path
 
 from runtime.drivers.local import group, listeners, processes
 from runtime.drivers.local.group import Retry
-from runtime.drivers.local.launcher import Machine
+from runtime.drivers.local.launcher import Machine, notice_file
 from runtime.drivers.local.records import Record, destroy, killpoint, write_atomic
 from runtime.drivers.local.requests import Facts, Refused, Secrets, checked_name
 from runtime.drivers.local.snapshots import Snapshots
@@ -319,6 +320,15 @@ class World:
             part.stop(grace_s)
         if alive:
             raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
+
+    def tell(self, uid: str, notice: dict[str, str]) -> None:
+        """Write why it is about to end where each of its parts looks (``BERTH_NOTICE_FILE``)."""
+        text = json.dumps({str(name)[:64]: str(value)[:512] for name, value in notice.items()})
+        for part in self._known(uid):
+            if part.is_alive:
+                path = notice_file(self.machine.spaces / part.uid)
+                write_atomic(path, text)
+                path.chmod(0o644)
 
     def mark(self, uid: str, installation: str) -> None:
         """Say whose it is, of what was made before there were marks."""

@@ -18,8 +18,8 @@ import pytest
 
 from runtime.drivers.local import processes
 from runtime.drivers.local.driver import LocalDriver
-from runtime.drivers.local.gpus import NoGpus
 from runtime.protocol import (
+    Device,
     Mount,
     NotYet,
     Observation,
@@ -63,6 +63,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 print("serving", flush=True)
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
+
+
+class NoGpus:
+    """A machine without GPUs: a normal machine."""
+
+    def devices(self) -> tuple[Device, ...]:
+        return ()
 
 
 @functools.cache

@@ -1,0 +1,297 @@
+"""The verbs that every kind of work has, and following one until it stands still.
+
+``Work`` is one kind: its module says what is its own, and names the verbs that it has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import click
+
+from berth_cli.client import EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.context import Session, with_session
+from berth_cli.documents import (
+    Waiting,
+    apply_alone,
+    emit_plan,
+    file_option,
+    patch,
+    plan_option,
+    waiting,
+)
+from berth_cli.fields import field_body, field_options
+from berth_cli.following import EVERY_S, Told, patiently, show_log
+from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why, yes_option
+from berth_cli.output import Column
+
+DAY_S = 86400.0
+_ABSENT = "absent"
+GONE = "deleted"  # the state of what is not there any more
+Row = dict[str, Any]
+Over = Callable[[Row], bool]
+
+
+class Work:
+    """One kind of work: how its rows are shown, when they stand still, and its commands."""
+
+    word: str  # of one; also that of its fields
+    ends: str  # the command that ends one
+    columns: Sequence[Column]
+    one: Sequence[Column]
+    complete: Callable[..., Any]
+    settled: frozenset[str]  # states in which nothing changes by itself
+    group: click.Group
+    wait_help = "Wait until it is done."
+    wait_s = 300.0
+    in_place = False  # what is told is written over on a terminal
+    stores: Sequence[str | None] = (None,)  # the kinds of credentials that one can be given
+
+    def state(self, row: Row) -> str:
+        return str(row["status"]["state"])
+
+    def line(self, row: Row) -> str:
+        """Return what is told of one that is followed; why it is over is said at the end."""
+        why = "" if self.state(row) in self.settled else self.why(row)
+        return ": ".join(filter(None, (self.state(row), why)))
+
+    def is_settled(self, row: Row) -> bool:
+        return self.state(row) in self.settled
+
+    def end(self, s: Session, row: Row, *, ended: bool) -> None:
+        """Raise ApiError where one that was waited for came to no good end.
+
+        ``ended``: to end it was what was asked for.
+        """
+
+    def show_more(self, s: Session, row: Row) -> None:
+        """Print below the table of one what does not fit into it."""
+
+    def is_over(self, s: Session, path: str, part: Row) -> bool:  # noqa: ARG002
+        """Whether nothing follows this part of its log."""
+        return bool(part["over"])
+
+    def describes(self, *, edits: bool = False) -> Callable[[Any], Any]:
+        """Return what adds the options that describe one; ``edits``: those that may change."""
+        return field_options(self.word, edits=edits)
+
+    def body(self, said: Row) -> Row:
+        """Return what the API takes for the options of ``describes``."""
+        return field_body(self.word, said)
+
+    def base(self, s: Session) -> str:
+        return f"projects/{s.project}/{self.word}s"
+
+    def path(self, s: Session, row: Row) -> str:
+        return f"{self.base(s)}/{row['id']}"
+
+    def find(self, s: Session, name: str) -> Row:
+        """Return one by id or by name."""
+        return one_of(s, self.base(s), name, self.word)
+
+    def why(self, row: Row) -> str:
+        """Return what the portal says of the state, and what can be done about it."""
+        status = row["status"]
+        return " ".join(filter(None, (status.get("message"), status.get("advice"))))
+
+    def settle(self, s: Session, row: Row, wanted: Waiting, *, ended: bool = False) -> None:
+        """Print one, after it stands still where that was asked."""
+        if wanted.wait:
+            with self.going_on(row):
+                row = self.follow(s, row, timeout=wanted.timeout)
+        s.show(row, self.one)
+        if wanted.wait:
+            self.end(s, row, ended=ended)
+
+    @contextmanager
+    def going_on(self, row: Row) -> Iterator[None]:
+        """Say that work does not end with the command that follows it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if row["desired"] == "running":
+                said = f"{row['name']} goes on. To end it: berth {self.ends} {row['id']}"
+                click.echo(f"\n{said}", err=True)
+            raise
+
+    def follow(self, s: Session, row: Row, *, timeout: float, until: Over | None = None) -> Row:
+        """Tell each change of its state until it stands still, or is as ``until`` says."""
+        deadline = time.monotonic() + timeout
+        until = until or self.is_settled
+        with Told(in_place=self.in_place) as told:
+            while True:
+                pull = row["status"].get("pull") or {}
+                told.tell(self.line(row), counts_since=pull.get("since"))
+                if self.state(row) == GONE or until(row):
+                    return row
+                self.require_time(row, deadline, timeout)
+                time.sleep(EVERY_S)
+                ask = partial(s.client.get, self.path(s, row))
+                try:
+                    row = patiently(ask, deadline=deadline)
+                except ApiError as error:
+                    if error.status != HTTPStatus.NOT_FOUND or row["desired"] != _ABSENT:
+                        raise
+                    seen = {"state": GONE, "phase": GONE, "observed_generation": row["generation"]}
+                    row = {**row, "status": {**row["status"], **seen}}
+
+    def require_time(self, row: Row, deadline: float, timeout: float) -> None:
+        if time.monotonic() > deadline:
+            said = f"Still {self.state(row)} after {timeout:.0f} s; it goes on. {self.why(row)}"
+            raise ApiError(said.rstrip(), EXIT_TIMEOUT)
+
+    def post(self, s: Session, body: Row, **query: Any) -> Row:
+        """Make one, or plan it."""
+        names = body.get("credentials") or [body.get("credential", "")]
+        with telling_credentials_apart(s, names, self.stores):
+            return dict(s.client.post(self.base(s), body, **query))
+
+    def waits(self, command: Any, *, within: float | None = None) -> Any:
+        """Add the options of waiting."""
+        return waiting(command, within=within or self.wait_s, text=self.wait_help)
+
+    def creates(self, *, but: Sequence[str] = ()) -> Callable[[Any], Any]:
+        """Return what adds the options of making one, from a table of fields or from a file."""
+
+        def add(command: Any) -> Any:
+            return field_options(self.word, but=but)(file_option(plan_option(self.waits(command))))
+
+        return add
+
+    def create(
+        self,
+        s: Session,
+        said: Row,
+        own: Mapping[str, Any],
+        *,
+        wanted: Waiting,
+        then: Callable[[Session, Row, Waiting], None] | None = None,
+    ) -> None:
+        """Make what was ``said``, and ``own`` besides; ``then``: what follows it."""
+        if said["file"]:
+            apply_alone(s, said["file"], plan=said["plan"], wanted=wanted)
+            return
+        body = {**self.body(said), **own}
+        if said["plan"]:
+            emit_plan(s, self.post(s, body, plan=1))
+        elif then:
+            then(s, self.post(s, body), wanted)
+        else:
+            self.settle(s, self.post(s, body), wanted)
+
+    def add_list(self, *, states: str = "") -> None:
+        """Add ``list``; ``states``: to which it can be narrowed, in words."""
+
+        @click.option(
+            "--all", "everyone", is_flag=True, help="Also those of others in the project."
+        )
+        @with_session
+        def run(s: Session, *, everyone: bool, state: str | None = None) -> None:
+            rows = s.client.pages(self.base(s), mine=None if everyone else 1, state=state)
+            s.show(list(rows), self.columns)
+
+        if states:
+            run = click.option("--state", help=states)(run)
+        self.group.command("list", help=f"List {self.word}s of the project.")(run)
+
+    def add_show(self, text: str) -> None:
+        @self._one("show", text)
+        @with_session
+        def run(s: Session, name: str) -> None:
+            row = self.find(s, name)
+            s.show(row, self.one)
+            if s.fmt == "table":
+                self.show_more(s, row)
+
+    def add_logs(self, text: str, *which: Any, follow: str) -> None:
+        """Add ``logs``; ``which``: options that say whose, as the API calls them."""
+
+        @click.option("--follow", "-f", is_flag=True, help=follow)
+        @with_session
+        def run(s: Session, name: str, *, follow: bool, **query: Any) -> None:
+            path = self.path(s, self.find(s, name))
+            over = partial(self.is_over, s, path)
+            show_log(s, f"{path}/logs", follow=follow, is_over=over, **query)
+
+        for option in which:
+            run = option(run)
+        self._one("logs", text)(run)
+
+    def add_act(
+        self,
+        verb: str,
+        text: str,
+        *,
+        path: str = "",
+        ends: bool = False,
+        within: float | None = None,
+    ) -> None:
+        """Add a verb that is one call; ``ends``: it ends work, maybe that of somebody else."""
+
+        @with_session
+        def run(s: Session, name: str, *, wanted: Waiting, reason: str = "") -> None:
+            answer = s.client.post(
+                f"{self.path(s, self.find(s, name))}/{path or verb}", given(reason)
+            )
+            self.settle(s, answer, wanted, ended=ends)
+
+        run = self.waits(run, within=within)
+        self._one(verb, text)(why(run) if ends else run)
+
+    def add_edit(self, text: str) -> None:
+        """Add ``edit``, with an option for each field that may change later."""
+
+        @click.argument("which", metavar="NAME", shell_complete=self.complete)
+        @self.describes(edits=True)
+        @plan_option
+        @with_session
+        def run(s: Session, which: str, *, plan: bool, **said: Any) -> None:
+            body = self.body(said)
+            if not body:
+                raise ApiError("Say what to change.", EXIT_USAGE)
+            path = self.path(s, self.find(s, which))
+            names = body.get("credentials") or [body.get("credential", "")]
+            with telling_credentials_apart(s, names, self.stores):
+                patch(s, path, body, self.one, plan=plan)
+
+        self.group.command("edit", help=text)(run)
+
+    def add_delete(self, text: str, *, left: str = "") -> None:
+        """Add ``delete``; ``left``: what stays, said at its end; "": it prints, and may wait."""
+
+        @yes_option
+        @why
+        @with_session
+        def run(
+            s: Session,
+            name: str,
+            *,
+            yes: bool,
+            reason: str,
+            wanted: Waiting | None = None,
+        ) -> None:
+            row = self.find(s, name)
+            asked = f"This deletes the {self.word} {row['name']}."
+            confirm(asked, row["name"], yes=yes, outcome="deleted")
+            answer = s.client.call("DELETE", self.path(s, row), params=given(reason))
+            if wanted is None:
+                click.echo(f"{row['name']} is being deleted; {left}.", err=True)
+            else:
+                row = answer or {**row, "desired": _ABSENT}
+                self.settle(s, row, wanted, ended=True)
+
+        self._one("delete", text)(run if left else self.waits(run))
+
+    def _one(self, verb: str, text: str) -> Callable[[Any], click.Command]:
+        """Return what makes a command about one of it of a function."""
+
+        def made(run: Any) -> click.Command:
+            run = click.argument("name", shell_complete=self.complete)(run)
+            return self.group.command(verb, help=text)(run)
+
+        return made

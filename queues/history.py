@@ -1,0 +1,88 @@
+"""How long work held GPUs before, and what that says of when somebody's turn comes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from common.clock import now
+from queues.models import Turn
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from clusters.models import Claim, Cluster
+
+KEPT = timedelta(days=90)
+_LOOKED_AT = 1000  # the last ones
+_ENOUGH = 5  # so many of a project say more than all of a kind
+_LOW, _HIGH = 0.25, 0.75
+
+
+class History:
+    """The last turns on a cluster, read once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        rows = Turn.objects.filter(cluster=cluster, gpus__gt=0).order_by("-ended_at")
+        self._all: list[float] = []
+        self._by: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        right = over = 0
+        for turn in rows[:_LOOKED_AT]:
+            seconds = (turn.ended_at - turn.granted_at).total_seconds()
+            self._all.append(seconds)
+            self._by[turn.workload_kind,].append(seconds)
+            self._by[turn.workload_kind, str(turn.project_uid)].append(seconds)
+            if turn.expected_from is not None and turn.expected_until is not None:
+                over += 1
+                right += turn.expected_from <= turn.granted_at <= turn.expected_until
+        self.held = right / over if over >= _ENOUGH else None
+        self.samples = len(self._all)
+
+    def left(self, claim: Claim, *, late: bool, at: datetime) -> timedelta:
+        """Return how much longer a claim holds what it has, by what was like it.
+
+        ``late``: the longer of both answers. One that outlived all that is known goes on for as
+        long as it did. Its time limit ends it.
+        """
+        since = claim.granted_at or at
+        elapsed = (at - since).total_seconds()
+        own = self._by[claim.workload_kind, str(claim.project_uid)]
+        kind = self._by[claim.workload_kind,]
+        known = own if len(own) >= _ENOUGH else kind if len(kind) >= _ENOUGH else self._all
+        longer = sorted(seconds - elapsed for seconds in known if seconds > elapsed)
+        if longer:
+            left = longer[int((_HIGH if late else _LOW) * (len(longer) - 1) + 0.5)]
+        else:
+            left = max(60.0, elapsed * (2.0 if late else 0.5))
+        found = timedelta(seconds=left)
+        if claim.time_limit_minutes is not None:
+            ends = since + timedelta(minutes=claim.time_limit_minutes)
+            found = min(found, max(timedelta(0), ends - at))
+        if claim.reclaim_until is not None:
+            found = min(found, max(timedelta(0), claim.reclaim_until - at))
+        return found
+
+
+def keep(claim: Claim) -> None:
+    """Note a turn that is over; the caller's transaction also ends the claim's hold."""
+    if claim.granted_at is None or not claim.gpus:
+        return
+    Turn.objects.create(
+        cluster_id=claim.cluster_id,
+        workload_uid=claim.workload_uid,
+        workload_kind=claim.workload_kind,
+        project_uid=claim.project_uid,
+        gpus=claim.gpus,
+        gpu_flavor=claim.gpu_flavor,
+        asked_at=claim.asked_at,
+        granted_at=claim.granted_at,
+        ended_at=now(),
+        expected_from=claim.expected_from,
+        expected_until=claim.expected_until,
+        gave_back=claim.reclaim_at is not None,
+    )
+
+
+def prune() -> int:
+    return Turn.objects.filter(ended_at__lt=now() - KEPT).delete()[0]

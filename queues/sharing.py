@@ -1,0 +1,236 @@
+"""How one pool of devices is shared by guarantees, over-quota and reclaim; pure, no database.
+
+The pool is a tree: its root is all devices, below it are organisations and projects. Each part
+has of each kind of device a guarantee, a ceiling and what it lends. Whoever is within a guarantee
+gets devices that exist, if need be from those who hold more than theirs; what nobody uses of its
+guarantee is lent. What ``Pool`` knows by ``take`` and ``give_back`` is all that it decides by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+ROOT = ""  # the key of the whole
+NOTHING = float("inf")  # the share of who has weight 0: after everybody else
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a part has of one kind of device."""
+
+    guaranteed: int = 0
+    most: int | None = None  # guaranteed and borrowed together; None: no ceiling
+    lends: int | None = None  # of what is guaranteed and not used; None: all of it
+
+    @property
+    def kept(self) -> int:
+        """What nobody else ever gets of it."""
+        return 0 if self.lends is None else max(0, self.guaranteed - self.lends)
+
+
+NO_SHARE = Share()
+
+
+@dataclass(frozen=True)
+class Part:
+    """An organisation or a project. ``weight``: its part of what is borrowed, beside others."""
+
+    key: str
+    parent: str = ROOT
+    weight: float = 1.0
+    shares: Mapping[str, Share] = field(default_factory=dict)  # by kind of device
+
+    def share(self, kind: str) -> Share:
+        return self.shares.get(kind, NO_SHARE)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What wants, or has, ``count`` devices of one of ``kinds``; the first is liked most.
+
+    ``exceeds``: it may hold more than what is guaranteed to its part. ``kind``: what it has, ''
+    while it waits. ``reclaimable``: it may be told to give back what is over its guarantee.
+    """
+
+    uid: str
+    part: str
+    kinds: tuple[str, ...]
+    count: int
+    priority: int = 0
+    asked_at: float = 0.0
+    exceeds: bool = True
+    reclaimable: bool = True
+    kind: str = ""
+    granted_at: float = 0.0
+
+
+class Pool:
+    """What there is, who holds what of it, and whose turn it is."""
+
+    def __init__(self, parts: Iterable[Part], capacity: Mapping[str, int]) -> None:
+        """A part whose parent is not known stands below the root; a circle is cut there too."""
+        self._parts = {part.key: part for part in parts}
+        self.capacity = dict(capacity)
+        self.held: dict[str, Counter[str]] = defaultdict(Counter)  # by part, those below with it
+        self._by_kind: dict[str, dict[str, Work]] = defaultdict(dict)
+
+    def path(self, key: str) -> list[Part]:
+        """Return a part and those above it, the root left out."""
+        found: list[Part] = []
+        while key != ROOT:
+            part = self._parts.get(key) or Part(key)
+            if part in found:
+                break
+            found.append(part)
+            key = part.parent if part.parent in self._parts else ROOT
+        return found
+
+    def take(self, work: Work) -> None:
+        for key in (*(part.key for part in self.path(work.part)), ROOT):
+            self.held[key][work.kind] += work.count
+        self._by_kind[work.kind][work.uid] = work
+
+    def give_back(self, work: Work) -> None:
+        for key in (*(part.key for part in self.path(work.part)), ROOT):
+            self.held[key][work.kind] -= work.count
+        del self._by_kind[work.kind][work.uid]
+
+    def holders(self, kind: str) -> Iterator[Work]:
+        return iter(self._by_kind[kind].values())
+
+    # --- what may be had ------------------------------------------------------------------------
+
+    def free(self, key: str, kind: str) -> int:
+        """Return how many are free for a part: those that others keep for themselves are not."""
+        above = {part.key for part in self.path(key)}
+        kept = sum(
+            max(0, part.share(kind).kept - self.held[part.key][kind])
+            for part in self._parts.values()
+            if part.key not in above and part.share(kind).lends is not None
+        )
+        return self.capacity.get(kind, 0) - self.held[ROOT][kind] - kept
+
+    def ceiling(self, key: str, kind: str) -> tuple[int, str]:
+        """Return how many more a part may hold, and the part whose ceiling that is."""
+        left, whose = self.capacity.get(kind, 0), ROOT
+        for part in self.path(key):
+            most = part.share(kind).most
+            if most is not None and most - self.held[part.key][kind] < left:
+                left, whose = most - self.held[part.key][kind], part.key
+        return left, whose
+
+    def guarantor(self, work: Work, kind: str) -> str | None:
+        """Return the lowest part above a work within whose guarantee it is; None: it borrows."""
+        for part in self.path(work.part):
+            if self.held[part.key][kind] + work.count <= part.share(kind).guaranteed:
+                return part.key
+        return None
+
+    def may_exceed(self, work: Work, kind: str) -> bool:
+        """Whether it may borrow: what is to stay within guarantees only where there is none."""
+        return work.exceeds or not any(p.share(kind).guaranteed for p in self.path(work.part))
+
+    def over(self, kind: str) -> set[str]:
+        """Return who holds what is over its part's guarantee, and may be asked to give it back.
+
+        Within a part the guarantee covers what can't be asked first, then by priority, then
+        who was there first.
+        """
+        found: set[str] = set()
+        by_part: dict[str, list[Work]] = defaultdict(list)
+        for work in self.holders(kind):
+            by_part[work.part].append(work)
+        for key, works in by_part.items():
+            left = max((p.share(kind).guaranteed for p in self.path(key)[:1]), default=0)
+            for work in sorted(works, key=_covered):
+                left -= work.count
+                if left < 0 and work.reclaimable:
+                    found.add(work.uid)
+        return found
+
+    # --- whose turn it is -----------------------------------------------------------------------
+
+    def turn(self, work: Work) -> tuple[int, tuple[float, ...], int, float]:
+        """Return by what waiting works are compared, the least first.
+
+        Guarantees first; then who has the least of what is borrowed for their weight, from the
+        top of the tree down; then priority, then who asked first. What it would have with this
+        work is not asked: large work would wait for ever behind small.
+        """
+        shares: tuple[float, ...] = ()
+        if borrows := not any(self.guarantor(work, kind) is not None for kind in work.kinds):
+            above = reversed(self.path(work.part))
+            kind = work.kinds[0] if work.kinds else ""
+            shares = tuple(self.borrowed(part, kind) for part in above)
+        return (int(borrows), shares, -work.priority, work.asked_at)
+
+    def borrowed(self, part: Part, kind: str) -> float:
+        """Return what a part holds over its guarantee, as a fraction of all, for its weight."""
+        over = max(0, self.held[part.key][kind] - part.share(kind).guaranteed)
+        if not over:
+            return 0.0
+        fraction = over / max(1, self.capacity.get(kind, 0))
+        return fraction / part.weight if part.weight > 0 else NOTHING
+
+    # --- who gives back -------------------------------------------------------------------------
+
+    def victims(self, work: Work, kind: str, lacking: int) -> list[Work]:
+        """Return who gives back so that a work within its guarantee gets what it lacks.
+
+        Nobody within a guarantee, and nobody where it would not be enough. First the part that
+        borrows most for its weight; there the lowest priority, then who began last.
+        """
+        guarantor = self.guarantor(work, kind)
+        if guarantor is None:
+            return []
+        chosen: list[Work] = []
+        got = 0
+        while got < lacking:
+            left = [w for w in self.holders(kind) if w.reclaimable and w.uid != work.uid]
+            found = [(w, below) for w in left if (below := self._lends_to(w, guarantor, kind))]
+            if not found:
+                break
+            victim, _below = max(
+                found,
+                key=lambda one: (
+                    self.borrowed(one[1][-1], kind),
+                    self.borrowed(one[1][0], kind),
+                    -one[0].priority,
+                    one[0].granted_at,
+                    one[0].uid,
+                ),
+            )
+            self.give_back(victim)
+            chosen.append(victim)
+            got += victim.count
+        for victim in chosen:
+            self.take(victim)
+        if got < lacking:
+            return []
+        # A large one taken late may make earlier, smaller ones needless.
+        for victim in sorted(chosen, key=lambda one: one.count):
+            if got - victim.count >= lacking:
+                chosen.remove(victim)
+                got -= victim.count
+        return chosen
+
+    def _lends_to(self, holder: Work, guarantor: str, kind: str) -> list[Part]:
+        """Return the parts over their guarantee between a holder and what it shares with who asks.
+
+        Empty: it is within one of them, or in the very part that asks.
+        """
+        above = {part.key for part in self.path(guarantor)}
+        below = [part for part in self.path(holder.part) if part.key not in above]
+        if guarantor in {part.key for part in self.path(holder.part)}:
+            return []
+        over = all(self.held[p.key][kind] > p.share(kind).guaranteed for p in below)
+        return below if over else []
+
+
+def _covered(work: Work) -> tuple[bool, int, float, str]:
+    return (work.reclaimable, -work.priority, work.granted_at, work.uid)

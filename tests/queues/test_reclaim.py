@@ -1,0 +1,205 @@
+"""The story of A6 on one machine: who borrowed is told, ends, waits, and goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from clusters import services
+from clusters.models import Claim, Cluster, Flavor
+from common.clock import now
+from events.models import Event
+from jobs.models import Job
+from jobs.states import state_of
+from notifications.models import Notification
+from projects.models import Membership, Project
+from queues import local
+from queues.models import Guarantee, Queue
+from runtime.hints import hint
+from runtime.ports import AdmissionRequest
+from runtime.protocol import Device, Resources
+from usage.models import Interval
+from work.models import Step
+
+pytestmark = pytest.mark.django_db
+KIND = "h100"
+
+
+@pytest.fixture
+def fake(world: Any) -> Any:
+    return world.driver_for("local")
+
+
+@pytest.fixture
+def eight(fake: Any) -> Cluster:
+    """A machine with eight GPUs of one kind."""
+    fake.set_devices([Device(f"GPU-{n}", n, "H100", 80_000) for n in range(8)])
+    cluster = services.ensure_local_cluster()
+    return services.health_store(key=cluster.key, health=fake.probe())
+
+
+@pytest.fixture
+def promise(eight: Cluster) -> Callable[..., Queue]:
+    def make(project: Any, guaranteed: int, **columns: Any) -> Queue:
+        queue = Queue.objects.create(project=project, name=project.slug)
+        flavor = Flavor.objects.get(name=KIND)
+        Guarantee.objects.create(
+            queue=queue, cluster=eight, flavor=flavor, guaranteed=guaranteed, **columns
+        )
+        return queue
+
+    return make
+
+
+@pytest.fixture
+def submit(alice: Any) -> Callable[..., list[Job]]:
+    def make(project: Any, number: int, **columns: Any) -> list[Job]:
+        return [
+            Job.objects.create(
+                project=project,
+                owner=alice,
+                name=f"job-{Job.objects.count()}",
+                cluster_key="local",
+                environment="jupyterlab",
+                command=["python", "train.py"],
+                launch=1,
+                gpus=1,
+                cpu_milli=100,
+                memory_mib=256,
+                asked_at=now(),
+                next_reconcile_at=now(),
+                **columns,
+            )
+            for _n in range(number)
+        ]
+
+    return make
+
+
+@pytest.fixture
+def projects(alice: Any) -> list[Any]:
+    made = [
+        Project.objects.create(slug=slug, name=slug.title(), phase="running")
+        for slug in ("hunter", "allen", "evan")
+    ]
+    for project in made:
+        Membership.objects.create(project=project, user=alice, role="owner")
+    return made
+
+
+def states(rows: list[Job]) -> list[str]:
+    return [state_of(Job.objects.get(pk=row.pk)) for row in rows]
+
+
+def all_due() -> None:
+    for row in Job.objects.all():
+        hint(row)
+
+
+def test_a6_borrowed_gpus_go_back_and_a7_their_jobs_resume_by_themselves(
+    promise, submit, projects, settle, fake, alice
+):
+    for project in projects:
+        promise(project, 2)
+    hunter, allen, _evan = projects
+    borrowing = submit(hunter, 8)
+    settle()
+    assert states(borrowing) == ["running"] * 8  # two of them guaranteed, six borrowed
+
+    owed = submit(allen, 2)
+    fake.script("*", stop_takes_s=0)
+    for _look in range(6):
+        settle()
+        all_due()
+    assert states(owed) == ["running"] * 2
+    told = [row for row in borrowing if state_of(Job.objects.get(pk=row.pk)) == "queued"]
+    assert len(told) == 2
+    assert states(borrowing[:2]) == ["running"] * 2  # the guaranteed ones are not touched
+    for row in told:
+        row.refresh_from_db()
+        assert (row.launch, row.desired) == (2, "running")
+        assert Step.objects.filter(workload=row, launch=1, word="reclaimed").count() == 1
+        claim = Claim.objects.get(workload_uid=row.uid)
+        assert (claim.given_back, claim.granted_at, claim.reclaim_at) == (1, None, None)
+        assert Event.objects.filter(verb="job.reclaimed", target_uid=row.uid).count() == 1
+        assert [i.ended_at is not None for i in Interval.objects.filter(uid=row.uid)] == [True]
+    assert fake.told(str(told[0].uid))["why"] == "reclaim"
+    sent = Notification.objects.filter(kind="work.reclaimed")
+    assert [one.user for one in sent] == [alice, alice]
+    assert {one.params["whom"] for one in sent} == {"Allen"}  # alice belongs to it
+
+    for row in owed:  # Allen is done
+        fake.exit(str(row.uid), code=0)
+    for _look in range(4):
+        all_due()
+        settle()
+    assert states(owed) == ["succeeded"] * 2
+    assert states(borrowing) == ["running"] * 8
+    for row in told:
+        row.refresh_from_db()
+        assert row.external_ref["given_back"]["times"] == 1
+        assert "since" not in row.external_ref["given_back"]
+
+
+def test_nobody_within_a_guarantee_is_asked(promise, submit, projects, settle):
+    for project in projects:
+        promise(project, 2)
+    hunter, allen, evan = projects
+    first = submit(hunter, 8)
+    settle()
+    rest = [*submit(allen, 3), *submit(evan, 3)]
+    for _look in range(6):
+        all_due()
+        settle()
+    running = [row for row in (*first, *rest) if state_of(Job.objects.get(pk=row.pk)) == "running"]
+    by_project = {p.slug: sum(1 for r in running if r.project_id == p.pk) for p in projects}
+    assert len(running) == 8
+    assert all(count >= 2 for count in by_project.values())
+
+
+def test_who_asked_and_went_leaves_the_told_one_in_line_at_its_old_place(
+    promise, submit, projects, settle
+):
+    for project in projects[:2]:
+        promise(project, 4)
+    hunter, allen, _evan = projects
+    borrowing = submit(hunter, 8)
+    settle()
+    owed = AdmissionRequest(
+        cluster_key="local",
+        uid=str(uuid4()),
+        kind="job",
+        project_uid=str(allen.uid),
+        owner_uid=str(uuid4()),
+        resources=Resources(100, 256, gpus=1),
+    )
+    assert local.admit(owed).reason == "reclaiming"
+    victim = Claim.objects.get(reclaim_at__isnull=False)
+    assert victim.reclaim_until - victim.reclaim_at == timedelta(seconds=60)
+    assert local.admit(owed).reason == "reclaiming"  # asking again asks nobody else
+    assert Claim.objects.filter(reclaim_at__isnull=False).count() == 1
+    local.release(owed.uid)
+    for _look in range(4):
+        all_due()
+        settle()
+    assert states(borrowing) == ["running"] * 8
+    assert Claim.objects.get(pk=victim.pk).given_back == 1
+
+
+def test_a_ceiling_holds_only_its_own_project(promise, submit, projects, settle):
+    hunter, allen, _evan = projects
+    promise(hunter, 1, most=3)
+    mine = submit(hunter, 5)
+    others = submit(allen, 4)
+    settle()
+    assert states(mine).count("running") == 3
+    assert states(others) == ["running"] * 4
+    waits = next(
+        Job.objects.get(pk=r.pk) for r in mine if state_of(Job.objects.get(pk=r.pk)) == "queued"
+    )
+    assert waits.reason == "ceiling"
+    assert "may hold no more" in waits.message

@@ -1,0 +1,165 @@
+"""Guarantees, over-quota and reclaim, on the pure rules: the story of A6, and what always holds."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queues.sharing import Part, Pool, Share, Work
+
+KIND = "h100"
+A, B, C = "a", "b", "c"
+
+
+def pool(guaranteed=2, capacity=8, **more):
+    shares = {KIND: Share(guaranteed=guaranteed, **more)}
+    return Pool([Part(key, shares=shares) for key in (A, B, C)], {KIND: capacity})
+
+
+def work(uid, part, count=1, **more):
+    return Work(str(uid), part, (KIND,), count, **more)
+
+
+def held(there, one, at=0.0):
+    found = replace(one, kind=KIND, granted_at=at)
+    there.take(found)
+    return found
+
+
+def test_a6_two_of_the_borrowed_ones_are_asked_back_never_a_guaranteed_one():
+    there = pool()
+    jobs = [held(there, work(n, A), at=n) for n in range(8)]
+    assert there.over(KIND) == {job.uid for job in jobs[2:]}
+    asked = work("b0", B)
+    assert there.free(B, KIND) == 0
+    assert there.guarantor(asked, KIND) == B
+    assert [v.uid for v in there.victims(asked, KIND, 1)] == ["7"]  # who began last
+    assert [v.uid for v in there.victims(work("b", B, 2), KIND, 2)] == ["7", "6"]
+
+
+def test_a_guarantee_is_never_asked_back_by_anybody():
+    there = pool()
+    for part in (A, B, C):
+        for n in range(2):
+            held(there, work(f"{part}{n}", part), at=n)
+    held(there, work("a2", A), at=9)
+    held(there, work("b2", B), at=9)
+    assert there.victims(work("c2", C), KIND, 1) == []  # it would borrow itself
+    assert there.over(KIND) == {"a2", "b2"}
+
+
+def test_who_borrows_most_for_their_weight_gives_back_first():
+    shares = {KIND: Share(guaranteed=1)}
+    heavy, light = Part(A, weight=4, shares=shares), Part(B, weight=1, shares=shares)
+    there = Pool([heavy, light, Part(C, shares=shares)], {KIND: 7})
+    for n in range(4):
+        held(there, work(f"a{n}", A), at=n)
+    for n in range(3):
+        held(there, work(f"b{n}", B), at=n)
+    assert [v.uid for v in there.victims(work("c", C), KIND, 1)] == ["b2"]
+
+
+def test_of_a_part_the_lowest_priority_gives_back_first():
+    there = pool(guaranteed=1, capacity=4)
+    held(there, work("job", A, priority=100), at=1)
+    held(there, work("notebook", A, priority=1000), at=3)
+    held(there, work("low", A, priority=10), at=0)
+    held(there, work("kept", A, priority=100, reclaimable=False), at=4)
+    assert [v.uid for v in there.victims(work("b", B), KIND, 1)] == ["low"]
+
+
+def test_not_enough_asks_nobody():
+    there = pool(guaranteed=3, capacity=4)
+    for n in range(4):
+        held(there, work(f"a{n}", A), at=n)
+    assert there.victims(work("b", B, 3), KIND, 3) == []
+
+
+def test_what_a_part_keeps_for_itself_is_lent_to_nobody():
+    there = pool(guaranteed=4, capacity=8, lends=1)
+    assert there.free(A, KIND) == 2  # B and C keep three each
+    assert pool(guaranteed=4, capacity=8).free(A, KIND) == 8
+
+
+def test_a_ceiling_holds_for_a_part_and_for_all_above_it():
+    parts = [
+        Part("org", shares={KIND: Share(most=3)}),
+        Part(A, parent="org", shares={KIND: Share(most=2)}),
+        Part(B, parent="org"),
+    ]
+    there = Pool(parts, {KIND: 8})
+    held(there, work("a0", A), at=0)
+    assert there.ceiling(A, KIND) == (1, A)
+    held(there, work("b0", B), at=0)
+    held(there, work("b1", B), at=0)
+    assert there.ceiling(B, KIND) == (0, "org")
+
+
+def test_an_organisation_guarantees_its_projects_together():
+    parts = [
+        Part("org", shares={KIND: Share(guaranteed=4)}),
+        Part(A, parent="org"),
+        Part(B, parent="org", shares={KIND: Share(guaranteed=1)}),
+    ]
+    there = Pool(parts, {KIND: 4})
+    for n in range(4):
+        held(there, work(f"c{n}", C), at=n)
+    asked = work("a", A)
+    assert there.guarantor(asked, KIND) == "org"
+    assert [v.uid for v in there.victims(asked, KIND, 1)] == ["c3"]
+    inside = Pool(parts, {KIND: 4})
+    for n in range(4):
+        held(inside, work(f"a{n}", A), at=n)
+    assert inside.victims(asked, KIND, 1) == []  # no project of its own organisation
+    assert [v.uid for v in inside.victims(work("b", B), KIND, 1)] == ["a3"]
+
+
+def test_building_stays_within_the_guarantee_where_there_is_one():
+    there = pool()
+    held(there, work("one", A, 2), at=0)
+    assert not there.may_exceed(work("n", A, exceeds=False), KIND)
+    assert there.may_exceed(work("n", "d", exceeds=False), KIND)  # nothing is promised to it
+
+
+def test_a_circle_in_the_tree_ends_at_the_root():
+    there = Pool([Part(A, parent=B), Part(B, parent=A)], {KIND: 1})
+    assert [part.key for part in there.path(A)] == [A, B]
+    held(there, work("w", A))
+    assert there.held[""][KIND] == 1
+
+
+works = st.lists(
+    st.tuples(
+        st.sampled_from([A, B, C, "d"]),
+        st.integers(1, 4),
+        st.sampled_from([10, 100, 1000]),
+        st.booleans(),
+    ),
+    max_size=14,
+)
+
+
+@given(works, st.integers(0, 3), st.integers(1, 12))
+@settings(max_examples=150, deadline=None)
+def test_for_any_pool_a_reclaim_breaks_no_guarantee(asked, guaranteed, capacity):
+    """Whatever holds what: victims are over their guarantee, are enough, and not one too many."""
+    there = pool(guaranteed, capacity)
+    for n, (part, count, priority, may) in enumerate(asked):
+        one = work(n, part, count, priority=priority, reclaimable=may)
+        if count <= there.free(part, KIND):
+            held(there, one, at=n)
+    before = {key: there.held[key][KIND] for key in (A, B, C, "d")}
+    for key in (A, B, C, "d"):
+        for count in (1, 2, 3):
+            lacking = count - there.free(key, KIND)
+            one = work("new", key, count)
+            over = there.over(KIND)
+            found = there.victims(one, KIND, lacking) if lacking > 0 else []
+            assert {key: there.held[key][KIND] for key in before} == before
+            assert {v.uid for v in found} <= over
+            assert all(v.reclaimable and v.part != key for v in found)
+            if found:
+                got = sum(v.count for v in found)
+                assert there.held[key][KIND] + count <= guaranteed
+                assert got >= lacking
+                assert all(got - v.count < lacking for v in found)

@@ -1,0 +1,126 @@
+"""What somebody who waits is told: position, whose work is ahead, when, and what starts sooner."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from clusters import services
+from clusters.models import Claim, Cluster
+from common.clock import now
+from jobs.models import Job
+from projects.models import Project
+from queues.models import Turn
+from runtime.hints import hint
+from runtime.protocol import Device
+from work.services import workload_edit
+from work.waits import wait_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def machine(world: Any) -> Cluster:
+    """Four H100, three A100."""
+    fake = world.driver_for("local")
+    names = ["H100"] * 4 + ["A100"] * 3
+    fake.set_devices([Device(f"GPU-{n}", n, name, 80_000) for n, name in enumerate(names)])
+    cluster = services.ensure_local_cluster()
+    return services.health_store(key=cluster.key, health=fake.probe())
+
+
+@pytest.fixture
+def job(project: Any, alice: Any) -> Any:
+    def make(**columns: Any) -> Job:
+        values = {
+            "project": project,
+            "owner": alice,
+            "name": f"job-{Job.objects.count()}",
+            "cluster_key": "local",
+            "environment": "jupyterlab",
+            "command": ["python", "train.py"],
+            "launch": 1,
+            "cpu_milli": 100,
+            "memory_mib": 256,
+            "gpu_flavor": "h100",
+            "asked_at": now(),
+            "next_reconcile_at": now(),
+        }
+        return Job.objects.create(**{**values, **columns})
+
+    return make
+
+
+def turns(cluster: Cluster, minutes: int) -> None:
+    at = now() - timedelta(days=1)
+    for _n in range(8):
+        Turn.objects.create(
+            cluster=cluster,
+            workload_uid=uuid4(),
+            workload_kind="job",
+            project_uid=uuid4(),
+            gpus=1,
+            asked_at=at,
+            granted_at=at,
+            ended_at=at + timedelta(minutes=minutes),
+        )
+
+
+def test_f13_a_wait_has_position_project_range_and_what_starts_now(
+    machine, job, settle, alice, bob, principal
+):
+    turns(machine, 40)
+    other = Project.objects.create(slug="secret", name="Secret", phase="running")
+    for _n in range(2):
+        settle(job(gpus=2))
+    settle(job(gpus=3, project=other, owner=bob))
+    row = settle(job(gpus=3))
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert (found.position, found.ahead) == (2, "1 of another project")
+    assert "minutes" in found.when
+    assert found.honesty == "From 8 past runs."
+    texts = [change.text for change in found.changes]
+    assert texts[0] == "3 × A100 instead: starts now"  # noqa: RUF001 - the sign
+    assert found.changes[0].said == {"gpu_flavor": "a100"}
+    told = wait_of(principal(bob), row)
+    assert told is not None
+    assert told.changes == ()  # it is alice's to change
+
+
+def test_one_press_changes_what_waits_and_it_starts(machine, job, settle, alice, principal):
+    settle(job(gpus=4))
+    row = settle(job(gpus=3))
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    workload_edit(principal=principal(alice), row=row, said=found.changes[0].said)
+    hint(row)
+    row = settle(row)
+    assert (row.phase, row.gpu_flavor, row.launch) == ("running", "a100", 2)
+    assert Claim.objects.filter(workload_uid=row.uid, granted_at__isnull=False).count() == 1
+
+
+def test_fewer_are_offered_the_most_first(machine, job, settle, alice, principal):
+    settle(job(gpus=2))
+    settle(job(gpus=3, gpu_flavor="a100"))
+    row = settle(job(gpus=4))
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert found.changes[0].said == {"gpus": 2}
+    assert found.changes[0].text == "2 GPUs instead of 4: starts now"
+
+
+def test_what_does_not_wait_has_nothing_to_say(machine, job, settle, alice, principal):
+    assert wait_of(principal(alice), settle(job(gpus=1))) is None
+
+
+def test_what_never_fits_is_said_with_what_would(machine, job, settle, alice, principal):
+    row = settle(job(gpus=6))
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert found.estimate is None
+    assert found.when.startswith("Nobody can say")
+    assert found.changes[0].said == {"gpus": 3}

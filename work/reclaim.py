@@ -1,0 +1,61 @@
+"""Whose GPUs are asked back, for whom, and who is told of it; for work of any kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.utils import translation
+from django.utils.translation import gettext as _
+
+from events import services as events
+from notifications.services import notify
+from projects.models import Project
+from runtime.reasons import Reason
+from work.models import Workload
+
+if TYPE_CHECKING:
+    from accounts.models import User
+    from runtime.reconcilers import Transition
+
+
+def on_transition(change: Transition) -> None:
+    """Runs inside the engine's apply transaction: what it writes is exact, once, or not at all."""
+    row: Any = change.row
+    if not isinstance(row, Workload) or change.gone:
+        return
+    if change.outcome.reason != Reason.PREEMPTED or change.seen.reason == Reason.PREEMPTED:
+        return
+    told = (change.outcome.external_ref or {}).get("reclaim") or {}
+    whose = _project_of(str(told.get("for") or ""))
+    events.record(
+        actor=None,
+        verb=f"{row.kind}.reclaimed",
+        target=row,
+        project_uid=row.project.uid,
+        data={"run": change.seen.launch, "gpus": row.gpus, "for": told.get("for", "")},
+    )
+    with translation.override(row.owner.reads_in):
+        notify(
+            users=[row.owner],
+            kind="work.reclaimed",
+            params={"name": row.name, "whom": whom(whose, row.owner)},
+            url=change.row.get_absolute_url(),
+            key=f"{row.uid}/{change.seen.launch}",
+        )
+
+
+def whom(project: Project | None, reader: User) -> str:
+    """Return a project's name to who belongs to it; to others that it is another one."""
+    if project is not None and project.memberships.filter(user=reader).exists():
+        return project.name
+    return _("another project")
+
+
+def _project_of(uid: str) -> Project | None:
+    """Return the project of the work that gets them; a cluster's queue may name none of ours."""
+    try:
+        found = Workload.objects.filter(uid=UUID(uid)).select_related("project").first()
+    except ValueError:
+        return None
+    return found.project if found is not None else None

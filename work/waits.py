@@ -1,0 +1,197 @@
+"""What somebody who waits wants to know: for what, behind whom, until when, and what starts sooner.
+
+Every door asks the same: the page, a list, the API, the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from common.clock import now
+from placement.clusters import known_cluster
+from placement.decision import Decision, DeviceRequest, Estimate, Request
+from placement.fleet import Fleet
+from projects.models import Project
+from runtime.reasons import Reason
+from work import kinds
+from work.services.resolve import request_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from accounts.principal import Principal
+    from work.models import Workload
+
+# Why it waits for devices, a place or its turn: the rest has no line to stand in.
+IN_LINE = frozenset(
+    {Reason.QUEUED, Reason.DOES_NOT_FIT, Reason.CEILING, Reason.RECLAIMING, Reason.PREEMPTED}
+)
+_CHANGES = 3
+_SOONER = 0.7  # a change that is no quicker than this is none
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would start it sooner: fields of its table as they would be said, and when."""
+
+    said: Mapping[str, Any]
+    text: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """``ahead``: whose work is before it, as far as the reader may know, in words."""
+
+    position: int | None
+    ahead: str
+    estimate: Estimate | None
+    changes: tuple[Change, ...]
+
+    @property
+    def when(self) -> str:
+        """The estimate in words; that nobody can say, where nobody can."""
+        return when_of(self.estimate)
+
+    @property
+    def honesty(self) -> str:
+        """How good estimates were, and by how much they go."""
+        found = self.estimate
+        if found is None:
+            return ""
+        if not found.samples:
+            return _("Nothing like it has ended here yet: this is a guess.")
+        said = ngettext("From %(n)d past run.", "From %(n)d past runs.", found.samples)
+        text = said % {"n": found.samples}
+        if found.held is None:
+            return text
+        right = _("%(percent)d %% of past estimates held.") % {"percent": round(found.held * 100)}
+        return f"{text} {right}"
+
+
+def wait_of(reader: Principal, row: Workload) -> Wait | None:
+    """Return what is to be said of its wait; None where it stands in no line."""
+    if not row.is_waiting or row.reason not in IN_LINE:
+        return None
+    kind = kinds.kind_of(row.kind)
+    cluster = known_cluster(row.cluster_key)
+    fleet = Fleet([cluster], row.project.uid)
+    asked = request_of(kind, row)
+    made = fleet.decide(cluster, asked, uid=row.uid)
+    queue = row.external_ref.get("queue") or {}
+    changes = list(_sooner(made)) if row.owner_id == reader.user.pk else []
+    known = {field.name for field in kind.table}
+    return Wait(
+        position=queue.get("position"),
+        ahead=_ahead(reader, made.ahead),
+        estimate=made.estimate,
+        changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
+    )
+
+
+def when_of(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return _("Nobody can say when: too much must end first.")
+    minutes = [
+        max(1, round((at - now()).total_seconds() / 60))
+        for at in (estimate.earliest, estimate.latest)
+    ]
+    if minutes[0] == minutes[1]:
+        return _("in about %(time)s") % {"time": _span(minutes[0])}
+    return _("in %(from)s to %(until)s") % {"from": _span(minutes[0]), "until": _span(minutes[1])}
+
+
+def _span(minutes: int) -> str:
+    if minutes < 90:  # noqa: PLR2004 - an hour and a half reads better in minutes
+        return ngettext("%(n)d minute", "%(n)d minutes", minutes) % {"n": minutes}
+    hours = round(minutes / 60)
+    if hours < 48:  # noqa: PLR2004 - two days in hours
+        return ngettext("%(n)d hour", "%(n)d hours", hours) % {"n": hours}
+    days = round(hours / 24)
+    return ngettext("%(n)d day", "%(n)d days", days) % {"n": days}
+
+
+def _ahead(reader: Principal, uids: tuple[str, ...]) -> str:
+    """Return the projects ahead by name where the reader belongs to them, else how many."""
+    if not uids:
+        return ""
+    rows = Project.objects.filter(uid__in={UUID(uid) for uid in uids})
+    if not reader.is_operator:
+        rows = rows.filter(memberships__user=reader.user)
+    names = {str(uid): name for uid, name in rows.values_list("uid", "name")}
+    known = list(dict.fromkeys(names[uid] for uid in uids if uid in names))
+    others = sum(1 for uid in uids if uid not in names)
+    parts = known[:_CHANGES]
+    if others:
+        text = ngettext("%(n)d of another project", "%(n)d of other projects", others)
+        parts.append(text % {"n": others})
+    return ", ".join(parts)
+
+
+def _sooner(made: Decision) -> Iterator[Change]:
+    """Yield changes that start it now, then one that starts it much sooner."""
+    request, fleet = made.request, made.fleet
+    if not request.devices.count:
+        return
+    later: list[tuple[float, Change]] = []
+    current = _seconds(made.estimate)
+    for said, asked, words in _others(made, request):
+        other = fleet.decide(made.cluster, asked, uid=made.uid)
+        if other.refusal is not None or not other.fits:
+            continue
+        if other.starts_now:
+            yield Change(said, _("%(what)s: starts now") % {"what": words})
+        elif (seconds := _seconds(other.estimate)) is not None and (
+            current is None or seconds < current * _SOONER
+        ):
+            text = {"what": words, "when": when_of(other.estimate)}
+            later.append((seconds, Change(said, _("%(what)s: %(when)s") % text)))
+    yield from (change for _s, change in sorted(later, key=lambda one: one[0]))
+
+
+def _others(made: Decision, request: Request) -> Iterator[tuple[dict[str, Any], Request, str]]:
+    """Yield what it could ask for instead: another kind, fewer GPUs, fewer replicas."""
+    count, named = request.devices.count, request.devices.kinds
+    any_kind = replace(request, devices=DeviceRequest(count))
+    rooms = made.fleet.decide(made.cluster, any_kind, uid=made.uid).rooms
+    for room in rooms if named else ():
+        if room.name in named:
+            continue
+        text = _("%(n)d × %(kind)s instead") % {"n": count, "kind": room.label}  # noqa: RUF001 - the sign
+        devices = DeviceRequest(count, (room.name,))
+        yield {"gpu_flavor": room.name}, replace(request, devices=devices), text
+    for fewer in _fewer(count):
+        text = ngettext("%(n)d GPU instead of %(all)d", "%(n)d GPUs instead of %(all)d", fewer)
+        devices = DeviceRequest(fewer, named)
+        words = text % {"n": fewer, "all": count}
+        yield {"gpus": fewer}, replace(request, devices=devices), words
+    for fewer in _fewer(request.replicas):
+        text = ngettext(
+            "%(n)d replica instead of %(all)d", "%(n)d replicas instead of %(all)d", fewer
+        )
+        words = text % {"n": fewer, "all": request.replicas}
+        yield {"replicas": fewer}, replace(request, replicas=fewer), words
+
+
+def _fewer(count: int) -> list[int]:
+    """Return what is less, the most first: each of a few, halves of many."""
+    if count <= 4:  # noqa: PLR2004
+        return list(range(count - 1, 0, -1))
+    found, left = [], count // 2
+    while left:
+        found.append(left)
+        left //= 2
+    return found
+
+
+def _seconds(estimate: Estimate | None) -> float | None:
+    """Return the middle of its range from now."""
+    if estimate is None:
+        return None
+    middle = estimate.earliest + (estimate.latest - estimate.earliest) / 2
+    return max(0.0, (middle - now()).total_seconds())
