@@ -26,6 +26,9 @@ class Rules:
     reclaimable: bool
 
 
+NO_RULES = Rules(priority=0, exceeds=True, reclaimable=True)  # of what asks for no GPU
+
+
 class Look:
     """Queues, what they have on a cluster, and priorities, as they are now; three queries."""
 
