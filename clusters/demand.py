@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 PLACE = "place"
+# What Berth itself keeps on a cluster: without work it goes with the cluster.
+_OWN = frozenset({PLACE, "queues"})
 _NODE_KIND = ("cluster__key", "name", "flavor__name")
 HELD = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.DELETING, Phase.UNKNOWN)
 
@@ -128,13 +130,13 @@ def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]
 def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
     """Return kind of row → how many there are that are not gone.
 
-    A project's place is not counted: without work in it, it goes with the cluster. ``holding``:
-    only those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
+    A project's place and the queues are not counted: they go with the cluster. ``holding``: only
+    those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
     without it all of them).
     """
     found = {}
     for kind, reconciler in reconcilers.registered().items():
-        if kind == PLACE:
+        if kind in _OWN:
             continue
         rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
         rows = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)

@@ -48,15 +48,20 @@ class Rules:
     reclaimable: bool
 
 
+def priority_of(purpose: str, name: str) -> Priority | None:
+    """Return the priority of work; one that is gone is the purpose's own."""
+    known: Mapping[str, Priority] = {row.name: row for row in Priority.objects.all()}
+    by_purpose = {row.purpose: row for row in known.values() if row.purpose}
+    return known.get(name) or by_purpose.get(purpose) or by_purpose.get(_OTHERS)
+
+
 def rules_of(project_uid: str, purpose: str, priority: str) -> Rules:
     """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
 
     What people sit in front of stays within what is guaranteed to their project, and is never
     asked for; where nothing is guaranteed it borrows as everything does.
     """
-    known: Mapping[str, Priority] = {row.name: row for row in Priority.objects.all()}
-    by_purpose = {row.purpose: row for row in known.values() if row.purpose}
-    chosen = known.get(priority) or by_purpose.get(purpose) or by_purpose.get(_OTHERS)
+    chosen = priority_of(purpose, priority)
     queue = Queue.objects.filter(project__uid=project_uid).first()
     promised = Guarantee.objects.filter(queue=queue, guaranteed__gt=0) if queue else None
     stays = purpose == Purpose.BUILD and bool(

@@ -103,6 +103,8 @@ class Names(Protocol):
 
     def claim(self, volume_uid: str, /) -> str: ...
 
+    def queue_object(self, prefix: str, word: str, /) -> str: ...
+
 
 @dataclass(frozen=True)
 class Traits:

@@ -140,11 +140,12 @@ def cluster_update(
     if options:
         before = options_of(row.options)
         if "namespace_prefix" in options and options["namespace_prefix"] != before.namespace_prefix:
-            if live_on(row.key):
-                message = _("It can't be changed while there is work on the cluster.")
-                raise Conflict(message, fields={"namespace_prefix": [message]})
+            _refuse_while_used(row, "namespace_prefix")
             _refuse_twin(row.server, row.identity, options["namespace_prefix"], but=row)
-        row.options = changed(before, options).as_json()
+        after = changed(before, options)
+        if (after.queue, after.manages_queues) != (before.queue, before.manages_queues):
+            _refuse_while_used(row, "manages_queues")
+        row.options = after.as_json()
         told += [n for n in options if row.options[n] != before.as_json()[n]]
     row.revision += 1
     row.save()
@@ -153,6 +154,13 @@ def cluster_update(
     )
     _after(row)
     return row
+
+
+def _refuse_while_used(cluster: Cluster, name: str) -> None:
+    """What was made by the old value would not be found, or stand past the queues."""
+    if live_on(cluster.key):
+        message = _("It can't be changed while there is work on the cluster.")
+        raise Conflict(message, fields={name: [message]})
 
 
 def attached(cluster: Cluster) -> Cluster:

@@ -14,6 +14,7 @@ from runtime.capabilities import QueueTree
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import queues as build
+from runtime.drivers.kubernetes.builders import tenant
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of, plural_of
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -32,6 +33,7 @@ _ORDER: tuple[tuple[str, bool | None], ...] = (
     ("LocalQueue", None),
 )
 _NOT_FOUND = 404
+HELD = "kueue"  # value of the label ``tenant.QUEUE``
 _PARALLEL = 8
 
 
@@ -60,6 +62,7 @@ class Queues:
         self._write(todo, live)
         stale = [key for key, obj in live.items() if key not in wanted and self._is_ours(obj)]
         gone = self._delete([key for key in stale if key not in leaving], live)
+        self._require_held(tree)
         return tuple(sorted([*map(build.key_of, todo), *gone]))
 
     def remove(self) -> None:
@@ -70,6 +73,13 @@ class Queues:
             raise NotYet("The cluster's queues are being removed.", retry_in=2.0)
 
     # --- inside ---------------------------------------------------------------------------------
+    def _require_held(self, tree: QueueTree) -> None:
+        """Kueue takes a namespace into account by its label: without it work starts past it."""
+        there = self._client.list("v1", "namespaces", selector=f"{tenant.QUEUE}={HELD}")
+        held = {found["metadata"]["name"] for found in there}
+        if loose := sorted({part.namespace for part in tree.parts} - held - {""}):
+            raise NotYet(f"Namespaces are not held by Kueue yet: {', '.join(loose[:3])}.")
+
     def _require_kueue(self) -> None:
         answer = self._client.read(f"/apis/{build.VERSION}")
         if answer.status == _NOT_FOUND:
