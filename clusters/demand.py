@@ -147,6 +147,17 @@ def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
     return found
 
 
+def is_used(cluster_key: str) -> bool:
+    """Whether any work there runs, ends or waits to start."""
+    quiet = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
+    return any(
+        rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)
+        .exclude(phase__in=quiet)
+        .exists()
+        for rows, _kind in rows_with_gpus()
+    )
+
+
 def rows_with_gpus() -> Iterator[tuple[Any, str]]:
     """Return the rows of each table of work that may hold devices, and their kind.
 

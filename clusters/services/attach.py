@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
-from clusters.demand import live_on
+from clusters.demand import is_used, live_on
 from clusters.models import KUBERNETES, CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator
@@ -140,11 +140,12 @@ def cluster_update(
     if options:
         before = options_of(row.options)
         if "namespace_prefix" in options and options["namespace_prefix"] != before.namespace_prefix:
-            _refuse_while_used(row, "namespace_prefix")
+            _refuse_used("namespace_prefix", used=bool(live_on(row.key)))
             _refuse_twin(row.server, row.identity, options["namespace_prefix"], but=row)
         after = changed(before, options)
         if (after.queue, after.manages_queues) != (before.queue, before.manages_queues):
-            _refuse_while_used(row, "manages_queues")
+            # What was made by the old value stands past the queues, or in none that is left.
+            _refuse_used("manages_queues", used=is_used(row.key))
         row.options = after.as_json()
         told += [n for n in options if row.options[n] != before.as_json()[n]]
     row.revision += 1
@@ -156,9 +157,8 @@ def cluster_update(
     return row
 
 
-def _refuse_while_used(cluster: Cluster, name: str) -> None:
-    """What was made by the old value would not be found, or stand past the queues."""
-    if live_on(cluster.key):
+def _refuse_used(name: str, *, used: bool) -> None:
+    if used:
         message = _("It can't be changed while there is work on the cluster.")
         raise Conflict(message, fields={name: [message]})
 

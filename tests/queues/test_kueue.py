@@ -7,7 +7,8 @@ import pytest
 
 from clusters import registry, services
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
-from clusters.services import cluster_update
+from clusters.services import cluster_detach, cluster_update
+from common.clock import now
 from common.errors import Conflict, Invalid
 from events.models import Event
 from jobs.models import Job
@@ -62,7 +63,12 @@ def fake(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueueFake]:
     monkeypatch.setitem(registry.DRIVERS, "kubernetes", lambda _cluster: driver)
     options = {"manages_queues": True}
     Cluster.objects.create(
-        key=KEY, name="Alpha", driver="kubernetes", reachable=True, options=options
+        key=KEY,
+        name="Alpha",
+        driver="kubernetes",
+        reachable=True,
+        options=options,
+        attached_at=now(),
     )
     registry.reset()
     yield driver
@@ -234,13 +240,17 @@ def test_what_work_is_for_says_its_priority(
 def test_an_operator_turns_it_on_and_off_while_nothing_runs(
     fake: QueueFake, cluster: Cluster, operator: Any, principal: Any, project: Any, alice: Any
 ) -> None:
-    change = {"principal": principal(operator), "cluster": cluster, "values": {}}
+    of_it = {"principal": principal(operator), "cluster": cluster}
+    change = {**of_it, "values": {}}
     with pytest.raises(Invalid):
         cluster_update(**change, options={"queue": "theirs"})
     job = Job.objects.create(project=project, owner=alice, name="a", cluster_key=KEY)
     with pytest.raises(Conflict):
         cluster_update(**change, options={"manages_queues": False})
-    job.delete()
+    job.phase = Phase.STOPPED
+    job.save()
+    with pytest.raises(Conflict, match="Switch that off"):
+        cluster_detach(**of_it, confirm="Alpha")
     fake.in_use = 2
     cluster_update(**change, options={"manages_queues": False})
     driving.run_due()
