@@ -99,12 +99,15 @@ def tree_on(cluster: Cluster) -> QueueTree:
 
 
 def places_on(cluster_key: str) -> list[ProjectNamespace]:
-    """Return the namespaces that are made, and wanted."""
+    """Return the namespaces that are made, and wanted.
+
+    One that is in trouble keeps its queue: Kueue would not take it back before all work in it ends.
+    """
     rows = ProjectNamespace.objects.filter(
         cluster_key=cluster_key,
         deleted_at__isnull=True,
         desired=Desired.RUNNING,
-        phase=Phase.RUNNING,
+        external_ref__has_key="namespace",
     )
     return list(rows.select_related("project").order_by("namespace"))
 
@@ -158,7 +161,7 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
         )
         for name, count in offers.items():
             key = (name, _variant(known[name], node.labels))
-            labels[key] = {label: node.labels[label] for label in known[name].node_labels}
+            labels[key] = {n: node.labels.get(n, "") for n in known[name].node_labels}
             is_open[key] = is_open.get(key, True) and accelerators.is_plain(node.taints)
             sums = beside.setdefault(key, Counter())
             if usable:
@@ -183,7 +186,7 @@ def _variant(flavor: Flavor, labels: Mapping[str, str]) -> str:
     """Return what tells nodes of a kind apart that may say it in several ways."""
     if all(len(values) == 1 for values in flavor.node_labels.values()):
         return ""
-    return slugify("-".join(labels[name] for name in sorted(flavor.node_labels)))
+    return slugify("-".join(labels.get(name, "") for name in sorted(flavor.node_labels)))
 
 
 # --- when they are made anew ----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from runtime import ports
 from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Denied, NotYet, Phase, Resources
+from runtime.protocol import Denied, Desired, NotYet, Phase, Resources
 from runtime.reasons import Reason
 from tests.projects.cluster_double import KEY, TenantFake
 from tests.support import driving
@@ -219,6 +219,17 @@ def test_without_kueue_nothing_new_is_made_and_nothing_is_lost(
     assert fake.calls("ensure") == 1
 
 
+def test_a_namespace_in_trouble_keeps_its_queue(
+    fake: QueueFake, cluster: Cluster, place: Any, project: Any
+) -> None:
+    type(place).objects.filter(pk=place.pk).update(phase=Phase.PENDING, reason=Reason.DENIED)
+    look_again()
+    assert [part.namespace for part in fake.tree.parts] == [place.namespace]
+    type(place).objects.filter(pk=place.pk).update(desired=Desired.ABSENT)
+    look_again()
+    assert fake.tree.parts == ()
+
+
 def test_what_work_is_for_says_its_priority(
     fake: QueueFake, cluster: Cluster, place: Any, project: Any, alice: Any
 ) -> None:
@@ -269,6 +280,6 @@ def test_a_number_of_queries_whatever_the_number_of_projects(
         project = Project.objects.create(name=f"p{n}", slug=f"p{n}")
         made = namespaces.place_ensure(project=project, cluster_key=KEY)
         assert made is not None
-        type(made).objects.filter(pk=made.pk).update(phase=Phase.RUNNING)
+        type(made).objects.filter(pk=made.pk).update(external_ref={"namespace": made.namespace})
     with django_assert_num_queries(8):
         assert len(kueue.tree_on(cluster).parts) == 20
