@@ -130,11 +130,20 @@ def test_the_self_check_sees_the_queues_and_wants_the_policy_of_the_chart(
     ok(api.post(f"clusters/{KEY}/checks"))
     until(lambda: told("scaled past Kueue"), WITHIN_S)
     # what matters is its name: that it works is seen by tests/drivers/kubernetes
+    scale = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["statefulsets/scale"],
+        "operations": ["UPDATE"],
+    }
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "berth-statefulset-scale"},
-        "spec": {"validations": [{"expression": "true"}]},
+        "spec": {
+            "matchConstraints": {"resourceRules": [scale]},
+            "validations": [{"expression": "true"}],
+        },
     }
     kube.apply(policy)
     try:
