@@ -97,7 +97,7 @@ def snapshot(snapshot_uid: str) -> str:
 def queue_object(prefix: str, word: str) -> str:
     """What a queue, a flavor or a priority of Berth is called in the whole cluster; "": the root.
 
-    No word is another's name with a part left out: what is cut short or not plain gets a digest.
+    What is too long, or no plain name, gets a digest: no two words share one.
     """
     whose = instance(prefix)
     return f"{whose}-{_label(word, word, _LABEL_MAX - len(whose) - 1)}" if word else whose

@@ -4,9 +4,8 @@
 touched, whatever they are called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import structlog
 
@@ -160,7 +159,7 @@ class Queues:
             build.VERSION, plural, meta["name"], meta.get("namespace", ""), uid=meta["uid"]
         )
 
-    def _side_by_side(self, act: Any, objects: list[Object]) -> None:
+    def _side_by_side(self, act: Callable[[Object], None], objects: list[Object]) -> None:
         """The first error is raised after all have ended."""
         with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
             futures = [pool.submit(act, obj) for obj in objects]

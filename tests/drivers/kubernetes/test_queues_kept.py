@@ -1,5 +1,6 @@
 """Queues that Berth writes, with the real Kueue: the story of A6 and A7, and what hands undo."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -244,6 +245,40 @@ def test_a_guarantee_beyond_what_exists_lets_in_no_more_than_that(town: Town) ->
     jobs = [town.submit(name) for name in "aaabbbccc"]
     town.until(jobs, 8)
     assert len(town.running(jobs)) == 8
+
+
+def test_what_is_taken_away_under_load_ends_nothing_and_lets_nothing_more_in(town: Town) -> None:
+    a = [town.submit("a") for _n in range(8)]
+    town.until(a, 8)
+    less = replace(EIGHT, devices=4, beside={"cpu": 32_000, "memory": 32_768})
+    moved = tuple(replace(p, parent="") if p.name == "a" else p for p in town.tree.parts)
+    town.ground.driver.ensure_queues(replace(town.tree, kinds=(less,), parts=moved))
+    more = town.submit("a")
+    time.sleep(3)
+    assert len(town.running([*a, more])) == 8
+    town.end(a[:5])
+    town.until([*a[5:], more], 4)
+    # back below its organisation, with all there was
+    town.ground.driver.ensure_queues(town.tree)
+    town.until([*a[5:], more, *(town.submit("a") for _n in range(4))], 8)
+
+
+def test_what_is_its_own_is_taken_before_it_borrows_of_a_kind_it_likes_more(town: Town) -> None:
+    t4 = {"nvidia.com/gpu.product": "Tesla-T4"}
+    kinds = (EIGHT, QueueKind("t4", GPU, t4, 4, beside={"cpu": 64_000, "memory": 65_536}))
+    parts = tuple(
+        replace(part, shares={"t4": QueueShare(2)} if part.namespace else {})
+        for part in town.tree.parts
+    )
+    town.ground.driver.ensure_queues(replace(town.tree, kinds=kinds, parts=parts))
+    any_of = replace(FLEET, any_of=(MODEL, t4))
+    jobs = [town.submit("a", placement=any_of) for _n in range(2)]
+    town.until(jobs, 2)
+    found = [
+        set(town.workload(job)["status"]["admission"]["podSetAssignments"][0]["flavors"].values())
+        for job in jobs
+    ]
+    assert found == [{f"{town.root}-t4"}] * 2
 
 
 def test_a_cluster_without_kueue_is_told_so(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
