@@ -86,7 +86,7 @@ def tree_on(cluster: Cluster) -> QueueTree:
             own[queue.project_id] = queue
             continue
         parts.append(_part(queue, shares))
-    for place in places_on(cluster.key):
+    for place in _places(cluster.key):
         found = own.get(place.project_id)
         if found is None:
             project = place.project
@@ -98,7 +98,7 @@ def tree_on(cluster: Cluster) -> QueueTree:
     return QueueTree(tuple(parts), kinds, plain, priorities)
 
 
-def places_on(cluster_key: str) -> list[ProjectNamespace]:
+def _places(cluster_key: str) -> list[ProjectNamespace]:
     """Return the namespaces that are made, and wanted.
 
     One that is in trouble keeps its queue: Kueue would not take it back before all work in it ends.

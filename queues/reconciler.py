@@ -44,7 +44,7 @@ class QueuesReconciler:
             return self._remove(driver)
         cluster = Cluster.objects.get(key=row.cluster_key)
         tree = kueue.tree_on(cluster)
-        projects = [str(place.project.uid) for place in kueue.places_on(row.cluster_key)]
+        projects = sorted(part.key for part in tree.parts if part.namespace)
         try:
             written = driver.ensure_queues(tree)
         except (Denied, InvalidSpec) as error:
