@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,9 @@ H100 = QueueKind(
     16,
     beside={"cpu": 256_000, "memory": 2 * 2**20, "example.com/rdma_vf": 16},
 )
-A2 = QueueKind("a2", GPU, {"nvidia.com/gpu.product": "NVIDIA-A2"}, 4, beside={"cpu": 33_333})
+A2 = QueueKind(
+    "a2", GPU, {"nvidia.com/gpu.product": "NVIDIA-A2"}, 4, beside={"cpu": 33_333, "memory": 4096}
+)
 TREE = QueueTree(
     parts=(
         QueuePart("0rg", "Research", weight=Decimal("2.5"), shares={"h100": QueueShare(8, 12, 6)}),
@@ -132,3 +135,32 @@ def test_a_circle_of_organisations_is_cut() -> None:
         assert name not in seen
         seen.add(name)
         name = above[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("memory", 0, "0"),
+        ("cpu", 0, "0"),
+        (GPU, 0, "0"),
+        ("memory", 163, "163Mi"),
+        ("memory", 2 * 2**20, "2Ti"),
+        ("cpu", 160, "160m"),
+        ("cpu", 5_000_000, "5k"),
+        ("cpu", 1_280_000, "1280"),
+        (GPU, 1000, "1k"),
+    ],
+)
+def test_quantities_are_written_as_the_api_server_writes_them(
+    name: str, amount: int, text: str
+) -> None:
+    """Else they would seem to be changed by hand, and be written again and again."""
+    kind = QueueKind("k", GPU, {}, amount or 1, beside={name: amount} if name != GPU else {})
+    made = queues.objects(QueueTree((), (kind,) if amount or name != GPU else ()), OPTIONS)
+    (root,) = [obj for obj in made if obj["kind"] == "Cohort"]
+    texts = {
+        has["name"]: has["nominalQuota"]
+        for flavor in root["spec"]["resourceGroups"][0]["flavors"]
+        for has in flavor["resources"]
+    }
+    assert texts.get(name, "0") == text

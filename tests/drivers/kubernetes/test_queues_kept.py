@@ -270,7 +270,9 @@ def test_what_is_its_own_is_taken_before_it_borrows_of_a_kind_it_likes_more(town
         replace(part, shares={"t4": QueueShare(2)} if part.namespace else {})
         for part in town.tree.parts
     )
-    town.ground.driver.ensure_queues(replace(town.tree, kinds=kinds, parts=parts))
+    tree = replace(town.tree, kinds=kinds, parts=parts)
+    town.ground.driver.ensure_queues(tree)
+    assert town.ground.driver.ensure_queues(tree) == ()
     any_of = replace(FLEET, any_of=(MODEL, t4))
     jobs = [town.submit("a", placement=any_of) for _n in range(2)]
     town.until(jobs, 2)

@@ -300,6 +300,8 @@ def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _text(name: str, amount: int) -> str:
+    if not amount:
+        return "0"
     if name == _CPU:
         return cpu(amount) if amount % 1000 else decimal(amount // 1000)
     return binary(amount, "Mi") if name == _MEMORY else decimal(amount)
