@@ -52,6 +52,7 @@ APPS = (
     "gate.urls",
     "usage.urls",
     "notifications.ui",
+    "queues.urls",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

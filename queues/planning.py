@@ -15,7 +15,7 @@ from clusters.demand import Placed
 from clusters.device_use import Told, told_of
 from clusters.models import Cluster, Flavor
 from common.clock import now
-from common.errors import Conflict, Invalid, NotFound
+from common.errors import Invalid, NotFound
 from queues import hooks
 from queues.effect import Moment, Promise, Waits, moment, promises, replay
 from queues.models import MAX_DEVICES
@@ -91,18 +91,33 @@ class Effect:
     labels: Mapping[str, str]  # of kinds
     names: Mapping[str, str]  # of parts
 
+    @property
+    def kinds(self) -> list[dict[str, Any]]:
+        """The kinds of which something is promised, in words."""
+        return [
+            {
+                "promise": promise,
+                "label": self.labels.get(promise.kind, promise.kind),
+                "short": [(self.names[key], own, theirs) for key, own, theirs in promise.short],
+            }
+            for promise in self.promised
+            if promise.promised
+        ]
+
+    @property
+    def past_differs(self) -> list[Seen]:
+        return [seen for seen in self.past if seen.is_other]
+
     def as_json(self) -> dict[str, Any]:
         """Return it in short, for the audit log."""
         return {
             "cluster": self.cluster.key,
             "starts": [one.name for one in self.starts],
-            "asked back": [one.name for one in self.asked],
+            "asked": [one.name for one in self.asked],
             "waits": [one.name for one in self.waits],
             "promised": {p.kind: [p.promised, p.exists] for p in self.promised if p.promised},
             "past": {
-                seen.name: [_short(seen.before), _short(seen.after)]
-                for seen in self.past
-                if seen.is_other
+                seen.name: [_short(seen.before), _short(seen.after)] for seen in self.past_differs
             },
         }
 
@@ -300,9 +315,3 @@ def _differs(
         return found
 
     return {"starts": named(starts), "asked": named(asked), "waits": named(waits)}
-
-
-def require_same(revision: str, current: str) -> None:
-    """Raise where the tree is another one than was looked at."""
-    if revision and revision != current:
-        raise Conflict(_("Somebody else changed the tree meanwhile. Look at it again."))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from django.db.models import QuerySet
@@ -16,7 +15,7 @@ from events.models import Event
 from queues.effect import Promise, promises
 from queues.models import Guarantee, Priority
 from queues.sharing import NO_SHARE, ROOT, Pool, Share
-from queues.tree import Entry, Where, entries, in_order, tree_on
+from queues.tree import Entry, Where, entries, in_order, revision_of, tree_on
 from queues.works import Standing, standings
 
 if TYPE_CHECKING:
@@ -99,15 +98,6 @@ class Look:
     @property
     def revision(self) -> str:
         return revision_of(self.tree)
-
-
-def revision_of(tree: Mapping[str, Entry]) -> str:
-    """Return what differs when anything in the tree does."""
-    said = [
-        (e.key, e.name, e.parent, str(e.weight), e.build_exceeds, sorted(e.shares.items()))
-        for e in sorted(tree.values(), key=lambda one: one.key)
-    ]
-    return sha256(repr(said).encode()).hexdigest()[:16]
 
 
 def look(clusters: Iterable[Cluster] | None = None) -> Look:

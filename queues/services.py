@@ -21,7 +21,7 @@ from queues.choices import Purpose, Who
 from queues.models import Guarantee, Priority, Queue
 from queues.planning import Change, Plan, check, clusters_of, effects, plan
 from queues.sharing import ROOT, Share
-from queues.tree import Entry, Where, entries
+from queues.tree import Entry, Where, entries, revision_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -39,11 +39,18 @@ def tree_changed() -> None:
 
 
 @transaction.atomic
-def queues_change(*, principal: Principal, changes: Mapping[str, Change]) -> Plan:
-    """Change parts of the tree, by their keys, all or none: name, place, weight, what they have."""
+def queues_change(
+    *, principal: Principal, changes: Mapping[str, Change], revision: str = ""
+) -> Plan:
+    """Change parts of the tree, by their keys, all or none: name, place, weight, what they have.
+
+    ``revision``: of the tree that was looked at; where it is another one by now, nothing changes.
+    """
     _require_operator(principal)
     _lock()
     made = plan(changes)
+    if revision and revision != revision_of(made.before):
+        raise Conflict(_("Somebody else changed the tree meanwhile. This is how it is now."))
     for key in made.changed:
         _keep(made.after[key])
     if made.changed:

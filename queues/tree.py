@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from projects.models import Project
@@ -131,6 +132,15 @@ def in_order(parts: Mapping[str, Entry]) -> list[tuple[Entry, int]]:
 
     walk(ROOT, 0)
     return found
+
+
+def revision_of(tree: Mapping[str, Entry]) -> str:
+    """Return what differs when anything in the tree does."""
+    said = [
+        (e.key, e.name, e.parent, str(e.weight), e.build_exceeds, sorted(e.shares.items()))
+        for e in sorted(tree.values(), key=lambda one: one.key)
+    ]
+    return sha256(repr(said).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

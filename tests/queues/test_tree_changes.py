@@ -95,7 +95,7 @@ def test_a_plan_tells_who_starts_and_who_is_asked_and_saving_makes_it_so(
     assert event.message == "local/h100 guaranteed: 0 → 2"
     assert event.data["before"]["guarantees"] == {}
     assert event.data["after"]["guarantees"] == {"local/h100": [2, None, None]}
-    assert len(event.data["effect"][0]["asked back"]) == 2
+    assert len(event.data["effect"][0]["asked"]) == 2
 
 
 def test_a_ceiling_that_goes_lets_in_who_waited(eight, hunter, who, asks):
