@@ -11,6 +11,7 @@ API = (
     "credentials.api",
     "images.api.urls",
     "quotas.api.urls",
+    "queues.api",
     "volumes.api.views",
     "loaders.api.urls",
     "files.api.urls",

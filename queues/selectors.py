@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from clusters.models import Cluster, Flavor
 from common.errors import NotFound
 from events.models import Event
+from queues import works
 from queues.effect import Promise, promises
 from queues.models import Guarantee, Priority
 from queues.sharing import NO_SHARE, ROOT, Pool, Share
@@ -182,10 +183,9 @@ def _borrowed(tree: Mapping[str, Entry], pool: Pool, kind: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Own:
-    """What a project has of one kind of GPU somewhere, as its members read it."""
+    """What a project has of one kind of GPU somewhere; of any kind: ''."""
 
-    cluster: Cluster
-    flavor: Flavor
+    where: Where
     use: Use
 
 
@@ -194,23 +194,16 @@ def of_project(project: Project) -> list[Own]:
 
     Others are not told of.
     """
-    key = str(project.uid)
-    shares = {
-        (row.cluster_id, row.flavor.name): Share(row.guaranteed, row.most, row.lends)
-        for row in Guarantee.objects.filter(queue__project=project).select_related("flavor")
-    }
-    rows = list(Cluster.objects.filter(enabled=True).order_by("name"))
-    flavors = list(Flavor.objects.order_by("position", "name"))
+    columns = ("cluster__key", "flavor__name", "guaranteed", "most", "lends")
+    rows = Guarantee.objects.filter(queue__project=project).values_list(*columns)
+    shares = {(key, kind): Share(*numbers) for key, kind, *numbers in rows}
+    held, waiting = works.of_project(project)
     found = []
-    for standing in standings(rows, of=project).values():
-        for flavor in flavors:
-            share = shares.get((standing.cluster.pk, flavor.name), Share())
-            mine = [work for work in standing.works if work.part == key]
-            held = sum(work.count for work in mine if work.kind == flavor.name)
-            waits = sum(w.count for w in mine if not w.kind and flavor.name in w.kinds)
-            use = Use(share, held, max(0, held - share.guaranteed), 0, waits)
-            if use != Use():
-                found.append(Own(standing.cluster, flavor, use))
+    for where in sorted({*shares, *held, *waiting}):
+        share, holds = shares.get(where, NO_SHARE), held[where]
+        use = Use(share, holds, max(0, holds - share.guaranteed), 0, waiting[where])
+        if use != Use():
+            found.append(Own(where, use))
     return found
 
 

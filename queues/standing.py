@@ -12,7 +12,7 @@ from clusters.models import Claim
 from placement.decision import IN_USE, STARTS_NOW, DeviceRequest, KindRoom, Reason, Standing
 from queues.history import History
 from queues.line import Line
-from queues.tree import rules_of
+from queues.tree import Rules, rules_of
 
 if TYPE_CHECKING:
     from clusters.models import Cluster
@@ -28,12 +28,15 @@ class LineSight:
         self._cluster = cluster
         self._line = Line(cluster)
         self._history: History | None = None
+        self._rules: dict[tuple[str, str, str], Rules] = {}  # the same for many presets
 
     def _asked(self, made: Decision) -> Claim:
         """Return the claim that such work would have, at the place where its own one stands."""
         size, request = made.request.total, made.request
-        project = str(made.fleet.project_uid)
-        rules = rules_of(project, request.purpose, request.priority)
+        project = str(made.fleet.project_uid or UUID(int=0))
+        asked_as = (project, request.purpose, request.priority)
+        if (rules := self._rules.get(asked_as)) is None:
+            rules = self._rules[asked_as] = rules_of(*asked_as)
         own = next((c for c in self._line.claims if c.workload_uid == made.uid), None)
         same = own is not None and (own.gpus, own.gpu_flavor) == (size.gpus, size.gpu_flavor)
         asked = Claim(

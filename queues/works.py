@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import F, Q, Value
 
 from clusters.demand import HELD, placed_on, rows_with_gpus, with_replicas
-from clusters.models import Claim, Device, Hold, Node
+from clusters.models import Claim, Cluster, Device, Hold, Node
 from placement.decision import names_in
 from queues.choices import Purpose
 from queues.models import Priority
@@ -21,9 +21,8 @@ from runtime.protocol import Desired, Phase
 from runtime.reconcilers import registered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
-    from clusters.models import Cluster
     from projects.models import Project
     from queues.effect import Tree
 
@@ -51,19 +50,19 @@ class Standing:
         return found
 
 
-def standings(clusters: Iterable[Cluster], of: Project | None = None) -> dict[str, Standing]:
-    """Return how clusters stand, by their keys; ``of``: with the work of one project only."""
+def standings(clusters: Iterable[Cluster]) -> dict[str, Standing]:
+    """Return how clusters stand, by their keys."""
     found = {cluster.key: Standing(cluster) for cluster in clusters}
     machines = [one for one in found.values() if not one.cluster.runs_images]
     others = [one for one in found.values() if one.cluster.runs_images]
     if machines:
-        _machines(machines, of)
+        _machines(machines)
     if others:
-        _clusters(others, of)
+        _clusters(others)
     return found
 
 
-def _machines(standings: list[Standing], of: Project | None) -> None:
+def _machines(standings: list[Standing]) -> None:
     """One machine knows exactly: it lets in itself."""
     by_pk = {one.cluster.pk: one for one in standings}
     devices = Device.objects.filter(cluster__in=by_pk, healthy=True).order_by("index")
@@ -77,8 +76,7 @@ def _machines(standings: list[Standing], of: Project | None) -> None:
     )
     for one in standings:
         one.capacity = dict(kinds[one.cluster.pk])
-    claims = Claim.objects.filter(cluster__in=by_pk, gpus__gt=0, held_at__isnull=True)
-    for claim in claims.filter(project_uid=of.uid) if of else claims:
+    for claim in Claim.objects.filter(cluster__in=by_pk, gpus__gt=0, held_at__isnull=True):
         one = by_pk[claim.cluster_id]
         uid = str(claim.workload_uid)
         kind = (held.get(claim.pk) or "") if claim.granted_at else ""
@@ -101,7 +99,7 @@ def _machines(standings: list[Standing], of: Project | None) -> None:
         )
 
 
-def _clusters(standings: list[Standing], of: Project | None) -> None:
+def _clusters(standings: list[Standing]) -> None:
     """A cluster's own scheduler lets in: what its rows ask for and where the watch saw them."""
     by_key = {one.cluster.key: one for one in standings}
     for one in standings:
@@ -110,19 +108,11 @@ def _clusters(standings: list[Standing], of: Project | None) -> None:
             for name, kind in (one.cluster.kinds or {}).items()
         }
     priorities = Priorities()
-    rows: list[tuple[Any, ...]] = []
-    for table, own in rows_with_gpus():
-        if not _of_projects(table.model):
-            continue
-        live = table.filter(cluster_key__in=by_key, deleted_at__isnull=True, gpus__gt=0).filter(
-            Q(phase__in=HELD) | Q(phase=Phase.PENDING, desired=Desired.RUNNING),
-            Q(project=of) if of else Q(),
-        )
-        kind = Value(own) if own else F("kind")
-        rows += with_replicas(live).order_by().values_list(*_ASKED, "gpus", "count", kind)
+    rows = _rows(Q(cluster_key__in=by_key))
     loose = [row for row in rows if row[4] in HELD and len(names_in(row[3])) != 1]
     came_to = _kinds_by_node(by_key) if loose else {}
-    for uid, key, project, flavor, phase, asked, priority, gpus, count, kind in rows:
+    for row in rows:
+        uid, key, project, flavor, phase, asked, priority, gpus, count, kind = row
         one, names = by_key[key], names_in(flavor)
         holds = phase in HELD
         has = ""
@@ -145,12 +135,26 @@ def _clusters(standings: list[Standing], of: Project | None) -> None:
         )
 
 
+def _rows(only: Q) -> list[tuple[Any, ...]]:
+    """Return what of live work holds GPUs or waits for them; one query for each table of work."""
+    found: list[tuple[Any, ...]] = []
+    for table, own in rows_with_gpus():
+        if not _of_projects(table.model):
+            continue
+        live = table.filter(only, deleted_at__isnull=True, gpus__gt=0).filter(
+            Q(phase__in=HELD) | Q(phase=Phase.PENDING, desired=Desired.RUNNING)
+        )
+        kind = Value(own) if own else F("kind")
+        found += with_replicas(live).order_by().values_list(*_ASKED, "gpus", "count", kind)
+    return found
+
+
 def _of_projects(model: Any) -> bool:
     names = {f.name for f in model._meta.get_fields()}  # noqa: SLF001 - any model
     return {"project", "asked_at", "priority"} <= names
 
 
-def _kinds_by_node(by_key: Mapping[str, Any]) -> dict[str, str]:
+def _kinds_by_node(by_key: Collection[str]) -> dict[str, str]:
     """Return the kind that work has which named none, or several: that of its node."""
     placed = placed_on(by_key, Q(gpu_flavor="") | Q(gpu_flavor__contains=","))
     nodes = Node.objects.filter(
@@ -161,6 +165,35 @@ def _kinds_by_node(by_key: Mapping[str, Any]) -> dict[str, str]:
         for key, name, kind in nodes.values_list("cluster__key", "name", "flavor__name")
     }
     return {str(one.uid): kinds.get((one.cluster_key, one.node), "") for one in placed}
+
+
+def of_project(project: Project) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Return what one project holds and waits for, by cluster and kind; '' is any kind.
+
+    Two queries, and two more where work on clusters named no kind.
+    """
+    held: Counter[tuple[str, str]] = Counter()
+    waiting: Counter[tuple[str, str]] = Counter()
+    claims = Claim.objects.filter(project_uid=project.uid, gpus__gt=0)
+    columns = ("cluster__key", "gpu_flavor", "gpus", "granted_at", "holds__device__flavor__name")
+    for key, flavor, gpus, granted, kind in claims.values_list(*columns):
+        if granted is not None:
+            held[key, kind or ""] += 1  # a row for each device
+            continue
+        for name in names_in(flavor) or ("",):
+            waiting[key, name] += gpus
+    machines = Cluster.objects.one_machine().values("key")
+    rows = _rows(Q(project=project) & ~Q(cluster_key__in=machines))
+    loose = {row[1] for row in rows if row[4] in HELD and len(names_in(row[3])) != 1}
+    came_to = _kinds_by_node(loose) if loose else {}
+    for uid, key, _project, flavor, phase, _asked, _priority, gpus, count, _kind in rows:
+        names = names_in(flavor)
+        if phase in HELD:
+            held[key, names[0] if len(names) == 1 else came_to.get(str(uid), "")] += gpus * count
+            continue
+        for name in names or ("",):
+            waiting[key, name] += gpus * count
+    return held, waiting
 
 
 def purpose_of(kind: str) -> str:

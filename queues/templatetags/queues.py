@@ -4,6 +4,7 @@ from typing import Any
 
 from django import template
 
+from clusters.models import Cluster, Flavor
 from projects.models import Project
 from queues.selectors import of_project
 
@@ -13,4 +14,10 @@ register = template.Library()
 @register.inclusion_tag("queues/_own.html")
 def project_queue(project: Project) -> dict[str, Any]:
     """Show what is guaranteed, borrowed and waited for; nothing where nothing is."""
-    return {"own": of_project(project)}
+    own = of_project(project)
+    if not own:
+        return {"own": ()}
+    clusters = {row.key: row.label for row in Cluster.objects.all()}
+    kinds = dict(Flavor.objects.values_list("name", "label"))
+    named = [(kinds.get(o.where[1], ""), clusters.get(o.where[0], ""), o.use) for o in own]
+    return {"own": named}

@@ -102,7 +102,7 @@ def test_of_a_cluster_it_tells_what_rows_hold_and_wait_for(alice):
     use = column.uses[str(hunter.uid)]
     assert (column.exists, use.held, use.borrowed, use.waiting) == (6, 4, 4, 4)
     (own,) = selectors.of_project(hunter)
-    assert (own.cluster, own.use.held, own.use.waiting) == (east, 4, 4)
+    assert (own.where, own.use.held, own.use.waiting) == (("east", "h100"), 4, 4)
 
 
 def test_an_effect_on_a_cluster_names_the_work_and_keeps_building_within_its_guarantee(alice):
