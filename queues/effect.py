@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from queues.sharing import ROOT, Part, Pool, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 HALF, MOST = 0.5, 0.9  # shares of the works that waited so long or shorter
 
@@ -98,16 +98,23 @@ def moment(tree: Tree, capacity: Mapping[str, int], works: Iterable[Work]) -> Mo
     """Say who would start now and who would be asked for it, of work that holds or waits."""
     pool = Pool(tree.parts, capacity)
     line = _Line(pool)
+    held: set[str] = set()
     for work in works:
         if work.kind:
             pool.take(work)
+            held.add(work.uid)
         else:
             line.add(work)
-    started, asked = line.fill(at=0.0)
+    holds: dict[str, bool] = {}
+    asked: dict[str, str] = {}
+    for work, whom in line.fill(at=0.0):
+        holds[work.uid] = not whom
+        if whom:
+            asked[work.uid] = whom
     return Moment(
-        starts=tuple(work.uid for work in started if work.uid not in asked),
-        asked=asked,
-        waits=tuple(work.uid for work in line.waiting() if work.uid not in asked),
+        starts=tuple(uid for uid, has in holds.items() if has and uid not in asked),
+        asked={uid: whom for uid, whom in asked.items() if uid in held and not holds[uid]},
+        waits=tuple(work.uid for work in line.waiting() if work.uid not in held),
     )
 
 
@@ -153,24 +160,24 @@ class _Line:
             for k in work.kinds
         )
 
-    def fill(self, at: float) -> tuple[list[Work], dict[str, str]]:
-        """Let in whoever may start, in turn; return them, and who gave back for whom."""
-        started: list[Work] = []
-        asked: dict[str, str] = {}
+    def fill(self, at: float) -> Iterator[tuple[Work, str]]:
+        """Let in whoever may start, in turn; yield them, and before each who gives back for it.
+
+        With who gives back comes for whom; with who starts ''.
+        """
         kept: set[str] = set()  # kinds that somebody waits for
         passed: set[_Key] = set()
         while (found := self._next(kept, passed)) is not None:
             work, key, kind, victims = found
             for victim in victims:
                 self.gives_back(victim)
-                asked[victim.uid] = work.uid
                 self.add(replace(victim, kind=""))
+                yield victim, work.uid
             self._rows[key].remove(work)
             got = replace(work, kind=kind, granted_at=at)
             self._pool.take(got)
             self._changed |= self._below[self._top(got)]
-            started.append(got)
-        return started, asked
+            yield got, ""
 
     def _next(self, kept: set[str], passed: set[_Key]) -> tuple[Work, _Key, str, list[Work]] | None:
         """Return the first in turn that may start, its kind, and who gives back for it."""
@@ -285,15 +292,15 @@ def replay(tree: Tree, capacity: Mapping[str, int], past: Iterable[Past]) -> dic
             line.add(work)
             if not line.may_matter(work):
                 continue
-        started, given = line.fill(at)
-        for uid in given:
-            if held := running.pop(uid, None):
-                left[uid] -= at - held.granted_at
-                reclaims[held.part] += 1
-        for work in started:
-            first.setdefault(work.uid, at)
-            running[work.uid] = work
-            heappush(ends, (at + max(0.0, left[work.uid]), work.uid, at))
+        for work, whom in line.fill(at):
+            if whom:
+                del running[work.uid]
+                left[work.uid] -= at - work.granted_at
+                reclaims[work.part] += 1
+            else:
+                first.setdefault(work.uid, at)
+                running[work.uid] = work
+                heappush(ends, (at + max(0.0, left[work.uid]), work.uid, at))
     return _summed(asked, first, reclaims)
 
 

@@ -68,7 +68,10 @@ class Entry:
 
 
 def entries() -> dict[str, Entry]:
-    """Return the whole tree by the keys of its parts, every project too; three queries."""
+    """Return the whole tree by the keys of its parts; three queries.
+
+    Every project is in it, but for those that are archived and have nothing laid down.
+    """
     shares: dict[int, dict[Where, Share]] = defaultdict(dict)
     columns = ("queue_id", "cluster__key", "flavor__name", "guaranteed", "most", "lends")
     for pk, key, name, *numbers in Guarantee.objects.order_by("pk").values_list(*columns):
@@ -89,6 +92,8 @@ def entries() -> dict[str, Entry]:
     }
     for project in Project.objects.filter(deleted_at__isnull=True).order_by("name", "pk"):
         queue = own.get(project.pk)
+        if project.archived_at and queue is None:
+            continue
         found[str(project.uid)] = Entry(
             key=str(project.uid),
             name=project.name,

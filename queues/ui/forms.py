@@ -103,7 +103,10 @@ class PartForm(forms.Form):
     ) -> None:
         if entry is not None:
             kwargs["initial"] = {
-                name: getattr(entry, name) for name in ("name", "parent", "weight", "build_exceeds")
+                "name": entry.name,
+                "parent": entry.parent,
+                "weight": f"{entry.weight.normalize():f}",
+                "build_exceeds": entry.build_exceeds,
             }
         super().__init__(*args, **kwargs)
         choices = organisations(tree, but=entry.key if entry else "")

@@ -193,3 +193,40 @@ def test_for_any_moment_what_follows_fits_and_names_each_work_once(there, guaran
     named = [*found.starts, *found.asked, *found.waits]
     assert len(named) == len(set(named))
     assert not {work.uid for work in all_works if work.kind} & set(found.starts)
+
+
+shares = st.builds(
+    lambda guaranteed, more, lends: Share(
+        guaranteed, None if more is None else guaranteed + more, min(lends, guaranteed)
+    ),
+    st.integers(0, 4),
+    st.none() | st.integers(0, 4),
+    st.integers(0, 4),
+)
+
+
+@given(
+    some_past,
+    st.lists(shares, min_size=5, max_size=5),
+    st.lists(st.sampled_from(["", "org", "lab"]), min_size=3, max_size=3),
+    st.integers(1, 8),
+)
+@settings(max_examples=300, deadline=2000)
+def test_for_any_tree_the_past_comes_to_its_end(asked, given_shares, places, capacity):
+    """Organisations, ceilings and what is kept: nobody gives back for ever, all is told once."""
+    parts = [
+        Part("org", shares={KIND: given_shares[3]}),
+        Part("lab", parent="org", weight=0, shares={KIND: given_shares[4]}),
+        *(
+            Part(key, parent=place, shares={KIND: share})
+            for key, place, share in zip((A, B, C), places, given_shares, strict=False)
+        ),
+    ]
+    week = [
+        past(str(n), part, at, took, count, priority=n % 3, builds=n % 4 == 0)
+        for n, (part, at, took, count) in enumerate(asked)
+    ]
+    found = replay(Tree(tuple(parts)), {KIND: capacity}, week)
+    assert sum(one.works for one in found.values()) == len(week)
+    assert all((one.half is None) == (one.never == one.works) for one in found.values())
+    assert all(0 <= (one.half or 0) <= (one.most or 0) for one in found.values())
