@@ -7,14 +7,15 @@ from django import template
 from clusters.models import Cluster, Flavor
 from projects.models import Project
 from queues.selectors import of_project
+from queues.sharing import NO_SHARE
 
 register = template.Library()
 
 
 @register.inclusion_tag("queues/_own.html")
 def project_queue(project: Project) -> dict[str, Any]:
-    """Show what is guaranteed, borrowed and waited for; nothing where nothing is."""
-    own = of_project(project)
+    """Show what is guaranteed, borrowed and waited for, where either is laid down or waited for."""
+    own = [one for one in of_project(project) if one.use.share != NO_SHARE or one.use.waiting]
     if not own:
         return {"own": ()}
     clusters = {row.key: row.label for row in Cluster.objects.all()}
