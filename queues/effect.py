@@ -3,7 +3,8 @@
 ``moment`` says what would follow now: who starts, who is asked back, who waits. ``replay`` lets the
 work of the past come again under a tree: how long it would have waited, how often some of it would
 have been asked back. It knows devices and their kinds, no nodes, CPU or memory; what is asked back
-gives back at once and goes on later from where it was; nothing passes who waits for more.
+gives back at once and goes on later from where it was; nothing passes who waits for more. Of one
+part, work within the guarantee goes before older work that would borrow.
 """
 
 from __future__ import annotations
