@@ -59,7 +59,7 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
         rows.filter(cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0).order_by()
         for rows, _kind in rows_with_gpus()
     ]
-    live = [rows.annotate(count=_replicas(rows)) for rows in live]
+    live = [with_replicas(rows) for rows in live]
     columns = ("cluster_key", "gpu_flavor", "phase", "desired")
     sums = [rows.values(*columns).annotate(n=Sum(F("gpus") * F("count"))) for rows in live]
     loose = False
@@ -167,6 +167,11 @@ def rows_with_gpus() -> Iterator[tuple[Any, str]]:
         names = {f.name for f in rows.model._meta.get_fields()}  # noqa: SLF001 - any model
         if {"gpus", "gpu_flavor", "cluster_key"} <= names:
             yield rows, kind
+
+
+def with_replicas(rows: Any) -> Any:
+    """Return rows of one table with ``count``: how many take the size of each."""
+    return rows.annotate(count=_replicas(rows))
 
 
 def _replicas(rows: Any) -> Any:

@@ -1,7 +1,12 @@
-"""What other apps, and other parts of this one, add to a change of the tree."""
+"""What other apps add to queues."""
+
+from collections.abc import Collection
+from datetime import datetime
 
 from common.hooks import Hook
+from queues.effect import Past
 
-# What follows when organisations, guarantees, weights or priorities changed; called inside the
-# transaction of the act.
+# What follows when the tree, or what a part of it has, changed; in the transaction of the act.
 tree_changed: Hook[[], None] = Hook()
+# The latest work with GPUs on a cluster (its key) that asked for them after a moment.
+past_work: Hook[[str, datetime], Collection[Past]] = Hook()

@@ -3,20 +3,128 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from projects.models import Project
 from queues.choices import Purpose
+from queues.effect import Tree
 from queues.models import Guarantee, Priority, Queue
-from queues.sharing import ROOT, Part, Share
+from queues.sharing import NO_SHARE, ROOT, Part, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from clusters.models import Cluster
 
 # Work that has no purpose of its own (a load of data) goes as training does.
 _OTHERS = Purpose.TRAIN.value
+
+
+Where = tuple[str, str]  # the key of a cluster, the name of a kind of GPU
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One part of the tree with all that is laid down about it, on every cluster."""
+
+    key: str
+    name: str
+    slug: str = ""  # of a project; '': an organisation
+    parent: str = ROOT
+    weight: Decimal = Decimal(1)
+    build_exceeds: bool = False
+    shares: Mapping[Where, Share] = field(default_factory=dict)
+
+    @property
+    def is_project(self) -> bool:
+        return bool(self.slug)
+
+    def share(self, where: Where) -> Share:
+        return self.shares.get(where, NO_SHARE)
+
+
+def entries() -> dict[str, Entry]:
+    """Return the whole tree by the keys of its parts; three queries.
+
+    Every project is in it, but for those that are archived and have nothing laid down.
+    """
+    shares: dict[int, dict[Where, Share]] = defaultdict(dict)
+    columns = ("queue_id", "cluster__key", "flavor__name", "guaranteed", "most", "lends")
+    for pk, key, name, *numbers in Guarantee.objects.order_by("pk").values_list(*columns):
+        shares[pk][key, name] = Share(*numbers)
+    queues = list(Queue.objects.select_related("project", "parent__project"))
+    own = {queue.project_id: queue for queue in queues if queue.project_id}
+    found = {
+        queue.key: Entry(
+            key=queue.key,
+            name=queue.name,
+            parent=queue.parent.key if queue.parent else ROOT,
+            weight=queue.weight,
+            build_exceeds=queue.build_exceeds,
+            shares=shares.get(queue.pk, {}),
+        )
+        for queue in queues
+        if not queue.project_id
+    }
+    for project in Project.objects.filter(deleted_at__isnull=True).order_by("name", "pk"):
+        queue = own.get(project.pk)
+        if project.archived_at and queue is None:
+            continue
+        found[str(project.uid)] = Entry(
+            key=str(project.uid),
+            name=project.name,
+            slug=project.slug,
+            parent=queue.parent.key if queue and queue.parent else ROOT,
+            weight=queue.weight if queue else Decimal(1),
+            build_exceeds=queue.build_exceeds if queue else False,
+            shares=shares.get(queue.pk, {}) if queue else {},
+        )
+    return found
+
+
+def tree_on(cluster_key: str, parts: Iterable[Entry]) -> Tree:
+    """Return what of the tree matters on one cluster, as ``queues.effect`` reads it."""
+    known = list(parts)
+    return Tree(
+        parts=tuple(
+            Part(
+                key=entry.key,
+                parent=entry.parent,
+                weight=float(entry.weight),
+                shares={kind: s for (key, kind), s in entry.shares.items() if key == cluster_key},
+            )
+            for entry in known
+        ),
+        building_exceeds=frozenset(entry.key for entry in known if entry.build_exceeds),
+    )
+
+
+def in_order(parts: Mapping[str, Entry]) -> list[tuple[Entry, int]]:
+    """Return parts as a tree is read, each with how deep it stands; organisations first."""
+    below: dict[str, list[Entry]] = defaultdict(list)
+    for entry in parts.values():
+        below[entry.parent if entry.parent in parts else ROOT].append(entry)
+    found: list[tuple[Entry, int]] = []
+
+    def walk(key: str, depth: int) -> None:
+        for entry in sorted(below[key], key=lambda e: (e.is_project, e.name.casefold(), e.key)):
+            found.append((entry, depth))
+            walk(entry.key, depth + 1)
+
+    walk(ROOT, 0)
+    return found
+
+
+def revision_of(tree: Mapping[str, Entry]) -> str:
+    """Return what differs when anything in the tree does."""
+    said = [
+        (e.key, e.name, e.parent, str(e.weight), e.build_exceeds, sorted(e.shares.items()))
+        for e in sorted(tree.values(), key=lambda one: one.key)
+    ]
+    return sha256(repr(said).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
