@@ -148,7 +148,7 @@ def _shell(request: HttpRequest) -> dict[str, Any]:
         "themes": [{"value": t.value, "label": t.label, "icon": THEME_ICONS[t]} for t in Theme],
         "login_path": first_url(settings.LOGIN_URL),
         "live_url": first_url("events-stream"),
-        "announcements": [*full, *announcements_now()],
+        "announcements": [*full, *_demonstration(), *announcements_now()],
         "has_simulated_gpus": has_simulated_gpus(ONE_MACHINE),
     }
     if frame["theme"] not in Theme.values:
@@ -181,6 +181,13 @@ def _shell(request: HttpRequest) -> dict[str, Any]:
             {**said, "message": _t("BERTH_SIMULATED_GPUS says %(gpus)s.") % {"gpus": script}}
         )
     return frame
+
+
+def _demonstration() -> list[dict[str, Any]]:
+    if not settings.BERTH_DEMO:
+        return []
+    text = _t("Its people, their work and its GPUs are made up.")
+    return [{"severity": "info", "title": _t("This is a demonstration."), "message": text}]
 
 
 def _projects(who: Principal) -> list[Any]:

@@ -185,6 +185,7 @@ def prepare_database(
         call_command("berth_bootstrap")
         installation.settle(found, record, anew=anew)
         tell_what_is_locked()
+        prepare_demo()
     except DatabaseError as error:
         name = connection.settings_dict["NAME"]
         message = f"The database {name} can't be used: {str(error).strip()}."
@@ -193,6 +194,18 @@ def prepare_database(
         raise Refusal(message) from error
     finally:
         connection.close()
+
+
+def prepare_demo() -> None:
+    """Make what a demonstration begins with, and show the passwords of its people once."""
+    from django.conf import settings
+
+    if not settings.BERTH_DEMO:
+        return
+    from portal.demo.world import told, world_ensure
+
+    if passwords := world_ensure(settings.BERTH_SIMULATED_GPUS):
+        print(told(passwords, settings.BERTH_PUBLIC_URL), flush=True)
 
 
 def tell_what_is_locked() -> None:

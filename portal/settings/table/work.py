@@ -52,6 +52,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             otherwise="none",
         ),
         Setting(
+            "DEMO",
+            yes_or_no(),
+            False,
+            "a demonstration (`make demo`): made-up people who work on simulated GPUs, in a "
+            "database of its own",
+        ),
+        Setting(
             "SUPERVISOR_SOCKET",
             path(),
             DERIVED,

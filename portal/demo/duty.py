@@ -1,0 +1,124 @@
+"""The worker's duty that plays the script: through the same services as pages and API."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db.models import QuerySet
+
+from accounts.models import User
+from accounts.principal import Principal
+from clusters.models import Device
+from common.clock import now
+from common.errors import BerthError
+from common.ids import next_name
+from jobs.kind import JOB
+from jobs.models import Job
+from jobs.states import ENDED
+from notebooks.kind import WORKSPACE
+from notebooks.models import Preset, Workspace
+from portal.demo import script
+from projects.models import Project
+from work import selectors
+from work.services import workload_create, workload_delete, workload_stop
+
+log = structlog.get_logger(__name__)
+
+EVERY_S = 2.0
+MOST_WAITING = 12  # nobody of the script asks for more while so many jobs wait
+KEPT = timedelta(minutes=20)  # what is over is looked at for a while
+
+# Counts seconds; told that its GPUs are asked back it writes how far it is, and goes on from there.
+PROGRAM = """
+import json, os, signal, sys, time
+whole, kept = int(sys.argv[1]), os.path.join(os.environ["BERTH_CHECKPOINTS"], "step")
+step = int(open(kept).read()) if os.path.exists(kept) else 0
+print(f"begins at step {step} of {whole}", flush=True)
+def told(*_):
+    open(kept, "w").write(str(step))
+    try:
+        why = json.load(open(os.environ["BERTH_NOTICE_FILE"]))["why"]
+    except (OSError, KeyError, ValueError):
+        why = "it was ended"
+    print(f"checkpoint at step {step}: {why}", flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, told)
+while step < whole:
+    time.sleep(1)
+    step += 1
+    if step % 10 == 0:
+        print(f"step {step} of {whole}", flush=True)
+print("done", flush=True)
+"""
+
+
+class Day:
+    """Does what the script says between one turn and the next, from its own start on."""
+
+    def __init__(self) -> None:
+        self._began: datetime | None = None
+        self._done_s = 0.0
+        self._closing: dict[Any, datetime] = {}  # workspaces, and when they are stopped
+
+    def tick(self) -> None:
+        if not Device.objects.filter(simulated=True, healthy=True).exists():
+            return  # this machine was not asked yet
+        at = now()
+        self._began = self._began or at
+        until_s = (at - self._began).total_seconds()
+        for act in script.acts(self._done_s, until_s):
+            try:
+                self._do(act)
+            except BerthError as problem:  # a limit, a full machine: as people meet it
+                log.info("demo.refused", act=repr(act), why=str(problem))
+        self._done_s = until_s
+        self._tidy(at)
+
+    def _do(self, act: script.Act) -> None:
+        who = Principal(user=User.objects.get(username=act.who))
+        project = Project.objects.get(memberships__user=who.user)
+        match act:
+            case script.Submit():
+                self._submit(act, who, project)
+            case script.Cancel():
+                waiting = Job.objects.filter(owner=who.user, desired="running", phase="pending")
+                if row := waiting.order_by("asked_at").first():
+                    workload_stop(principal=who, row=row)
+            case script.Open():
+                preset = Preset.objects.filter(gpu_flavor=act.kind, is_active=True).first()
+                if preset is not None:
+                    said = {"preset": preset.slug}
+                    row = workload_create(principal=who, project=project, kind=WORKSPACE, said=said)
+                    self._closing[row.pk] = now() + timedelta(seconds=act.seconds)
+
+    def _submit(self, act: script.Submit, who: Principal, project: Project) -> None:
+        if Job.objects.filter(desired="running", phase="pending").count() >= MOST_WAITING:
+            return
+        taken = selectors.names_taken(project, who.user, JOB)
+        said: dict[str, Any] = {
+            "name": next_name(act.name, taken),
+            "command": ["python", "-c", PROGRAM, str(act.seconds)],
+            "gpus": act.gpus,
+            "gpu_flavor": act.kind,
+            "cpu_milli": 100,
+            "memory_mib": 256,
+        }
+        if act.limited:
+            said["time_limit_minutes"] = act.seconds // 60 + 1
+        workload_create(principal=who, project=project, kind=JOB, said=said)
+
+    def _tidy(self, at: datetime) -> None:
+        """Stop workspaces whose time is over, and delete what was over for long."""
+        for pk in [pk for pk, due in self._closing.items() if due <= at]:
+            del self._closing[pk]
+            for open_one in Workspace.objects.filter(pk=pk, desired="running"):
+                workload_stop(principal=Principal(user=open_one.owner), row=open_one)
+        people = [person for team in script.TEAMS for person in team.people]
+        rows: QuerySet[Any]
+        for rows in (Job.objects.all(), Workspace.objects.all()):
+            old = rows.filter(owner__username__in=people, phase__in=ENDED)
+            old = old.filter(stopped_at__lt=at - KEPT).exclude(desired="absent")
+            for row in old.select_related("owner"):
+                workload_delete(principal=Principal(user=row.owner), row=row)
