@@ -35,9 +35,9 @@ DUTIES: dict[str, Promise] = {
     "people-at-provider": _("Asks the identity provider about people"),
     "sweep": _("Finds what is due"),
     "watch": _("Watches %(of)s"),
-    "work-limits": _("Ends the work of people who left or were disabled"),
+    "work-limits": _("Ends work whose time is over, and that of people who left or were disabled"),
     "worker": _("A worker"),
-    "workspace-limits": _("Ends workspaces whose time is over"),
+    "workspace-idle": _("Stops workspaces that are idle"),
     "workspace-usage": _("Measures what work and GPUs do"),
 }
 

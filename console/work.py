@@ -17,8 +17,6 @@ from work.ui.present import reason_of
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from accounts.principal import Principal
-
 
 @dataclass(frozen=True)
 class Ways:
@@ -29,16 +27,12 @@ class Ways:
     end: Callable[..., Any]  # principal=, row=, said=
 
 
-def _end_load(*, principal: Principal, row: Load, said: str) -> None:
-    load_cancel(principal=principal, load=row, said=said)
-
-
 def ways() -> dict[str, Ways]:
-    """Return those of every kind; loads have services of their own."""
+    """Return those of every kind; some say and do it in a way of their own."""
     common = {kind.word: Ways(kind.model, reason_of, workload_stop) for kind in kinds.kinds()}
     return common | {
         Workspace.KIND: Ways(Workspace, lambda row: row.shown_message, workload_stop),
-        Load.KIND: Ways(Load, message_of, _end_load),
+        Load.KIND: Ways(Load, message_of, load_cancel),
     }
 
 

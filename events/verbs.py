@@ -44,6 +44,7 @@ WORDS: dict[str, Promise] = {
     "kubeconfig.revoked": _("revoked the kubeconfig"),
     "job.deleted": _("deleted the job"),
     "job.edited": _("changed the job"),
+    "job.extended": _("extended the job"),
     "job.reclaimed": _("asked GPUs back from the job"),
     "job.launched": _("started the job"),
     "job.started": _("started again the job"),

@@ -22,12 +22,14 @@ from files import selectors as files
 from files import services
 from files.reconciler import token_of
 from gate.callers import Caller, later, principal_of
-from notebooks import selectors, where
+from notebooks import where
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Desired, Phase
 from runtime.streams import Pod
 from volumes.services.base import volume_measure_soon
+from work import selectors
 
 NOTED_EVERY = timedelta(seconds=60)
 
@@ -80,7 +82,7 @@ def target_of(caller: Caller, short_id: str, demand: Demand) -> Target:
 
 
 def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
-    row = selectors.workspace_get(who, short_id)
+    row = selectors.workload_get(who, WORKSPACE, short_id)
     if demand is Demand.OPEN:
         if not who.allows_scope(Permission.WORKSPACE_CREATE):
             raise Forbidden(_("This token may not enter workspaces."))

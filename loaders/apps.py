@@ -8,12 +8,14 @@ class LoadersConfig(AppConfig):
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
         from loaders import listeners, rules, selectors
+        from loaders.kind import LOAD
         from loaders.models import Load
         from loaders.reconciler import LoadReconciler
         from loaders.runtime_spec import name_of
         from runtime import reconcilers
-        from work import needs
+        from work import kinds, needs
 
+        kinds.register(LOAD)
         reconcilers.register(LoadReconciler())
         reconcilers.on_transition(listeners.on_transition)
         rules.connect()

@@ -1,18 +1,28 @@
 """Loads: copies between object stores and volumes, how far they are, and what each run did."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
 from common.ids import new_uid
 from credentials.models import Credential
+from loaders import selection
 from loaders.choices import Direction, Mode, Result, Stage, StoreKind, Task, Uploads
 from loaders.policies import url_of
 from runtime.protocol import Desired, Phase
 from volumes.models import Volume
 from work.models import Workload
 
+if TYPE_CHECKING:
+    from volumes.services.create import NewVolume
+
 ENDED = (Phase.STOPPED, Phase.FAILED)
+# Which store it is says the credential.
+OF_CREDENTIAL = frozenset({StoreKind.S3_COMPATIBLE, StoreKind.HDFS})
 
 
 class Progress(models.Model):
@@ -99,6 +109,9 @@ class Load(Progress, Workload):
     )
     uploads_at = models.DateTimeField(null=True)  # giving up began
 
+    # The target of a load that is not saved, where it is a cache that is made with it.
+    cache: NewVolume | None = None
+
     class Meta:
         constraints = [
             models.CheckConstraint(
@@ -123,6 +136,24 @@ class Load(Progress, Workload):
     def url(self) -> str:
         """The source or target as people write it."""
         return url_of(self.store_kind, self.bucket, self.prefix)
+
+    @property
+    def store(self) -> str:
+        """Which store it is, where its kind does not say that."""
+        if self.store_kind in OF_CREDENTIAL and self.credential is not None:
+            return str(self.credential.target)
+        return self.endpoint
+
+    @property
+    def is_export(self) -> bool:
+        return self.direction == Direction.OUT
+
+    @property
+    def target(self) -> str:
+        """The folder of the volume that an import writes into, and deletes in."""
+        return selection.target(
+            folder=self.folder, prefix=self.prefix, listed=self.objects_listed is not None
+        )
 
     @property
     def goes_on(self) -> bool:

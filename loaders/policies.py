@@ -50,25 +50,22 @@ class Place:
     def kinds(self) -> tuple[StoreKind, ...]:
         return _SCHEMES[self.scheme]
 
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{self.prefix}"
+
 
 def url_of(kind: str, bucket: str, prefix: str) -> str:
     """Return a place as people write it."""
     scheme = next(name for name, kinds in _SCHEMES.items() if kind in kinds)
-    return f"{scheme}://{bucket}/{prefix}"
+    return Place(scheme, bucket, prefix).url
 
 
-def clean_name(name: str) -> str:
-    name = unicodedata.normalize("NFC", name).strip()
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise wrong("name", _("A name has 1 to %(n)d visible characters.") % {"n": MAX_NAME})
-    return name
-
-
-def clean_word(field: str, text: str) -> str:
-    """Return a short word of people's own (a version), perhaps empty."""
+def clean_version(text: str) -> str:
+    """Return a short word of people's own, perhaps empty."""
     text = text.strip()
     if len(text) > MAX_NAME or not text.isprintable():
-        raise wrong(field, _("At most %(n)d visible characters.") % {"n": MAX_NAME})
+        raise wrong("version", _("At most %(n)d visible characters.") % {"n": MAX_NAME})
     return text
 
 

@@ -74,17 +74,6 @@ def matching(rows: QuerySet[Load], words: str) -> QuerySet[Load]:
     )
 
 
-def load_named(project: Project, name: str) -> Load | None:
-    """Return the load of that name in an entered project."""
-    rows = Load.objects.filter(project=project, name=name, deleted_at__isnull=True)
-    return rows.exclude(desired=Desired.ABSENT).select_related(*RELATED).first()
-
-
-def names_taken(project: Project) -> frozenset[str]:
-    rows = Load.objects.filter(project=project, deleted_at__isnull=True)
-    return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
-
-
 def sees_inside(who: Principal, row: Load) -> bool:
     """Whether names of files may be shown: a home is its owner's alone."""
     return row.volume.kind != VolumeKind.HOME or row.volume.owner_id == who.user.pk

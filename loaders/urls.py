@@ -22,13 +22,8 @@ _pages = [
     path(f"{_ONE}events/", views.Events.as_view(), name="events"),
     path(f"{_ONE}yaml/", views.Yaml.as_view(), name="yaml"),
     path(f"{_ONE}settings/", form.Settings.as_view(), name="settings"),
-    path(f"{_ONE}start/", acts.Start.as_view(), name="start"),
-    path(f"{_ONE}dry-run/", acts.DryRun.as_view(), name="dry-run"),
-    path(f"{_ONE}pause/", acts.Pause.as_view(), name="pause"),
-    path(f"{_ONE}resume/", acts.Resume.as_view(), name="resume"),
-    path(f"{_ONE}cancel/", acts.Cancel.as_view(), name="cancel"),
-    path(f"{_ONE}retry/", acts.Retry.as_view(), name="retry"),
-    path(f"{_ONE}verify/", acts.Verify.as_view(), name="verify"),
+    *(path(f"{_ONE}{n}/", acts.Act.as_view(name=n), name=n) for n in acts.STARTS),
+    *(path(f"{_ONE}{n}/", acts.Ending.as_view(name=n), name=n) for n in acts.ENDS),
     path(f"{_ONE}delete/", acts.Delete.as_view(), name="delete"),
 ]
 

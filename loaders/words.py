@@ -6,7 +6,6 @@ wrote stands after them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -16,27 +15,18 @@ from django.utils.translation import ngettext
 from loaders.choices import Direction, Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
 from loaders.concurrency import sentence_of
-from loaders.states import SETTLED, state_of
+from loaders.states import FILTERS, SETTLED, state_of
 from placement.decision import waiting
 from runtime import reasons
 from runtime.protocol import Resources
 from runtime.reasons import Reason
+from work.kinds import States
+from work.why import Why
 
 if TYPE_CHECKING:
     from loaders.models import Load, LoadRun
 
 _BY_INTENT = frozenset({Result.PAUSED, Result.CANCELLED, Result.STOPPED})
-
-
-@dataclass(frozen=True)
-class Why:
-    text: str
-    detail: str = ""  # what a driver, the store or the copying program said
-
-    @property
-    def sentence(self) -> str:
-        """Both, for what is one line: the API, a table, a mail."""
-        return f"{self.text} {self.detail}".strip()
 
 
 def message_of(row: Load) -> str:
@@ -178,3 +168,8 @@ def run_message(run: LoadRun) -> str:
         return _DONE[Task(run.task)]()
     text = str(meaning_of(run.code).text)
     return _why(text, run.message).sentence if run.result == Result.FAILED else text
+
+
+STATES = States(
+    words=State, of=state_of, over=SETTLED, filters=FILTERS, why=why_of, advice=advice_of
+)

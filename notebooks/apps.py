@@ -9,20 +9,23 @@ class NotebooksConfig(AppConfig):
         from clusters.where import lookup_of
         from hubapi import registry
         from images.services import register_chooser
-        from notebooks import hub, kube_pods, rules, selectors, timeline
+        from notebooks import hub, kube_pods, references, selectors, timeline
         from notebooks.kind import WORKSPACE
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
         from notebooks.services import likely_cluster
+        from notebooks.ui.pages import PAGES
         from projects.namespaces import pods_of_people
         from runtime import reconcilers
         from work import environments, kinds
+        from work.ui import pages
 
         kinds.register(WORKSPACE)
+        pages.register(PAGES)
         reconcilers.register(WorkspaceReconciler())
         reconcilers.on_transition(timeline.on_transition)
         registry.register(hub.WorkspaceLookup())
-        rules.connect()
+        references.connect()
         register_lookup(lookup_of(Workspace, lambda row: row.short_id))
         pods_of_people.register(kube_pods.own_pods)
         register_chooser(likely_cluster)

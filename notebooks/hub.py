@@ -9,10 +9,10 @@ from django.conf import settings
 
 from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup, workload_url
 from hubapi.services import port_short_id, port_uid
-from notebooks import selectors
 from notebooks.models import Workspace
 from projects.models import Membership
 from runtime.protocol import Desired, Phase
+from work.selectors import access_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ class WorkspaceLookup(WorkloadLookup):
         row = _rows().filter(uid=uid).first()
         if row is None:
             return AccessLevel.NONE
-        access = selectors.access_of(user, row)
+        access = access_of(user, row)
         if access.owner:
             return AccessLevel.OWNER
         return AccessLevel.VISITOR if access.visitor else AccessLevel.NONE
@@ -95,7 +95,7 @@ class WorkspaceLookup(WorkloadLookup):
         rows = _rows().filter(phase=Phase.RUNNING, desired=Desired.RUNNING)
         own = list(rows.filter(owner=user).order_by("-last_used_at")[:50])
         shared = list(rows.filter(shares__user=user).order_by("-last_used_at")[:50])
-        found = [row for row in (*own, *shared) if selectors.access_of(user, row)]
+        found = [row for row in (*own, *shared) if access_of(user, row)]
         return [info_of(row) for row in found]
 
 

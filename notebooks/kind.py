@@ -119,12 +119,15 @@ def _settle(row: Workspace, said: Mapping[str, Any]) -> None:
         # what a person adds goes on top of what the operator set
         row.env = {**row.preset.default_env, **row.env}
     if "time_limit_minutes" in said:
-        longest = row.preset.max_time_limit_minutes if row.preset else None
-        s.TIME_LIMIT.clean(row.time_limit_minutes or 0, longest=longest)
-        set_end(row)
+        s.TIME_LIMIT.clean(row.time_limit_minutes or 0, longest=_longest(row))
+        _set_end(row)
 
 
-def set_end(row: Workspace) -> None:
+def _longest(row: Workspace) -> int | None:
+    return row.preset.max_time_limit_minutes if row.preset else None
+
+
+def _set_end(row: Workspace) -> None:
     """Recompute when the time limit strikes; the caller saves."""
     end = None
     if row.ready_at and row.time_limit_minutes is not None and row.desired == Desired.RUNNING:
@@ -214,7 +217,11 @@ WORKSPACE = Kind(
     asked_by=_asked_by,
     counts_as="workspaces",
     stop_notice="workspace.stopped",
+    ending_notice="workspace.ending",
     started="resumed",
+    shared=True,
+    renews=True,
+    longest=_longest,
     taken=_("You already have a workspace of that name in this project."),
     counted=lambda n: ngettext("%(n)d workspace", "%(n)d workspaces", n) % {"n": n},
 )

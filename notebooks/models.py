@@ -1,17 +1,20 @@
 """Presets (one press), workspaces (what runs), who was let in, and what happened when."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
+from notebooks import states
 from notebooks.choices import WorkspaceKind
-from notebooks.why import State, Why, pinned_tag, warning_of, why_of
 from projects.models import Project
 from volumes.models import Volume
 from work.models import Ask, Workload
+
+if TYPE_CHECKING:
+    from work.why import Why
 
 
 def _none() -> models.Value:
@@ -108,7 +111,7 @@ class Workspace(Program, Workload):
     @property
     def pinned_tag(self) -> str:
         """The digest that stands for its image's tag; empty where none does."""
-        return pinned_tag(self.image, self.image_digest)
+        return "" if not self.image or "@" in self.image else self.image_digest
 
     @property
     def web_ports(self) -> list[dict[str, Any]]:
@@ -120,20 +123,9 @@ class Workspace(Program, Workload):
         return (self.home,)
 
     @property
-    def why(self) -> Why:
+    def why(self) -> "Why":
         """Why it is as it is: in the reader's language, and what a program said of it."""
-        return why_of(
-            State(
-                phase=self.phase,
-                reason=self.reason,
-                message=self.message,
-                stop_reason=self.stop_reason,
-                ref=self.external_ref,
-                size=self.resources,
-                cluster_key=self.cluster_key,
-                pinned=self.pinned_tag,
-            )
-        )
+        return states.why_of(self)
 
     @property
     def shown_message(self) -> str:
@@ -142,4 +134,4 @@ class Workspace(Program, Workload):
     @property
     def warning(self) -> str:
         """What is wrong around it while it runs, in the reader's language; usually nothing."""
-        return warning_of(self.shown_phase, self.reason, self.cluster_key)
+        return states.warning_of(self)

@@ -6,42 +6,20 @@ from typing import TYPE_CHECKING
 
 from django.utils import translation
 
-from notebooks.why import info_of
+from notebooks.states import info_of
 from notifications.services import notify
 
 if TYPE_CHECKING:
-    from accounts.models import User
-    from accounts.principal import Principal
     from notebooks.models import Workspace
-
-
-def tell_stops_soon(row: Workspace, *, minutes: int) -> None:
-    notify(
-        users=[row.owner],
-        kind="workspace.ending",
-        params={"name": row.name, "minutes": minutes},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
 
 
 def tell_failed(row: Workspace) -> None:
     with translation.override(row.owner.reads_in):
-        reason = str(info_of(row.reason, row.cluster_key, row.pinned_tag).text)
+        reason = str(info_of(row).text)
     notify(
         users=[row.owner],
         kind="workspace.failed",
         params={"name": row.name, "reason": reason},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
-
-
-def tell_shared(row: Workspace, *, by: Principal, user: User) -> None:
-    notify(
-        users=[user],
-        kind="workspace.shared",
-        params={"name": row.name, "who": by.user.label},
         url=row.get_absolute_url(),
         key=str(row.uid),
     )

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
-from accounts.models import User
 from common.clock import now
-from common.errors import Conflict, Forbidden, NotFound
+from common.errors import Conflict, NotFound
 from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
 from projects.access import Permission, scoped
 from projects.models import Membership
-from runtime.protocol import Desired, Phase
 from work.fields import is_storable
-from work.models import Share
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
-MAX_CANDIDATES = 200
-SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 USAGE_SHOWN, USAGE_STEP = timedelta(hours=2), timedelta(seconds=30)
 
 
@@ -75,88 +70,6 @@ def default_preset(project: Project) -> Preset:
 
 def environments_of(project: Project) -> list[str]:
     return sorted(set(presets_for(project).values_list("environment", flat=True)))
-
-
-def workspaces_visible_to(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
-    """Return the workspaces whose name and state ``who`` may see, newest first."""
-    rows = Workspace.objects.filter(deleted_at__isnull=True).select_related(
-        "project", "owner", "preset", "home"
-    )
-    if project is not None:
-        rows = rows.filter(project=project)
-    return scoped(rows, who, Permission.WORKSPACE_READ).order_by("-id")
-
-
-def workspaces_of(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
-    """Return the workspaces ``who`` owns."""
-    return workspaces_visible_to(who, project).filter(owner=who.user)
-
-
-def workspaces_shared_with(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
-    """Return the workspaces of others that were shared with ``who``."""
-    mine = Share.objects.filter(workload=OuterRef("pk"), user=who.user)
-    return workspaces_visible_to(who, project).filter(Exists(mine)).exclude(desired=Desired.ABSENT)
-
-
-def no_such() -> str:
-    return _("There is no such workspace, or you may not see it.")
-
-
-def workspace_get(
-    who: Principal, short_id: str, project: Project | None = None, *, for_update: bool = False
-) -> Workspace:
-    """Return one workspace that ``who`` may see, or NotFound (the same for "not yours")."""
-    rows = workspaces_visible_to(who, project)
-    if for_update:
-        rows = rows.select_for_update(of=("self",))
-    try:
-        return rows.get(short_id=short_id)
-    except Workspace.DoesNotExist:
-        raise NotFound(no_such()) from None
-
-
-def require_owner(who: Principal, workspace: Workspace) -> None:
-    """Raise Forbidden unless ``who`` owns it: files, environment and logs are private."""
-    if workspace.owner_id != who.user.pk:
-        raise Forbidden(_("Only the owner of the workspace may see or change this."))
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who may open: the owner and those he shared with, while they are members."""
-
-    owner: bool = False
-    visitor: bool = False
-
-    def __bool__(self) -> bool:
-        return self.owner or self.visitor
-
-
-def access_of(user: User, workspace: Workspace) -> Access:
-    """Decide afresh at every question, so that a removed member is out at once."""
-    if not user.is_active or workspace.deleted_at or workspace.desired == Desired.ABSENT:
-        return Access()
-    member = Membership.objects.filter(project_id=workspace.project_id, user=user).exists()
-    if not member:
-        return Access()
-    if workspace.owner_id == user.pk:
-        return Access(owner=True)
-    shared = Share.objects.filter(workload=workspace, user=user).exists()
-    return Access(visitor=shared)
-
-
-def shares_of(workspace: Workspace) -> QuerySet[Share]:
-    return workspace.shares.select_related("user", "created_by").order_by("user__username")
-
-
-def share_candidates(workspace: Workspace) -> QuerySet[User]:
-    """Return the members of the project that could be let in."""
-    return (
-        User.objects.filter(memberships__project=workspace.project_id, is_active=True)
-        .exclude(pk=workspace.owner_id)
-        .exclude(workload_shares__workload=workspace)
-        .order_by("username")[:MAX_CANDIDATES]
-    )
 
 
 @dataclass(frozen=True)

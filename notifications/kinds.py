@@ -119,6 +119,16 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.ending",
+            _("Your work will stop soon"),
+            ngettext_lazy(
+                "“%(name)s” stops in %(minutes)d minute. Extend it if you still need it.",
+                "“%(name)s” stops in %(minutes)d minutes. Extend it if you still need it.",
+                "minutes",
+            ),
+            "hourglass",
+        ),
+        Kind(
             "work.reclaimed",
             _("Your work gives back GPUs that it borrowed"),
             _(

@@ -245,7 +245,7 @@ def _presets(project: Project, terms: list[str]) -> list[dict[str, Any]]:
             "icon": "rocket",
             "hint": project.name,
             "method": "post",
-            "url": _url("notebooks:launch", project=project.slug),
+            "url": _url("notebooks:new", project=project.slug),
             "fields": {"preset": preset.slug, "nonce": secrets.token_urlsafe(12)},
         }
         for preset in presets_for(project)

@@ -26,6 +26,7 @@ ENDS = frozenset(
 # and what can't wait for room because it keeps somebody out, or lets the one in who makes room.
 NAMES = frozenset(
     {"api-volume-files", "files:session", "notebooks:extend", "api-workspace-extend"}
+    | {"api-job-extend"}
     | {"projects-api:kube-token", "accounts:sessions-end-others", "api-user"}
     | {"console:user-password", "console:user-role", "console:user-sessions", "console:user-state"}
     | {"accounts:device-answer", "api-auth-device", "api-auth-device-token"}

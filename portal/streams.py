@@ -4,8 +4,6 @@ from typing import Any
 from uuid import UUID
 
 from accounts.principal import Principal
-from loaders.models import Load
-from notebooks.models import Workspace
 from projects.access import Permission, projects_visible_to, scoped
 from runtime.sse import make_stream
 from volumes.models import Volume
@@ -26,22 +24,16 @@ def authorise(user: Any, ip: str, topics: list[str]) -> list[str]:
     if uids := _uids(asked.get("project", set())):
         found = projects_visible_to(who).filter(uid__in=uids).values_list("uid", flat=True)
         allowed |= {f"project:{uid}" for uid in found}
-    for word, right in _work().items():
-        if uids := _uids(asked.get(word, set())):
-            rows = scoped(Workload.objects.filter(kind=word), who, right)
+    for one in kinds.kinds():
+        if uids := _uids(asked.get(one.word, set())):
+            rows = scoped(Workload.objects.filter(kind=one.word), who, one.read)
             shown = rows.filter(uid__in=uids).values_list("uid", flat=True)
-            allowed |= {f"{word}:{uid}" for uid in shown}
+            allowed |= {f"{one.word}:{uid}" for uid in shown}
     if uids := _uids(asked.get("volume", set())):
         volumes = scoped(Volume.objects.all(), who, Permission.VOLUME_READ)
         seen = volumes.filter(uid__in=uids).values_list("uid", flat=True)
         allowed |= {f"volume:{uid}" for uid in seen}
     return [topic for topic in topics if topic in allowed]
-
-
-def _work() -> dict[str, Permission]:
-    """Return the right to see each kind of work."""
-    own = {Workspace.KIND: Permission.WORKSPACE_READ, Load.KIND: Permission.LOAD_READ}
-    return own | {kind.word: kind.read for kind in kinds.kinds()}
 
 
 def _uids(keys: set[str]) -> list[UUID]:

@@ -157,9 +157,8 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
         return claim
     history.keep(claim)
     claim.holds.all().delete()
-    claim.size = size
     if changed:
-        claim.asked_at = now()
+        claim.size, claim.asked_at = size, now()
     claim.given_back += gave_back
     claim.granted_at = claim.reclaim_at = claim.reclaim_until = claim.reclaim_for = None
     claim.expected_from = claim.expected_until = None

@@ -235,7 +235,7 @@ def pages() -> list[tuple[str, str, str]]:
             ]
             place = reverse("notebooks:settings", kwargs=where)
             found.append(("alice", "cluster-work-settings", place))
-    launch = reverse("notebooks:launch", kwargs={"project": "vision"})
+    launch = reverse("notebooks:new", kwargs={"project": "vision"})
     return [
         *found,
         ("alice", "launch-container", launch),

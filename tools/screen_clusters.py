@@ -164,7 +164,7 @@ def pages() -> list[tuple[str, str, str]]:
     found.append(("olga", "console-cluster-attach", reverse("console:cluster-attach")))
     refused = reverse("console:cluster", kwargs={"cluster": "north"})
     found.append(("olga", "console-cluster-refused", refused))
-    launch = reverse("notebooks:launch", kwargs={"project": "vision"})
+    launch = reverse("notebooks:new", kwargs={"project": "vision"})
     found.append(("alice", "launch-refused", launch))
     for name in ("cluster", "cluster-nodes", "cluster-settings", "pool-create", "network-create"):
         place = reverse(f"console:{name}", kwargs={"cluster": "east"})

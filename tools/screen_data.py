@@ -167,7 +167,7 @@ def pages(
         ("dora", "home-no-project", "/"),
         ("alice", "home", "/"),
         ("alice", "workspaces", url("notebooks:list", **slug)),
-        ("alice", "launch", url("notebooks:launch", **slug)),
+        ("alice", "launch", url("notebooks:new", **slug)),
     ]
     for state in ("starting", "pending", "running", "stopped", "failed", "bob"):
         name = "of-a-colleague" if state == "bob" else state

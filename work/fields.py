@@ -9,10 +9,11 @@ fields of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
+from unicodedata import normalize
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -89,6 +90,14 @@ class Field:
     def write(self, row: Any, value: Any) -> None:
         setattr(row, self.attribute, value)
 
+    def is_same(self, row: Any, value: Any) -> bool:
+        """Whether ``value``, as it was cleaned, is what the row says already."""
+        return bool(value == self.read(row))
+
+    def differs(self, before: Any, after: Any) -> bool:
+        """Whether an edit changed it."""
+        return bool(self.read(before) != self.read(after))
+
     def wrong(self, message: str) -> Exception:
         return wrong(self.name, message)
 
@@ -100,7 +109,7 @@ class Name(Field):
     longest: int = 63
 
     def clean(self, value: Any) -> str:
-        text = value.strip() if isinstance(value, str) else ""
+        text = normalize("NFC", value).strip() if isinstance(value, str) else ""
         if not text:
             raise self.wrong(_("Give it a name."))
         if len(text) > self.longest:
@@ -133,6 +142,10 @@ class Choice(Field):
     """One of a few words, each with what people read for it."""
 
     choices: Sequence[tuple[str, Text]] = ()
+
+    def read(self, row: Any) -> str:
+        """Return the word itself: a row that is not saved may have the member of a class."""
+        return str(getattr(row, self.attribute))
 
     def clean(self, value: Any) -> str:
         words = [word for word, _label in self.choices]
@@ -223,6 +236,19 @@ class Words(Field):
         if sum(len(word.encode()) for word in value) > self.together:
             raise self.wrong(_("All words together are longer than 32 KiB."))
         return list(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Field):
+    """Several lines by a rule of their own: patterns, or keys of objects; None: none were said."""
+
+    rule: Callable[[Any], list[str] | None]
+    most: int
+    longest: int
+    document: ClassVar[type] = list
+
+    def clean(self, value: Any) -> list[str] | None:
+        return self.rule(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,15 @@ from work.choices import StopReason
 from work.fields import Table, Text
 
 if TYPE_CHECKING:
-    from django.db.models import Q, TextChoices
+    from django.db.models import Q, QuerySet, TextChoices
 
     from accounts.principal import Principal
     from clusters.models import Cluster
     from projects.access import Permission
     from projects.models import Project
     from volumes.models import Volume
+    from work.services.plan import Plan
+    from work.services.resolve import Resolved
     from work.why import Why
 
 
@@ -35,6 +37,7 @@ class States:
     filters: Mapping[str, Q]  # those to which a list can be narrowed
     why: Callable[[Any], Why]
     advice: Callable[[Any], str]
+    warning: Callable[[Any], str] = lambda _row: ""  # what is wrong around one that runs
 
     def is_over(self, row: Any) -> bool:
         return self.of(row) in self.over
@@ -59,6 +62,11 @@ class Kind:
     create: Permission
     read: Permission
     manage: Permission
+    managed: bool = False  # whoever manages such work, and may make it, changes and starts it too
+    lapses: bool = False  # it stops when its owner may not make such work any more
+    key: str = "short_id"  # the column by which addresses name one
+    # Who reads what is private in one; None: its owner.
+    opens: Callable[[Principal, Any], bool] | None = None
     # A new row, not saved, before anything that was said is written into it; None: as its columns
     # are by default.
     defaults: Callable[[Principal, Project, Mapping[str, Any]], Any] | None = None
@@ -67,6 +75,10 @@ class Kind:
     beside: Mapping[str, type] = field(default_factory=dict)
     told_beside: Callable[[Any], Mapping[str, Any]] | None = None
     first_name: Callable[[Any], str] | None = None  # of one that nobody named; None: its word
+    # Looks up what is said by name, as who asks may use it, and writes what follows from that.
+    # ``placed`` False: its cluster too, whatever is free there.
+    look_up: Callable[[Principal, Any, Mapping[str, Any]], None] | None = None
+    placed: bool = True
     # What the table can't know: raises Invalid, fills in what was not said.
     settle: Callable[[Any, Mapping[str, Any]], None] | None = None
     # Raises Invalid where a row can't run on a cluster as it is.
@@ -75,10 +87,22 @@ class Kind:
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     counts_as: str = ""  # the limit of which each takes one
+    check_new: Callable[[Any], None] | None = None  # raises, before anything of a new one is made
     # In the transaction that makes one: the volumes that are there for it by its nature, to be
     # held with what is attached; then what is still missing.
     homes: Callable[[Any], tuple[Volume, ...]] | None = None
     prepare: Callable[[Principal, Any], None] | None = None
+    # In the transaction of an edit, the row before and after it, and the fields: sets what follows.
+    change: Callable[[Any, Any, Collection[str]], None] | None = None
+    check_edit: Callable[[Any, Any, Collection[str]], None] | None = None  # raises; also of a plan
+    # What is said of a plan, instead of what limits, placement and prices say.
+    judge: Callable[[Principal, Resolved, Plan], Plan] | None = None
+    # How a launch of a row that is saved begins, and one of a row that was made before, where it
+    # is not as of every kind.
+    launch: Callable[[Principal, Any], None] | None = None
+    start: Callable[..., Any] | None = None  # principal=, row=
+    # What it brings is there: a document that is applied again does not start it.
+    done: Callable[[Any], bool] | None = None
     # Columns of its own as a new launch finds them, or what gives them.
     of_a_launch: Mapping[str, Any] = field(default_factory=dict)
     pin: Callable[[Any, str], None] = _pin  # keeps which bytes its image means
@@ -88,13 +112,26 @@ class Kind:
     stop_reasons: type[TextChoices] = StopReason
     asked: str = StopReason.USER.value
     asked_by: Callable[[Principal, Any], str] | None = None
-    stop_notice: str = "work.stopped"
-    started: str = "started"  # the verb of another launch
+    stop_notice: str = "work.stopped"  # "": its owner is not told of a stop
+    stop_notices: Mapping[str, str] = field(default_factory=dict)  # reason → who did it, and why
+    ending_notice: str = "work.ending"  # before its time limit
+    # Sets its own columns when it is told to stop, for a reason ("": to go); returns which.
+    stopping: Callable[[Any, str], Collection[str]] | None = None
+    # What all those that are told to stop with a project or a person do not do any more.
+    rest: Callable[[QuerySet[Any], str], None] | None = None
+    made: str = "launched"  # the verb of the first launch
+    started: str = "started"  # of another one
+    stopped: Mapping[str, str] = field(default_factory=dict)  # reason → verb; "stopped"
     taken: Text = ""  # said of a name; "": what is said of any work
     counted: Callable[[int], str] | None = None  # so many of it, in words
     # Attachments that it takes; each a field of the table.
     attachments: tuple[str, ...] = ("volumes", "credentials", "needs")
     once: bool = False  # it runs to its end; started again it is a new launch of the same row
+    shared: bool = False  # its owner may let members of the project open it
+    renews: bool = False  # its owner may have it take the newest image of its tag
+    longest: Callable[[Any], int | None] | None = None  # minutes of its time limit, at most
+    timeline: bool = True  # its steps are kept; False: what happened to it is told otherwise
+    alive: Q | None = None  # those of which something runs or will; None: their phase says it
 
     def new(self, principal: Principal, project: Project, said: Mapping[str, Any]) -> Any:
         """Return a row of its defaults, not saved."""
@@ -110,8 +147,14 @@ class Kind:
     def beside_of(self, row: Any) -> Mapping[str, Any]:
         return self.told_beside(row) if self.told_beside else {}
 
+    def key_of(self, row: Any) -> Any:
+        return getattr(row, self.key)
+
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word
+
+    def longest_of(self, row: Any) -> int | None:
+        return self.longest(row) if self.longest else None
 
     def replicas_of(self, row: Any) -> int:
         return self.replicas(row) if self.replicas else 1
@@ -120,8 +163,13 @@ class Kind:
         """Whether it ran to its end: a stop would change nothing that runs."""
         return self.once and row.desired == Desired.RUNNING and not row.is_on_its_way
 
-    def has_succeeded(self, row: Any) -> bool:
-        return self.is_over(row) and row.phase == Phase.STOPPED
+    def starts(self, row: Any, *, is_changed: bool) -> bool:
+        """Whether an edit that shall start it does: what has succeeded is not done twice."""
+        if row.is_on_its_way:
+            return False
+        if self.done is not None:
+            return not self.done(row)
+        return is_changed or not (self.is_over(row) and row.phase == Phase.STOPPED)
 
     @property
     def own(self) -> Table:

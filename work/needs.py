@@ -42,6 +42,10 @@ def register(word: str, needable: Needable) -> None:
     _needables[word] = needable
 
 
+def is_needable(word: str) -> bool:
+    return word in _needables
+
+
 def missing(row: Workload) -> tuple[str, str] | None:
     """Return reason and sentence of the first that it needs and that is not done; None: all is."""
     wanted: dict[str, list[UUID]] = {}

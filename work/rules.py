@@ -6,34 +6,38 @@ their act.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
 from projects import hooks as projects
+from projects.access import ROLE_PERMISSIONS
 from projects.hooks import ContentSummary
 from runtime.protocol import Phase
 from work import kinds, references
 from work.choices import StopReason
-from work.models import Workload
 from work.services.ending import workloads_request_delete, workloads_stop_for
+from work.services.sharing import shares_cut_for, shares_revoke_for
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from accounts.models import User
     from accounts.principal import Principal
+    from projects.choices import Role
     from projects.models import Project
     from work.kinds import Kind
 
 _NAMED = 20
+_ALIVE = ~Q(phase__in=[Phase.STOPPED, Phase.FAILED])
 
 
 def connect() -> None:
     accounts.user_disabled.register(_user_disabled)
     projects.member_left.register(_member_left)
+    projects.role_changed.register(_role_changed)
     projects.register_contents(
         "work", _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
@@ -42,11 +46,22 @@ def connect() -> None:
 
 def _user_disabled(user: User, who: Principal | None) -> None:
     workloads_stop_for(reason=StopReason.OWNER_DISABLED, owner=user, actor=who)
+    shares_revoke_for(user=user, actor=who)
 
 
 def _member_left(project: Project, user: User, who: Principal | None) -> None:
-    """Their work stops and is kept; nobody may open it, they neither."""
+    """Their work stops and is kept; nobody may open it, nor they what was shared with them."""
     workloads_stop_for(reason=StopReason.OWNER_LEFT, project=project, owner=user, actor=who)
+    shares_revoke_for(user=user, project=project, actor=who)
+    shares_cut_for(owner=user, project=project, actor=who)
+
+
+def _role_changed(project: Project, user: User, role: Role, who: Principal | None) -> None:
+    """Stop what they may not have any more, of the kinds that end with that."""
+    lapsed = [x for x in kinds.kinds() if x.lapses and x.create not in ROLE_PERMISSIONS[role]]
+    workloads_stop_for(
+        reason=StopReason.OWNER_LEFT, project=project, owner=user, actor=who, of=lapsed
+    )
 
 
 def _request_delete(project: Project, who: Principal | None) -> None:
@@ -58,18 +73,16 @@ def _request_stop(project: Project, who: Principal | None) -> None:
 
 
 def _summarize(project: Project) -> list[ContentSummary]:
-    rows = Workload.objects.filter(project=project, deleted_at__isnull=True)
-    alive = ~Q(phase__in=[Phase.STOPPED, Phase.FAILED])
-    counts = rows.values_list("kind").annotate(all=Count("pk"), running=Count("pk", filter=alive))
-    known = {kind.word: kind for kind in kinds.kinds()}
-    return [
-        _summary(known[word], rows.filter(kind=word), total, running)
-        for word, total, running in counts.order_by("kind")
-        if word in known
-    ]
+    found = []
+    for kind in kinds.kinds():
+        rows = kind.model.objects.filter(project=project, deleted_at__isnull=True)
+        counts = rows.aggregate(all=Count("pk"), running=Count("pk", filter=kind.alive or _ALIVE))
+        if counts["all"]:
+            found.append(_summary(kind, rows, counts["all"], counts["running"]))
+    return found
 
 
-def _summary(kind: Kind, rows: QuerySet[Workload], total: int, running: int) -> ContentSummary:
+def _summary(kind: Kind, rows: QuerySet[Any], total: int, running: int) -> ContentSummary:
     text = kind.count_words(total)
     if running:
         text = _("%(things)s, %(running)d running") % {"things": text, "running": running}

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
-from common.errors import NotFound
+from accounts.models import User
+from common.errors import Forbidden, NotFound
 from credentials.selectors import credentials_usable
 from placement.clusters import clusters_of
 from placement.fleet import Fleet
 from projects.access import permissions_of, scoped
+from projects.models import Membership
 from runtime.protocol import Desired
 from volumes.selectors import may_write
 from work import kinds, needs
 from work.attached import READ_ONLY, attached_to, mountable
 from work.environments import environments_of
 from work.gpu_offers import gpu_offers
+from work.models import Share
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from django.db.models import QuerySet
 
-    from accounts.models import User
     from accounts.principal import Principal
     from clusters.models import Cluster
     from projects.models import Project
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from work.models import Step, Workload
 
 OFFERED = 50  # of each; more are reached by the API and the command line
+MAX_CANDIDATES = 200
 
 
 def steps_of(row: Workload, launch: int | None = None) -> Sequence[Step]:
@@ -40,7 +47,8 @@ def steps_of(row: Workload, launch: int | None = None) -> Sequence[Step]:
 
 def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> QuerySet[Any]:
     """Return the rows of a kind whose name and state ``who`` may see, newest first."""
-    rows = kind.model.objects.filter(deleted_at__isnull=True).select_related("project", "owner")
+    rows = kind.model.objects.filter(deleted_at__isnull=True)
+    rows = rows.select_related("project", "owner", *kind.related)
     if project is not None:
         rows = rows.filter(project=project)
     return scoped(rows, who, kind.read).order_by("-id")
@@ -49,7 +57,7 @@ def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> Qu
 def workload_get(
     who: Principal,
     kind: Kind,
-    short_id: str,
+    key: str | UUID,
     project: Project | None = None,
     *,
     for_update: bool = False,
@@ -57,8 +65,8 @@ def workload_get(
     """Return one that ``who`` may see, or NotFound (the same for "not yours")."""
     rows = visible_to(who, kind, project)
     if for_update:
-        rows = rows.select_for_update()
-    row = rows.filter(short_id=short_id).first()
+        rows = rows.select_for_update(of=("self",))
+    row = rows.filter(**{kind.key: key}).first()
     if row is None:
         raise NotFound(_("There is no such thing, or you may not see it."))
     return row
@@ -69,11 +77,25 @@ def is_owner(who: Principal, row: Workload) -> bool:
     return row.owner_id == who.user.pk
 
 
+def require_owner(who: Principal, row: Workload) -> None:
+    """Raise Forbidden unless ``who`` owns it: what it wrote and what it is told are private."""
+    if not is_owner(who, row):
+        raise Forbidden(_("Only its owner may see or change this."))
+
+
+def reads_private(who: Principal, row: Workload) -> bool:
+    """Whether ``who`` may read what the fields of its kind call private."""
+    opens = kinds.kind_of(row.kind).opens
+    return opens(who, row) if opens is not None else is_owner(who, row)
+
+
 def may_change(who: Principal, row: Workload) -> bool:
     """Whether ``who`` may start and edit it: its owner, while they may make such work."""
     kind = kinds.kind_of(row.kind)
     granted = permissions_of(who, row.project)
-    return is_owner(who, row) and kind.create in granted and kind.read in granted
+    if kind.create not in granted or kind.read not in granted:
+        return False
+    return is_owner(who, row) or (kind.managed and kind.manage in granted)
 
 
 def may_end(who: Principal, row: Workload) -> bool:
@@ -99,8 +121,55 @@ def names_taken(project: Project, owner: User, kind: Kind) -> frozenset[str]:
 def values_of(row: Workload, *, private: bool) -> dict[str, Any]:
     """Return what a row says, as API and document say it; attachments by name."""
     kind = kinds.kind_of(row.kind)
-    given = attached_to(row).public()
+    given = attached_to(row).public() if kind.attachments else {}
     return kind.own.read(row, private=private) | {name: given[name] for name in kind.attachments}
+
+
+# --- sharing ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may open: the owner and those they shared with, while they are members."""
+
+    owner: bool = False
+    visitor: bool = False
+
+    def __bool__(self) -> bool:
+        return self.owner or self.visitor
+
+
+def access_of(user: User, row: Workload) -> Access:
+    """Decide afresh at every question, so that a removed member is out at once."""
+    if not user.is_active or row.deleted_at or row.desired == Desired.ABSENT:
+        return Access()
+    member = Membership.objects.filter(project_id=row.project_id, user=user).exists()
+    if not member:
+        return Access()
+    if row.owner_id == user.pk:
+        return Access(owner=True)
+    shared = Share.objects.filter(workload=row, user=user).exists()
+    return Access(visitor=shared)
+
+
+def shared_with(who: Principal, kind: Kind, project: Project | None = None) -> QuerySet[Any]:
+    """Return the rows of others that were shared with ``who``."""
+    mine = Share.objects.filter(workload=OuterRef("pk"), user=who.user)
+    return visible_to(who, kind, project).filter(Exists(mine)).exclude(desired=Desired.ABSENT)
+
+
+def shares_of(row: Workload) -> QuerySet[Share]:
+    return row.shares.select_related("user", "created_by").order_by("user__username")
+
+
+def share_candidates(row: Workload) -> QuerySet[User]:
+    """Return the members of the project that could be let in."""
+    return (
+        User.objects.filter(memberships__project=row.project_id, is_active=True)
+        .exclude(pk=row.owner_id)
+        .exclude(workload_shares__workload=row)
+        .order_by("username")[:MAX_CANDIDATES]
+    )
 
 
 # --- for forms ------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -303,3 +304,20 @@ class FlavorDetail(PlatformAPIView):
     def delete(self, request: Request, flavor: str) -> Response:
         services.flavor_delete(principal=self.principal, flavor=selectors.flavor_get(flavor))
         return Response(status=204)
+
+
+_ONE = "clusters/<slug:cluster>"
+
+urlpatterns = [
+    path("clusters", ClusterList.as_view(), name="api-clusters"),
+    path(_ONE, ClusterDetail.as_view(), name="api-cluster"),
+    path(f"{_ONE}/kubeconfig", ClusterKubeconfig.as_view(), name="api-cluster-kubeconfig"),
+    path(f"{_ONE}/nodes", ClusterNodes.as_view(), name="api-cluster-nodes"),
+    path(f"{_ONE}/checks", ClusterChecks.as_view(), name="api-cluster-checks"),
+    path(f"{_ONE}/pools", PoolList.as_view(), name="api-cluster-pools"),
+    path(f"{_ONE}/pools/<str:pool>", PoolDetail.as_view(), name="api-cluster-pool"),
+    path(f"{_ONE}/networks", NetworkList.as_view(), name="api-cluster-networks"),
+    path(f"{_ONE}/networks/<str:network>", NetworkDetail.as_view(), name="api-cluster-network"),
+    path("flavors", FlavorList.as_view(), name="api-flavors"),
+    path("flavors/<str:flavor>", FlavorDetail.as_view(), name="api-flavor"),
+]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
 
-from notebooks import selectors, where
+from notebooks import where
 from notebooks.ui import tabs
 from notebooks.ui.tabs import Tab
 from runtime.models import ONE_MACHINE
+from work.selectors import access_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def of(who: Principal, row: Workspace) -> Sequence[Tab]:
     if row.cluster_key == ONE_MACHINE or where.cluster_of(row) is None:
         return []
     found = []
-    if selectors.access_of(who.user, row):
+    if access_of(who.user, row):
         found = [
             Tab("terminal", "gate:terminal", _("Terminal")),
             Tab("files", "gate:files", _("Files")),

@@ -19,14 +19,14 @@ from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
 from gate import rpc
 from gate.access import gate_url
-from notebooks import selectors, where
+from notebooks import where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
-from notebooks.ui.views import READ, WorkspaceView
+from notebooks.ui.views import WorkspaceView
 from projects.access import Permission
 from projects.services.kube import no_address
 from runtime.protocol import Phase
-from work.selectors import is_owner
+from work.selectors import access_of, is_owner
 
 RUNNING = "gate/_running.html"  # what of a page changes by itself: whether the workspace runs
 
@@ -34,7 +34,7 @@ RUNNING = "gate/_running.html"  # what of a page changes by itself: whether the 
 class GateView(WorkspaceView):
     """A page about a workspace on a cluster."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": Permission.WORKSPACE_READ}
 
     def shown(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
         """Render the page; on one machine one that says where all of this is."""
@@ -64,9 +64,9 @@ class Terminal(GateView):
     partial_name = RUNNING
     tab = "terminal"
 
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
-        if not selectors.access_of(self.principal.user, row):
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:  # noqa: ARG002
+        row = self.row()
+        if not access_of(self.principal.user, row):
             raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
         return self.shown(row, self.tab)
 
@@ -109,8 +109,8 @@ class Objects(GateView):
     template_name = "gate/objects.html"
     tab = "objects"
 
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:  # noqa: ARG002
+        row = self.row()
         mine = is_owner(self.principal, row)
         cluster = where.cluster_of(row)
         if cluster is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from loaders import selectors
 from loaders.choices import Task
-from loaders.services import Plan, public_fields
+from loaders.fields import TABLE
 from loaders.states import state_of
 from loaders.words import advice_of, message_of, percent_of
 
@@ -135,16 +135,22 @@ def manifest_out(row: Load) -> dict[str, Any]:
     }
 
 
-def plan_out(plan: Plan) -> dict[str, Any]:
+def public_fields(row: Load) -> dict[str, Any]:
+    """Return a description as it is told: rows by their names, nothing secret."""
+    told = TABLE.but("name").read(row, private=True)
+    return {name: value for name, value in told.items() if name != "cache_size_mib" or value}
+
+
+def plan_out(plan: Any) -> dict[str, Any]:
     return {
         "action": plan.action,
         "name": plan.name,
         "allowed": plan.allowed,
         "refusal": plan.refusal,
         "starts_now": plan.starts_now,
-        "position": plan.position,
+        "position": plan.place,
         "same": plan.same.uid if plan.same else None,
-        "spec": public_fields(plan.spec),
+        "spec": public_fields(plan.row),
         "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],
         "sentences": list(plan.sentences),
         "warnings": list(plan.warnings),

@@ -10,13 +10,8 @@ from common.drf.serializers import LogOut, StrictSerializer
 from loaders.choices import Direction, Mode, Result, State, StoreKind, Task
 from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PATTERNS
 from loaders.reports import MAX_NUMBER
-from loaders.spec import Wanted
 from runtime.protocol import Desired, Phase
 from volumes.services.create import MAX_SIZE_MIB
-
-
-class EmptyIn(StrictSerializer):
-    pass
 
 
 def _patterns() -> serializers.ListField:
@@ -44,12 +39,11 @@ class LoadEdit(StrictSerializer):
     )
     time_zone = serializers.CharField(max_length=63, required=False, allow_blank=True)
 
-    def wanted(self) -> Wanted:
-        said = {k: v for k, v in self.validated_data.items() if k != "start"}
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         for name, empty in (("credential", ""), ("schedule", ""), ("bandwidth_bytes_s", 0)):
-            if name in said and said[name] is None:
-                said[name] = empty  # written as null: none
-        return Wanted(**said)
+            if name in attrs and attrs[name] is None:
+                attrs[name] = empty  # written as null: none
+        return attrs
 
 
 class LoadIn(LoadEdit):
@@ -80,11 +74,6 @@ class LoadIn(LoadEdit):
     start = serializers.ChoiceField(
         choices=["load", "dry-run", "no"], default="load", help_text="what it does at once"
     )
-
-    @property
-    def task(self) -> Task | None:
-        said = self.validated_data["start"]
-        return None if said == "no" else Task(said)
 
 
 class CountsOut(serializers.Serializer[Any]):

@@ -1,298 +1,201 @@
-# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
-"""The API of loads: translates, decides nothing."""
+"""The API of loads: that of any kind of work, with what their runs do and did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
-from uuid import UUID
 
-from django.db import transaction
-from django.urls import reverse
+from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import status
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.views import check_if_match, with_etag
-from common.errors import Invalid
-from loaders import selectors, services
+from clusters import streams
+from clusters.streams import PART
+from common.drf.serializers import (
+    PART_OF_A_LOG,
+    EventStreamRenderer,
+    offset_of,
+    wants_stream,
+    whole,
+)
+from common.streams import EventStream
+from loaders import logs, selectors, services
 from loaders.api import render
 from loaders.api import serializers as s
-from loaders.models import Load
-from loaders.states import FILTERS
+from loaders.choices import Task
+from loaders.kind import LOAD
+from loaders.models import Load, LoadRun
+from loaders.words import STATES
 from projects.access import Permission
-from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
+from work.api.base import Schema, WorkAPIView
+from work.api.kinds import Api
+from work.api.streams import ReadView
+from work.api.views import WorkStart, WorkStop, urls_for
 
-PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
-READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}
-
-
-class LoadAPIView(ProjectAPIView):
-    """Below ``/projects/{project}/loads/{id}``."""
-
-    serializer_class = s.EmptyIn
-
-    def row(self, *, for_update: bool = False) -> Load:
-        uid = self.kwargs["load"]
-        return selectors.load_get(self.principal, uid, self.project, for_update=for_update)
-
-    def given(self, kind: type[Any]) -> Any:
-        serializer = kind(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return serializer
-
-    def answer(self, row: Load, code: int = status.HTTP_200_OK) -> Response:
-        # what services wrote last is what is told; related rows are kept
-        row.refresh_from_db(fields=["generation", "desired", "observed_generation"])
-        response = Response(render.load_out(row, self.principal), status=code)
-        return with_etag(response, row)
+MAX_RUN = 2**31 - 1
+RUN = OpenApiParameter("run", OpenApiTypes.INT, description="which run; the latest if not given")
 
 
-class LoadList(ProjectAPIView):
-    """List the loads of a project; make one."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": Permission.LOAD_READ,
-        "POST": Permission.LOAD_CREATE,
-    }
-    serializer_class = s.LoadOut
-
-    @extend_schema(
-        responses=s.LoadOut(many=True),
-        parameters=[
-            OpenApiParameter("mine", OpenApiTypes.INT, description="1: only your own"),
-            OpenApiParameter("state", OpenApiTypes.STR, enum=sorted(FILTERS)),
-            OpenApiParameter("q", OpenApiTypes.STR, description="part of the name or bucket"),
-        ],
-    )
-    def get(self, request: Request, project: str) -> Response:
-        rows = selectors.loads_visible_to(self.principal, self.project)
-        query = request.query_params
-        if query.get("mine", "") in {"1", "true"}:
-            rows = rows.filter(owner=self.principal.user)
-        if state := query.get("state"):
-            if state not in FILTERS:
-                raise Invalid("state: no such state.", fields={"state": ["invalid"]})
-            rows = rows.filter(FILTERS[state])
-        if words := query.get("q", "")[:80]:
-            rows = selectors.matching(rows, words)
-        page = self.paginate_queryset(rows)
-        return self.get_paginated_response([render.load_out(r, self.principal) for r in page or []])
-
-    @extend_schema(
-        request=s.LoadIn, parameters=[PLAN], responses={202: s.LoadOut, 200: s.LoadPlanOut}
-    )
-    def post(self, request: Request, project: str) -> Response:
-        serializer = s.LoadIn(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        asked: dict[str, Any] = {
-            "principal": self.principal,
-            "project": self.project,
-            "wanted": serializer.wanted(),
-        }
-        if _is_plan(request):
-            return Response(render.plan_out(services.load_plan(**asked)))
-        return _accepted(self, services.load_create(**asked, task=serializer.task))
+def _create(*, start: str, **asked: Any) -> Load:
+    """``start`` says what it does at once."""
+    task = None if start == "no" else Task(start)
+    return services.load_create(**asked, task=task)
 
 
-class LoadEnsure(ProjectAPIView):
-    """Use the load that makes this copy, or make it: no second copy inside a project."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
-    serializer_class = s.LoadOut
-
-    @extend_schema(request=s.LoadIn, responses={202: s.LoadOut})
-    def post(self, request: Request, project: str) -> Response:
-        serializer = s.LoadIn(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        row = services.load_ensure(
-            principal=self.principal, project=self.project, wanted=serializer.wanted()
-        )
-        return _accepted(self, row)
-
-
-class LoadApply(ProjectAPIView):
-    """Create or change a load as a manifest says."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
-    serializer_class = s.LoadOut
-
-    @extend_schema(
-        request=OpenApiTypes.OBJECT,
-        parameters=[PLAN],
-        responses={202: s.LoadOut, 200: s.LoadPlanOut},
-    )
-    def post(self, request: Request, project: str) -> Response:
-        asked: dict[str, Any] = {
-            "principal": self.principal,
-            "project": self.project,
-            "document": request.data,
-        }
-        if _is_plan(request):
-            return Response(render.plan_out(services.manifest_plan(**asked)))
-        return _accepted(self, services.load_apply(**asked))
+API = Api(
+    kind=LOAD,
+    states=STATES,
+    stop="pause",
+    takes_shape=s.LoadIn,
+    edits_shape=s.LoadEdit,
+    told=render.load_out,
+    told_shape=s.LoadOut,
+    told_plan=render.plan_out,
+    plan_shape=s.LoadPlanOut,
+    create=_create,
+    apart=("start",),
+    matching=selectors.matching,
+)
 
 
-class LoadDetail(LoadAPIView):
-    """One load."""
+class Ensure(WorkAPIView):
+    """Use the {one} that makes this copy, or make it: no second copy inside a project."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": Permission.LOAD_READ,
-        "PATCH": Permission.LOAD_CREATE,
-        # the owner, or who may manage: services decide
-        "DELETE": Permission.LOAD_READ,
-    }
+    @classmethod
+    def rights(cls, api: Api) -> Mapping[str, Permission]:
+        return {"POST": api.kind.create}
 
-    @extend_schema(responses=s.LoadOut)
-    def get(self, request: Request, project: str, load: UUID) -> Response:
-        row = self.row()
-        return with_etag(Response(render.load_out(row, self.principal)), row)
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:
+        return {"post": extend_schema(request=api.takes, responses={202: api.gives})}
 
-    @extend_schema(
-        request=s.LoadEdit, parameters=[PLAN], responses={202: s.LoadOut, 200: s.LoadPlanOut}
-    )
-    def patch(self, request: Request, project: str, load: UUID) -> Response:
-        wanted = self.given(s.LoadEdit).wanted()
-        if _is_plan(request):
-            plan = services.load_plan(
-                principal=self.principal, project=self.project, wanted=wanted, load=self.row()
-            )
-            return Response(render.plan_out(plan))
-        with transaction.atomic():
-            row = self.row(for_update=True)
-            check_if_match(request, row)
-            row = services.load_edit(principal=self.principal, load=row, wanted=wanted)
-        return self.answer(row, status.HTTP_202_ACCEPTED)
-
-    @extend_schema(parameters=[REASON], responses={202: s.LoadOut})
-    def delete(self, request: Request, project: str, load: UUID) -> Response:
-        with transaction.atomic():
-            row = self.row(for_update=True)
-            check_if_match(request, row)
-            row = services.load_delete(principal=self.principal, load=row, said=reason_in(request))
-        return self.answer(row, status.HTTP_202_ACCEPTED)
+    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        said = self.given(self.api.takes)
+        del said["start"]
+        row = services.load_ensure(principal=self.principal, project=self.project, said=said)
+        return self.accepted(row, is_new=True)
 
 
-class _Act(LoadAPIView):
-    """One verb as a sub-resource: it writes intent, the engine does the rest."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
-    act: ClassVar[Callable[..., Load]]
-
-    @extend_schema(request=None, responses={202: s.LoadOut})
-    def post(self, request: Request, project: str, load: UUID) -> Response:
-        row = type(self).act(principal=self.principal, load=self.row())
-        return self.answer(row, status.HTTP_202_ACCEPTED)
-
-
-class LoadStart(_Act):
-    """Run it from the beginning; what is there already is not copied again."""
-
-    act = staticmethod(services.load_start)
-
-
-class LoadResume(_Act):
+class Resume(WorkStart):
     """Go on with what was paused or cut off."""
 
     act = staticmethod(services.load_resume)
 
 
-class LoadRetry(_Act):
+class Retry(WorkStart):
     """Try again what failed, and nothing else."""
 
     act = staticmethod(services.load_retry_failed)
 
 
-class LoadVerify(_Act):
+class Verify(WorkStart):
     """Compare what was copied with its manifest."""
 
     act = staticmethod(services.load_verify)
 
 
-class LoadDryRun(_Act):
+class DryRun(WorkStart):
     """Count what would be copied."""
 
     act = staticmethod(services.load_dry_run)
 
 
-class _Ending(_Act):
-    """What may be done to the load of somebody else, who is told why."""
-
-    @extend_schema(request=ReasonIn, responses={202: s.LoadOut})
-    def post(self, request: Request, project: str, load: UUID) -> Response:
-        row = type(self).act(principal=self.principal, load=self.row(), said=reason_in(request))
-        return self.answer(row, status.HTTP_202_ACCEPTED)
-
-
-class LoadPause(_Ending):
-    """Stop it where it is."""
-
-    # the owner, or who may manage: services decide
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
-    act = staticmethod(services.load_pause)
-
-
-class LoadCancel(_Ending):
+class Cancel(WorkStop):
     """End it; what is copied stays."""
 
-    # the owner, or who may manage: services decide
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
     act = staticmethod(services.load_cancel)
 
 
-class LoadRuns(LoadAPIView):
+class _Told(ReadView):
+    shape: ClassVar[Any]
+
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:  # noqa: ARG003
+        return {"get": extend_schema(responses=cls.shape)}
+
+    def get(self, request: Request, **_ids: str) -> HttpResponseBase:  # noqa: ARG002
+        return Response(self.told(self.row()))
+
+    def told(self, row: Load) -> Any:
+        raise NotImplementedError
+
+
+class Runs(_Told):
     """What it did so far, the latest run first."""
 
-    pagination_class = None  # at most a hundred are kept
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    shape = s.LoadRunOut(many=True)
 
-    @extend_schema(responses=s.LoadRunOut(many=True))
-    def get(self, request: Request, project: str, load: UUID) -> Response:
-        return Response([render.run_out(run) for run in selectors.runs_of(self.row(), 100)])
+    def told(self, row: Load) -> Any:
+        return [render.run_out(run) for run in selectors.runs_of(row, 100)]
 
 
-class LoadErrors(LoadAPIView):
+class Errors(_Told):
     """The latest objects that could not be copied, by name."""
 
-    pagination_class = None  # at most fifty are kept
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    shape = s.LoadErrorOut(many=True)
 
-    @extend_schema(responses=s.LoadErrorOut(many=True))
-    def get(self, request: Request, project: str, load: UUID) -> Response:
-        row = self.row()
-        return Response(row.errors if selectors.sees_inside(self.principal, row) else [])
+    def told(self, row: Load) -> Any:
+        return row.errors if selectors.sees_inside(self.principal, row) else []
 
 
-class LoadManifest(LoadAPIView):
+class Manifest(_Told):
     """Where the list of what was copied lies, and how its last check ended."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    shape = s.LoadManifestOut
 
-    @extend_schema(responses=s.LoadManifestOut)
-    def get(self, request: Request, project: str, load: UUID) -> Response:
-        return Response(render.manifest_out(self.row()))
+    def told(self, row: Load) -> Any:
+        return render.manifest_out(row)
 
 
-class LoadDocument(LoadAPIView):
-    """The document that makes this load again."""
+class Logs(ReadView):
+    """What one run of a load wrote. Of a load into a home: for its owner only."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    renderer_classes = [JSONRenderer, EventStreamRenderer]
 
-    @extend_schema(responses=OpenApiTypes.OBJECT)
-    def get(self, request: Request, project: str, load: UUID) -> Response:
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:  # noqa: ARG003
+        told = {(200, "application/json"): s.LoadLogOut, (200, "text/event-stream"): str}
+        return {"get": extend_schema(parameters=[*PART_OF_A_LOG, RUN], responses=told)}
+
+    def get(self, request: Request, **_ids: str) -> HttpResponseBase:
         row = self.row()
-        inside = selectors.sees_inside(self.principal, row)
-        return Response(services.manifest_of(row, inside=inside))
+        selectors.require_inside(self.principal, row)
+        run = logs.run_of(row, whole(request, "run", 0, MAX_RUN) or None)
+        offset = offset_of(request)
+        if wants_stream(request):
+            return EventStream(streams.follow_log(self._followed(row, run), offset=offset))
+        limit = whole(request, "limit", PART, 4 * PART)
+        if run is None:
+            return Response({"text": "", "offset": offset, "run": None, "over": True})
+        over = logs.is_over(run.pk)  # asked first: what it wrote until then is read
+        part = logs.run_read(run.pk, offset=offset, limit=limit)
+        return Response(
+            {"text": part.text, "offset": part.next_offset, "run": run.launch, "over": over}
+        )
+
+    def _followed(self, row: Load, run: LoadRun | None) -> streams.FollowedLog:
+        """Take from the request what a stream needs to go on alone."""
+        pk = 0 if run is None else run.pk
+        follower = self.follower(row)
+        return streams.FollowedLog(follower, partial(logs.run_read, pk), partial(logs.is_over, pk))
 
 
-def _accepted(view: ProjectAPIView, row: Load) -> Response:
-    response = Response(render.load_out(row, view.principal), status=status.HTTP_202_ACCEPTED)
-    keys = {"project": view.project.slug, "load": row.uid}
-    response["Location"] = reverse("api-load", kwargs=keys)
-    return with_etag(response, row)
-
-
-def _is_plan(request: Request) -> bool:
-    return request.query_params.get("plan", "") in {"1", "true"}
+urlpatterns = urls_for(
+    API,
+    own={
+        "resume": Resume,
+        "retry": Retry,
+        "verify": Verify,
+        "dry-run": DryRun,
+        "cancel": Cancel,
+        "runs": Runs,
+        "logs": Logs,
+        "errors": Errors,
+        "manifest": Manifest,
+    },
+    of_all={"ensure": Ensure},
+)

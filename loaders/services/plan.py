@@ -1,212 +1,137 @@
-"""The plan before the act: the same answer in the form's foot, ``berth loads plan`` and the API."""
+"""What a plan says of a load: where its data comes to, whether it waits, what to mind."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from common.errors import Conflict, Invalid
-from common.ids import next_name
-from common.manifests import Change
+from common.errors import BerthError
 from common.templatetags.berth import filesize
-from loaders import policies, selectors
-from loaders.choices import Direction, Mode
+from loaders.choices import Mode
 from loaders.concurrency import bound
 from loaders.models import ACTIVE, Load
-from loaders.services.base import require_change
-from loaders.services.create import check, same_as, target_of
-from loaders.services.edit import changed_fields, check_edit
-from loaders.services.resolve import spec_edited, spec_for, spec_of
-from loaders.spec import CACHE, PUBLIC, Spec, Wanted
-from projects.access import Permission, require
-from projects.services.life import require_active
+from loaders.services.create import check_new, same_as
 from quotas import selectors as quotas
 from quotas.choices import STORAGE_MIB, words
 from volumes.choices import VolumeKind
 from volumes.selectors import room_left
-from volumes.services.create import SHARED
 from volumes.services.manifest import volume_plan
+from work.services.plan import Plan
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
-    from projects.models import Project
     from volumes.services.create import NewVolume
+    from work.services.resolve import Resolved
 
 
 @dataclass(frozen=True)
-class Plan:
-    """``action`` is create, update or none; ``allowed`` False: it would be refused now.
+class LoadPlan(Plan):
+    """``warnings`` say what one may not expect; ``same`` is a load that makes the same copy."""
 
-    ``sentences`` say what happens, ``warnings`` what one may not expect.
-    """
-
-    action: str
-    name: str
-    spec: Spec
-    changes: tuple[Change, ...] = ()
-    allowed: bool = True
-    refusal: str = ""
     starts_now: bool | None = None
-    position: int | None = None
+    place: int | None = None  # in the line of the project; None: none
     same: Load | None = None
-    sentences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def load_plan(
-    *, principal: Principal, project: Project, wanted: Wanted, load: Load | None = None
-) -> Plan:
-    """Say what making a load (or an edit of ``load``) would do now. Changes nothing."""
-    if load is not None:
-        return _plan_edit(principal, load, wanted)
-    require(principal, project, Permission.LOAD_CREATE)
-    require_active(project)
-    spec = spec_for(who=principal, project=project, wanted=wanted)
-    taken = selectors.names_taken(project)
-    place = policies.parse_url(spec.url)
-    name = (
-        policies.clean_name(wanted.name)
-        if wanted.name
-        else next_name(policies.name_for(place), taken)
-    )
-    refusal = _refusal(principal, project, spec)
-    if name in taken:
-        refusal = _("There is a load of that name in this project already.")
-    running = Load.objects.filter(ACTIVE, project=project).count()
-    ahead = max(0, running - bound())
-    same = same_as(project, spec)
-    return Plan(
-        action="create",
-        name=name,
-        spec=spec,
-        changes=tuple(Change(k, None, v) for k, v in public_fields(spec).items() if v),
-        allowed=not refusal,
-        refusal=refusal,
-        starts_now=running < bound(),
-        position=None if running < bound() else ahead + 1,
+def judge(principal: Principal, found: Resolved, plan: Plan) -> LoadPlan:
+    """Add what limits and the line of the project say, and the sentences that a person reads."""
+    row, refusal, is_new = found.row, plan.refusal, plan.action == "create"
+    running = Load.objects.filter(ACTIVE, project=row.project).count() if plan.starts else 0
+    waits = running >= bound()
+    same = same_as(row) if is_new else None
+    if is_new:
+        refusal = refusal or _refusal(principal, row, found.amounts)
+    said = [_copies(row)] if is_new else []
+    if plan.starts:
+        said.append(_starts(waits=waits))
+    elif plan.action == "none":
+        said.append(_("Nothing would change."))
+    told: dict[str, Any] = vars(plan) | {
+        "refusal": refusal,
+        "allowed": not refusal,
+        "sentences": tuple(said),
+    }
+    if is_new:
+        told["changes"] = tuple(change for change in plan.changes if change.after)
+    return LoadPlan(
+        **told,
+        starts_now=not waits if plan.starts else None,
+        place=running - bound() + 1 if waits else None,
         same=same,
-        sentences=tuple(_sentences(spec, running)),
-        warnings=tuple(_warnings(spec, same)),
+        warnings=tuple(_warnings(row, same)) if plan.action != "none" else (),
     )
 
 
-def _plan_edit(principal: Principal, load: Load, wanted: Wanted) -> Plan:
-    require_change(principal, load)
-    before, after = spec_of(load), spec_edited(who=principal, row=load, wanted=wanted)
-    fields = changed_fields(before, after)
-    old, new = public_fields(before), public_fields(after)
-    changes = [Change(name, old[name], new[name]) for name in fields]
-    name = policies.clean_name(wanted.name) if wanted.name else load.name
-    if name != load.name:
-        changes.insert(0, Change("name", load.name, name))
-    refusal = ""
+def _refusal(principal: Principal, row: Load, amounts: dict[str, int]) -> str:
     try:
-        check_edit(load, after, fields)
-    except (Conflict, Invalid) as error:
-        refusal = error.message
-    sentences = [] if changes else [_("Nothing would change.")]
-    return Plan(
-        action="update" if changes else "none",
-        name=name,
-        spec=after,
-        changes=tuple(changes),
-        allowed=not refusal,
-        refusal=refusal,
-        sentences=tuple(sentences),
-        warnings=tuple(_warnings(after, None)) if changes else (),
-    )
-
-
-def _refusal(principal: Principal, project: Project, spec: Spec) -> str:
-    try:
-        check(project, spec)
-    except (Conflict, Invalid) as error:
+        check_new(row)
+    except BerthError as error:
         return error.message
-    if spec.cache is not None:
-        made = volume_plan(principal=principal, project=project, wanted=spec.cache)
+    if row.cache is not None:
+        made = volume_plan(principal=principal, project=row.project, wanted=row.cache)
         if not made.allowed:
             return made.refusal
-    amounts = {
-        "cpu_milli": settings.BERTH_LOAD_CPU_MILLI,
-        "memory_mib": settings.BERTH_LOAD_MEMORY_MIB,
-    }
-    return quotas.would_fit(project=project, owner=principal.user, amounts=amounts).sentence
+    return quotas.would_fit(project=row.project, owner=principal.user, amounts=amounts).sentence
 
 
-def public_fields(spec: Spec) -> dict[str, Any]:
-    """Return a description as it is told: rows by their names, nothing secret."""
-    found = {name: getattr(spec, name) for name in PUBLIC}
-    found["credential"] = spec.credential.name if spec.credential else None
-    found["volume"] = spec.volume.mount_name if spec.volume else SHARED
-    if spec.cache is not None:
-        found["volume"] = f"{CACHE}{spec.cache.near}"
-        found["cache_size_mib"] = spec.cache.size_mib
-    found["direction"], found["mode"] = spec.direction.value, spec.mode.value
-    return found
-
-
-def _sentences(spec: Spec, running: int) -> list[str]:
-    there = spec.volume.name if spec.volume else _("the project's volume")
-    if spec.cache is not None:
-        there = spec.cache.name
-    folder = spec.folder if spec.is_export else target_of(spec)
-    names = {"url": spec.url, "volume": f"{there}/{folder}" if folder else there}
-    if spec.direction == Direction.OUT:
-        said = [_("Copies “%(volume)s” to %(url)s.") % names]
-    elif spec.objects:
+def _copies(row: Load) -> str:
+    there = row.volume.name if row.volume_id else _("the project's volume")
+    if row.cache is not None:
+        there = row.cache.name
+    folder = row.folder if row.is_export else row.target
+    names = {"url": row.url, "volume": f"{there}/{folder}" if folder else there}
+    if row.is_export:
+        return _("Copies “%(volume)s” to %(url)s.") % names
+    if row.objects_listed:
         text = ngettext(
             "Copies %(n)d object of %(url)s into “%(volume)s”.",
             "Copies %(n)d objects of %(url)s into “%(volume)s”.",
-            len(spec.objects),
+            len(row.objects_listed),
         )
-        said = [text % {**names, "n": len(spec.objects)}]
-    else:
-        said = [_("Copies everything below %(url)s into “%(volume)s”.") % names]
-    if running >= bound():
-        said.append(
-            ngettext(
-                "It waits: %(n)d load of the project runs at once.",
-                "It waits: %(n)d loads of the project run at once.",
-                bound(),
-            )
-            % {"n": bound()}
-        )
-    else:
-        said.append(_("It starts now. No GPU is used."))
-    return said
+        return text % {**names, "n": len(row.objects_listed)}
+    return _("Copies everything below %(url)s into “%(volume)s”.") % names
 
 
-def _warnings(spec: Spec, same: Load | None) -> list[str]:
+def _starts(*, waits: bool) -> str:
+    if not waits:
+        return _("It starts now. No GPU is used.")
+    text = ngettext(
+        "It waits: %(n)d load of the project runs at once.",
+        "It waits: %(n)d loads of the project run at once.",
+        bound(),
+    )
+    return text % {"n": bound()}
+
+
+def _warnings(row: Load, same: Load | None) -> list[str]:
     said = []
     if same is not None:
-        said.append(
-            _("“%(name)s” makes the same copy already: use it instead of a second one.")
-            % {"name": same.name}
-        )
-    if spec.delete_extra:
+        message = _("“%(name)s” makes the same copy already: use it instead of a second one.")
+        said.append(message % {"name": same.name})
+    if row.delete_extra:
         said.append(
             _("What is in the bucket below this path and not in the volume is deleted.")
-            if spec.is_export
+            if row.is_export
             else _("What is in the folder and not in the bucket is deleted.")
         )
-    if spec.anonymous:
+    if row.anonymous:
         said.append(_("No credential: the bucket must be open to everybody."))
-    if spec.mode == Mode.SYNC and not spec.delete_extra:
+    if row.mode == Mode.SYNC and not row.delete_extra:
         said.append(_("What is only in the target stays: deleting it was not asked for."))
-    if spec.cache is not None:
-        said.append(_made_first(spec.cache))
+    if row.cache is not None:
+        said.append(_made_first(row.cache))
         return said
-    if spec.volume is None:
+    if row.volume_id is None:
         said.append(_("The project's volume is made first."))
         return said
-    if spec.volume.kind == VolumeKind.HOME and not spec.is_export:
+    if row.volume.kind == VolumeKind.HOME and not row.is_export:
         said.append(_("Only you will see it: this is your home."))
-    left = room_left(spec.volume)
-    if left is not None and not spec.is_export:
+    left = room_left(row.volume)
+    if left is not None and not row.is_export:
         said.append(_("%(size)s are left in the volume.") % {"size": filesize(left)})
     return said
 

@@ -21,10 +21,10 @@ from loaders.choices import Result, Task
 from loaders.models import Load
 from loaders.notices import tell_ended
 from loaders.selectors import RELATED
-from loaders.services.base import require_startable
-from loaders.services.runs import begin
+from loaders.services.runs import begin, require_runnable
 from projects.access import Permission, require
 from runtime.reasons import Reason
+from work.services.base import changed
 
 BATCH = 100
 FIRST_PAUSE = timedelta(seconds=5)
@@ -68,8 +68,9 @@ def _run(pk: int) -> bool:
         try:
             with transaction.atomic():
                 require(who, row.project, Permission.LOAD_CREATE)
-                require_startable(who, row)
+                require_runnable(who, row)
                 begin(who, row, task=Task(row.task), tries=row.tries + 1)
+                changed(row)
         except BerthError as error:
             _not_now(row.pk, error)
             return False

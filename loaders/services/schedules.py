@@ -17,10 +17,10 @@ from loaders.choices import StopReason, Task
 from loaders.models import Load
 from loaders.notices import tell_not_started
 from loaders.selectors import RELATED
-from loaders.services.base import require_startable
-from loaders.services.runs import begin
+from loaders.services.runs import begin, require_runnable
 from projects.access import Permission, require
 from runtime.protocol import Desired
+from work.services.base import changed
 
 BATCH = 100
 
@@ -76,9 +76,10 @@ def _run(pk: int) -> bool:
 def _start(row: Load) -> None:
     who = Principal(user=row.owner)
     require(who, row.project, Permission.LOAD_CREATE)
-    require_startable(who, row)
+    require_runnable(who, row)
     row.schedule_note = ""
     begin(who, row, task=Task.LOAD, scheduled=True)
+    changed(row)
 
 
 def _not_now(row: Load, sentence: str, *, said: str, tell: bool = False) -> bool:

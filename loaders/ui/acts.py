@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import messages
@@ -19,69 +19,49 @@ from loaders.models import Load
 from loaders.ui.form import Settings
 from loaders.ui.views import Detail, LoadView
 from projects.access import Permission
+from work.services import workload_delete, workload_stop
+
+# name of the address → what it does, and what is then said
+STARTS: Mapping[str, tuple[Callable[..., Load], Promise]] = {
+    "start": (services.load_start, _("“%(name)s” is starting.")),
+    "resume": (services.load_resume, _("“%(name)s” goes on where it was.")),
+    "retry": (services.load_retry_failed, _("“%(name)s” tries again what failed.")),
+    "verify": (services.load_verify, _("“%(name)s” is being checked against its manifest.")),
+    "dry-run": (services.load_dry_run, _("“%(name)s” counts what it would copy.")),
+}
+ENDS: Mapping[str, tuple[Callable[..., Load], Promise]] = {
+    "pause": (workload_stop, _("“%(name)s” pauses. What is copied stays.")),
+    "cancel": (services.load_cancel, _("“%(name)s” ends. What is copied stays.")),
+}
 
 
 class Act(LoadView):
     """One press: write the intent, say what follows."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
-    act: ClassVar[Callable[..., Load]]
-    said: ClassVar[Promise]
+    acts: ClassVar[Mapping[str, tuple[Callable[..., Load], Promise]]] = STARTS
+    name: str = ""
 
     def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
-        row = self.acted(request)
-        messages.success(request, str(self.said) % {"name": row.name})
+        act, said = self.acts[self.name]
+        row = act(principal=self.principal, row=self.row(), **self.why(request))
+        messages.success(request, str(said) % {"name": row.name})
         return redirect(row.get_absolute_url())
 
-    def acted(self, request: HttpRequest) -> Load:
-        return type(self).act(principal=self.principal, load=self.row())
+    def why(self, request: HttpRequest) -> dict[str, Any]:
+        return {}
 
 
-class Start(Act):
-    act = staticmethod(services.load_start)
-    said = _("“%(name)s” is starting.")
-
-
-class Resume(Act):
-    act = staticmethod(services.load_resume)
-    said = _("“%(name)s” goes on where it was.")
-
-
-class Retry(Act):
-    act = staticmethod(services.load_retry_failed)
-    said = _("“%(name)s” tries again what failed.")
-
-
-class Verify(Act):
-    act = staticmethod(services.load_verify)
-    said = _("“%(name)s” is being checked against its manifest.")
-
-
-class DryRun(Act):
-    act = staticmethod(services.load_dry_run)
-    said = _("“%(name)s” counts what it would copy.")
-
-
-class _Ending(Act):
+class Ending(Act):
     """What may be done to the load of somebody else, who is told why."""
 
     stands_on = Detail
     # the owner, or who may manage: services decide
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
+    acts = ENDS
 
-    def acted(self, request: HttpRequest) -> Load:
-        said = request.POST.get("reason", "")
-        return type(self).act(principal=self.principal, load=self.row(), said=said)
-
-
-class Pause(_Ending):
-    act = staticmethod(services.load_pause)
-    said = _("“%(name)s” pauses. What is copied stays.")
-
-
-class Cancel(_Ending):
-    act = staticmethod(services.load_cancel)
-    said = _("“%(name)s” ends. What is copied stays.")
+    def why(self, request: HttpRequest) -> dict[str, Any]:
+        return {"said": request.POST.get("reason", "")}
 
 
 class Delete(LoadView):
@@ -91,9 +71,9 @@ class Delete(LoadView):
 
     def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
-        services.load_delete(
+        workload_delete(
             principal=self.principal,
-            load=row,
+            row=row,
             typed_name=request.POST.get("confirm", ""),
             said=request.POST.get("reason", ""),
         )

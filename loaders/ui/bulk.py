@@ -18,6 +18,8 @@ from loaders.ui.present import possible
 from projects.access import Permission
 from projects.ui.base import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired
+from work.selectors import may_end
+from work.services import workload_delete
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -28,15 +30,7 @@ def _can_cancel(who: Principal, row: Load) -> bool:
 
 
 def can_delete(who: Principal, row: Load) -> bool:
-    return row.desired != Desired.ABSENT and services.may_end(who, row)
-
-
-def _cancel(*, principal: Principal, row: Load, said: str) -> None:
-    services.load_cancel(principal=principal, load=row, said=said)
-
-
-def _delete(*, principal: Principal, row: Load, said: str) -> None:
-    services.load_delete(principal=principal, load=row, said=said)
+    return row.desired != Desired.ABSENT and may_end(who, row)
 
 
 DEEDS = (
@@ -46,7 +40,7 @@ DEEDS = (
         on_chosen=_("Cancel the chosen"),
         title=lambda n: ngettext("Cancel %(n)d load", "Cancel %(n)d loads", n) % {"n": n},
         done=lambda n: ngettext("%(n)d load ends.", "%(n)d loads end.", n) % {"n": n},
-        act=_cancel,
+        act=services.load_cancel,
         fits=_can_cancel,
         lost=_("They end for good. What is copied stays."),
     ),
@@ -58,7 +52,7 @@ DEEDS = (
         done=lambda n: (
             ngettext("%(n)d load is being deleted.", "%(n)d loads are being deleted.", n) % {"n": n}
         ),
-        act=_delete,
+        act=workload_delete,
         fits=can_delete,
         lost=_("What is copied stays where it is; what is written of their runs is lost."),
         destroys=True,

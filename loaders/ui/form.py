@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from common.errors import BerthError
 from loaders import services
 from loaders.choices import Task
+from loaders.kind import LOAD
 from loaders.models import Load
 from loaders.ui.forms import NAMES, HowForm, LoadForm, edit_form
 from loaders.ui.shared import as_command, as_yaml, named
@@ -24,6 +25,7 @@ from loaders.ui.views import LoadView
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from projects.ui.forms import attempt
+from work.services import workload_edit, workload_plan
 
 CREATE: Mapping[str, Permission] = {
     "GET": Permission.LOAD_CREATE,
@@ -52,7 +54,7 @@ class New(ProjectView):
             services.load_create,
             principal=self.principal,
             project=self.project,
-            wanted=form.wanted(),
+            said=form.said(),
             task=_BUTTONS.get(request.POST.get("start", ""), Task.LOAD),
             nonce=request.POST.get("nonce", ""),
         )
@@ -97,8 +99,7 @@ class Settings(LoadView):
         form = edit_form(row, self.principal, request.POST)
         if not form.is_valid():
             return self._page(row, form, status=422)
-        wanted = form.wanted()
-        act = partial(services.load_edit, principal=self.principal, load=row, wanted=wanted)
+        act = partial(workload_edit, principal=self.principal, row=row, said=form.said())
         if attempt(form, act) is None:
             return self._page(row, form, status=422)
         messages.success(request, _("Saved."))
@@ -114,17 +115,17 @@ def plan_context(view: ProjectView, form: LoadForm) -> dict[str, Any]:
         problems = [str(error) for errors in form.errors.values() for error in errors]
         return {"plan": None, "problems": problems}
     try:
-        plan = services.load_plan(
-            principal=view.principal, project=view.project, wanted=form.wanted()
+        plan = workload_plan(
+            principal=view.principal, project=view.project, kind=LOAD, said=form.said()
         )
     except BerthError as error:
         return {"plan": None, "problems": [error.message]}
-    slug, rows = view.project.slug, named(view.principal, view.project, plan.spec)
+    slug, rows = view.project.slug, named(view.principal, plan.row)
     return {
         "plan": plan,
         "problems": [],
-        "plan_yaml": as_yaml(plan.name, slug, plan.spec, rows),
-        "plan_command": as_command(plan.name, slug, plan.spec, rows),
+        "plan_yaml": as_yaml(plan.name, slug, plan.row, rows),
+        "plan_command": as_command(plan.name, slug, plan.row, rows),
     }
 
 

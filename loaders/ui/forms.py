@@ -16,8 +16,8 @@ from credentials.selectors import credentials_usable
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.policies import MAX_KEY, MAX_NAME
 from loaders.selectors import matching
+from loaders.services.caches import CACHE
 from loaders.services.resolve import KINDS
-from loaders.spec import CACHE, Wanted
 from loaders.states import FILTERS
 from volumes.choices import VolumeKind
 from volumes.selectors import offers_near, volumes_mountable
@@ -129,8 +129,8 @@ class HowForm(forms.Form):
             "time_zone": data["time_zone"],
         }
 
-    def wanted(self) -> Wanted:
-        return Wanted(**self.how())
+    def said(self) -> dict[str, Any]:
+        return self.how()
 
 
 class LoadForm(HowForm):
@@ -195,20 +195,16 @@ class LoadForm(HowForm):
         field.choices = [*_volumes(who, project, clusters), *_caches(project, clusters)]
         self.initial.setdefault("direction", Direction.IN)
 
-    def wanted(self) -> Wanted:
+    def said(self) -> dict[str, Any]:
         data = self.cleaned_data
-        return Wanted(
+        names = ("url", "volume", "folder", "version", "endpoint", "region")
+        return {
             **self.how(),
-            url=data["url"],
-            volume=data["volume"],
-            cache_size_mib=to_mib(data["cache_size"]) if data["cache_size"] else None,
-            folder=data["folder"],
-            direction=data["direction"] or None,
-            objects=_lines(data["objects"]),
-            version=data["version"],
-            endpoint=data["endpoint"],
-            region=data["region"],
-        )
+            **{name: data[name] for name in names},
+            "cache_size_mib": to_mib(data["cache_size"]) if data["cache_size"] else None,
+            "direction": data["direction"] or None,
+            "objects": _lines(data["objects"]),
+        }
 
 
 def _volumes(

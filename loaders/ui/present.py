@@ -14,9 +14,11 @@ from loaders.choices import Result, State, Task
 from loaders.codes import VERIFIED
 from loaders.messages import in_words
 from loaders.states import MOVING, SETTLED, state_of
-from loaders.words import Why, advice_of, percent_of, why_of
+from loaders.words import advice_of, percent_of, why_of
 from runtime.protocol import Desired
 from runtime.reasons import Reason
+from work.selectors import may_change, may_end
+from work.why import Why
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -108,7 +110,7 @@ class Possible:
 def possible(who: Principal, row: Load) -> Possible:
     state = state_of(row)
     settled = state in SETTLED
-    changes, ends = services.may_change(who, row), services.may_end(who, row)
+    changes, ends = may_change(who, row), may_end(who, row)
     here = row.desired != Desired.ABSENT
     cut = row.result in {Result.PAUSED, Result.FAILED, Result.STOPPED} or (
         state in {State.PAUSED, State.STOPPED, State.FAILED} and row.launch > 0
@@ -127,7 +129,7 @@ def possible(who: Principal, row: Load) -> Possible:
 def shown(who: Principal, row: Load) -> Shown:
     state = state_of(row)
     settled = state in SETTLED
-    changes, ends = services.may_change(who, row), services.may_end(who, row)
+    changes, ends = may_change(who, row), may_end(who, row)
     can = possible(who, row)
     failed = services.failed_last(row) if settled and changes else 0
     copied = row.loaded_at is not None or bool(row.manifest)

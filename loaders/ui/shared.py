@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-
+from common.ui.responses import to_yaml
 from credentials.selectors import credentials_named
-from loaders.services import manifest_wrap, public_fields
+from loaders.choices import Mode
+from loaders.kind import LOAD
 from loaders.services.resolve import KINDS
 from volumes.selectors import volume_named
+from work.services.manifest import manifest_wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from accounts.principal import Principal
-    from loaders.spec import Spec
-    from projects.models import Project
+    from loaders.models import Load
 
 _KEYS = 10  # objects that a command names; the document names any number
 _FLAGS = {
@@ -33,37 +33,33 @@ _FLAGS = {
 }
 
 
-def to_yaml(document: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
-
-
-def named(who: Principal, project: Project, spec: Spec) -> dict[str, str]:
+def named(who: Principal, row: Load) -> dict[str, str]:
     """Return credential and volume by what means them alone: their names, else their ids."""
     said: dict[str, str] = {}
-    if spec.credential is not None:
-        (said["credential"],) = credentials_named(who, project, [spec.credential], KINDS)
-    if spec.volume is not None:
-        said["volume"] = volume_named(who, project, spec.volume)
+    if row.credential is not None:
+        (said["credential"],) = credentials_named(who, row.project, [row.credential], KINDS)
+    if row.volume_id is not None:
+        said["volume"] = volume_named(who, row.project, row.volume)
     return said
 
 
-def as_yaml(name: str, project: str, spec: Spec, rows: Mapping[str, str]) -> str:
+def as_yaml(name: str, project: str, row: Load, rows: Mapping[str, str]) -> str:
     """``rows``: as they are ``named``."""
-    document = manifest_wrap(name, project, spec)
+    document = manifest_wrap(LOAD, name, project, LOAD.table.read(row, private=True))
     document["spec"] |= rows
     return to_yaml(document)
 
 
-def as_command(name: str, project: str, spec: Spec, rows: Mapping[str, str]) -> str:
+def as_command(name: str, project: str, row: Load, rows: Mapping[str, str]) -> str:
     """Return the ``berth`` command that makes the same load; "" where it would be too long."""
-    said = {**public_fields(spec), **rows}
+    said = {**LOAD.table.read(row, private=True), **rows}
     if len(said["objects"] or ()) > _KEYS:
         return ""
     words = ["berth", "loads", "create", str(said["url"]), "--project", project, "--name", name]
-    if spec.is_export:
+    if row.is_export:
         words.append("--export")
-    if spec.mode != "copy":
-        words += ["--mode", str(spec.mode.value)]
+    if row.mode != Mode.COPY:
+        words += ["--mode", row.mode]
     for field, flag in _FLAGS.items():
         if said[field]:
             words += [flag, str(said[field])]

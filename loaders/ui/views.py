@@ -12,16 +12,18 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
+from common.ui.responses import to_yaml
 from events import selectors as events
-from loaders import selectors, services
+from loaders import selectors
 from loaders.models import Load
 from loaders.ui.bulk import DEEDS
 from loaders.ui.forms import FilterForm, filtered
 from loaders.ui.present import bar_of, shown
-from loaders.ui.shared import as_command, named, to_yaml
+from loaders.ui.shared import as_command, named
 from loaders.ui.tables import LoadTable, RunTable
 from projects.access import Permission, roles_kept
 from projects.ui.base import ProjectView
+from work.services import manifest_of
 
 PER_PAGE = 25
 READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}
@@ -154,10 +156,9 @@ class Yaml(LoadView):
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
         inside = selectors.sees_inside(self.principal, row)
-        spec = services.spec_of(row)
-        rows = named(self.principal, row.project, spec)
-        command = as_command(row.name, row.project.slug, spec, rows)
-        document = services.manifest_of(row, inside=inside)
+        rows = named(self.principal, row)
+        command = as_command(row.name, row.project.slug, row, rows)
+        document = manifest_of(row, private=inside)
         document["spec"] |= rows
         context = {
             "document": to_yaml(document),

@@ -9,7 +9,6 @@ from django.utils.translation import gettext as _
 
 from notebooks.hub import open_url
 from work.ui.sizes import size_words
-from work.ui.timeline import is_far, step_word
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace
@@ -29,8 +28,3 @@ def workspace_reason(row: Workspace) -> str:
 @register.simple_tag
 def workspace_url(row: Workspace) -> str:
     return open_url(row)
-
-
-@register.simple_tag
-def workspace_step(row: Workspace, word: str) -> str:
-    return step_word(word, on_cluster=is_far(row))

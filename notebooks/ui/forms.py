@@ -16,7 +16,6 @@ from notebooks.ui.program_form import ProgramForm, program_initial
 from placement.clusters import clusters_of
 from placement.decision import names_in
 from placement.fleet import Fleet
-from runtime.protocol import Phase
 from work.fields import MAX_GPUS
 from work.gpu_offers import gpu_offers
 from work.standard_fields import NAME, TIME_LIMIT
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 _MILLI, _MIB = Decimal(1000), Decimal(1024)
+# From a service's field to the form's.
+FORM_FIELDS = {"cpu_milli": "cpu", "memory_mib": "memory", "shm_mib": "shm"}
 
 
 class KindsField(forms.MultipleChoiceField):
@@ -179,52 +180,3 @@ def edit_form(principal: Principal, row: Workspace, data: Any = None) -> SizeFor
     env = "\n".join(f"{name}={value}" for name, value in row.env.items())
     initial = {**initial_of(row, row.variant), "name": row.name, "env": env}
     return SizeForm(data, principal=principal, project=row.project, row=row, initial=initial)
-
-
-class FilterForm(forms.Form):
-    """The filters of the list; their state lives in the URL."""
-
-    q = forms.CharField(
-        label=_("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or owner")}),
-    )
-    phase = forms.ChoiceField(
-        label=_("State"),
-        required=False,
-        choices=[
-            ("", _("Any")),
-            (Phase.RUNNING, _("Running")),
-            (Phase.PENDING, _("Waiting")),
-            (Phase.STARTING, _("Starting")),
-            (Phase.STOPPED, _("Stopped")),
-            (Phase.FAILED, _("Failed")),
-        ],
-    )
-    mine = forms.ChoiceField(
-        label=_("Whose"),
-        required=False,
-        choices=[("", _("Everybody")), ("1", _("Mine")), ("shared", _("Shared with me"))],
-    )
-
-
-def filtered(form: FilterForm, rows: Any, who: Any) -> Any:
-    """Narrow ``rows``; a filter that makes no sense narrows nothing."""
-    from django.db.models import Q
-
-    data = form.cleaned_data if form.is_valid() else {}
-    if words := data.get("q", "").replace("\x00", ""):
-        rows = rows.filter(
-            Q(name__icontains=words)
-            | Q(owner__username__icontains=words)
-            | Q(owner__display_name__icontains=words)
-            | Q(short_id=words)
-        )
-    if phase := data.get("phase"):
-        rows = rows.filter(phase=phase)
-    if data.get("mine") == "1":
-        rows = rows.filter(owner=who.user)
-    if data.get("mine") == "shared":
-        rows = rows.filter(pk__in=selectors.workspaces_shared_with(who).values("pk"))
-    return rows

@@ -25,6 +25,7 @@ from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
 from work.attached import Attached
+from work.selectors import shared_with, visible_to, workload_get
 from work.services.plan import cost_per_hour, prices
 from work.services.resolve import Resolved, refusal_of, request_of
 from work.ui.home import running
@@ -131,9 +132,13 @@ class Home(PlatformView):
     @roles_kept()
     def get(self, request: HttpRequest) -> HttpResponse:
         project = self._project(request)
-        mine = selectors.workspaces_of(self.principal).exclude(desired=Desired.ABSENT)
+        mine = (
+            visible_to(self.principal, WORKSPACE)
+            .filter(owner=self.principal.user)
+            .exclude(desired=Desired.ABSENT)
+        )
         rows, others = _latest(with_roles(self.principal, mine).order_by("-last_used_at", "-id"))
-        shared, others_shared = _latest(selectors.workspaces_shared_with(self.principal))
+        shared, others_shared = _latest(shared_with(self.principal, WORKSPACE))
         waiting = [row for row in rows if row.shown_phase == Phase.PENDING]
         context: dict[str, Any] = {
             "project": project,
@@ -213,5 +218,5 @@ class Find(PlatformView):
     required_platform: ClassVar[Any] = {"GET": "user"}
 
     def get(self, request: HttpRequest, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = selectors.workspace_get(self.principal, workspace)
+        row = workload_get(self.principal, WORKSPACE, workspace)
         return HttpResponseRedirect(row.get_absolute_url())

@@ -1,4 +1,4 @@
-"""The list, and starting: by one press or by the form with all fields."""
+"""Starting: by one press or by the form with all fields."""
 
 from __future__ import annotations
 
@@ -8,51 +8,26 @@ from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django_tables2 import RequestConfig
 
 from common.errors import BerthError, Conflict, Forbidden, Invalid
+from common.ui.responses import go, refuse, to_yaml
 from credentials.selectors import credentials_named
 from notebooks import selectors
 from notebooks.kind import WORKSPACE
 from notebooks.models import Preset
-from notebooks.ui.bulk import DEEDS
 from notebooks.ui.command import plan_command
-from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
-from notebooks.ui.shared import go, refuse, to_yaml
-from notebooks.ui.tables import WorkspaceTable
-from projects.access import Permission, roles_kept
-from projects.ui.base import ProjectView
+from notebooks.ui.forms import FORM_FIELDS, SizeForm, launch_form
+from projects.access import roles_kept
 from work.services import Plan, workload_create, workload_plan
 from work.services.base import require_startable
 from work.services.manifest import manifest_wrap
-
-PER_PAGE = 25
-
-
-class List(ProjectView):
-    """All workspaces of the project that one may see; filters live in the URL."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": Permission.WORKSPACE_READ}
-    template_name = "notebooks/list.html"
-
-    @roles_kept()
-    def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
-        form = FilterForm(request.GET)
-        rows = selectors.workspaces_visible_to(self.principal, self.project)
-        table = WorkspaceTable(filtered(form, rows, self.principal), who=self.principal)
-        RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
-        can_start = self.can(Permission.WORKSPACE_CREATE) and not self.project.archived_at
-        shown = {"table": table, "filters": form, "can_start": can_start, "deeds": DEEDS}
-        return self.render(shown)
+from work.ui.base import WorkView
 
 
-class Launch(ProjectView):
+class Launch(WorkView):
     """One press (a preset and nothing else), or the form with all fields."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": Permission.WORKSPACE_CREATE,
-        "POST": Permission.WORKSPACE_CREATE,
-    }
+    demands: ClassVar[Mapping[str, str]] = {"GET": "create", "POST": "create"}
     template_name = "notebooks/launch.html"
     partial_name = "notebooks/_launch_form.html"
 
@@ -85,7 +60,7 @@ class Launch(ProjectView):
                 form = launch_form(self.principal, self.project, preset)
                 request.berth_error = error  # type: ignore[attr-defined]  # as ``refuse`` does
                 return self._page(preset, form, error.status, refusal=error.message)
-            return self._page(preset, form, refuse(request, form, error))
+            return self._page(preset, form, refuse(request, form, error, FORM_FIELDS))
         return go(request, f"{row.get_absolute_url()}?open=1")
 
     def _page(
@@ -107,11 +82,11 @@ class Launch(ProjectView):
         return self.render(context, status=status)
 
 
-class LaunchPlan(ProjectView):
+class LaunchPlan(WorkView):
     """The foot of the form: what it costs, what it does to the limits, when it would start."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_CREATE}
-    template_name = "notebooks/_plan.html"
+    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
+    template_name = "work/_plan.html"
 
     @roles_kept()
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
@@ -120,13 +95,13 @@ class LaunchPlan(ProjectView):
         return self.render(plan_context(self, preset, form))
 
 
-def preset_of(view: ProjectView, slug: str) -> Preset:
+def preset_of(view: WorkView, slug: str) -> Preset:
     if slug:
         return selectors.preset_get(view.project, slug[:40])
     return selectors.default_preset(view.project)
 
 
-def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str, Any]:
+def plan_context(view: WorkView, preset: Preset, form: SizeForm) -> dict[str, Any]:
     """Return the plan with the same thing as YAML and as a command, or what is wrong."""
     if form.is_bound and not form.is_valid():
         problems = [str(error) for errors in form.errors.values() for error in errors]

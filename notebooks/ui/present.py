@@ -13,13 +13,12 @@ from django.utils.translation import ngettext
 
 from common.clock import now
 from hubapi.selectors import idle_state
-from notebooks import selectors, services
 from notebooks.hub import open_url
 from notebooks.models import Workspace
+from notebooks.states import info_of
 from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
 from notebooks.ui.rights import may_keep
-from notebooks.why import info_of
 from placement.decision import names_in
 from projects.access import role_of
 from quotas import selectors as quotas
@@ -27,7 +26,8 @@ from runtime import reasons
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work.image_pull import pull_of
-from work.selectors import is_owner, may_end
+from work.selectors import access_of, is_owner, may_end
+from work.services import extension_left
 from work.ui.timeline import Line, is_far, timeline
 
 if TYPE_CHECKING:
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from notebooks.ui.home import Card
-    from notebooks.why import Why
+    from work.why import Why
 
 
 MAX_ALTERNATIVES = 3
+SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 # Why a start does not go on: it waits for something that somebody else holds or has to give.
 WAITS = frozenset(
     (
@@ -69,8 +70,10 @@ OF_THE_IMAGE = frozenset(
 
 
 # What a start goes through, shown ahead of time so that one sees how far it is.
-START_WORDS = ("accepted", "placed", "starting", "ready", "running")
-CLUSTER_WORDS = ("accepted", "placed", "scheduled", "starting", "image", "ready", "running")
+AHEAD = (
+    ("accepted", "placed", "starting", "ready", "running"),
+    ("accepted", "placed", "scheduled", "starting", "image", "ready", "running"),
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def trouble(row: Workspace) -> Trouble | None:
     """Return why it ended, what is wrong while it runs, or why it does not start or end."""
     if not (row.warning or _is_over(row) or _cannot_start(row) or _cannot_end(row)):
         return None
-    info = info_of(row.reason, row.cluster_key, row.pinned_tag)
+    info = info_of(row)
     whose = {
         reasons.Fault.USER: _("This is for you to solve."),
         reasons.Fault.PLATFORM: _("This was not your fault."),
@@ -144,6 +147,10 @@ class Shown:
     place: OnCluster | None
 
     @property
+    def is_over(self) -> bool:
+        return self.phase in {Phase.STOPPED, Phase.FAILED}
+
+    @property
     def is_only_accepted(self) -> bool:
         """Whether it was taken and nothing is known to be in its way."""
         waits = self.position or (self.row.is_seen and self.row.reason in WAITS)
@@ -158,7 +165,7 @@ class Shown:
 
 def shown(who: Principal, row: Workspace) -> Shown:
     phase = row.shown_phase
-    access = selectors.access_of(who.user, row)
+    access = access_of(who.user, row)
     running = phase == Phase.RUNNING
     queue = row.external_ref.get("queue") or {}
     pull = pull_of(row.reason, row.external_ref.get("pull"))
@@ -178,10 +185,10 @@ def shown(who: Principal, row: Workspace) -> Shown:
         pull=pull.sentence_so_far if pull else "",
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,
-        settled=phase in selectors.SETTLED and row.is_seen,
-        lines=timeline(row, phase, CLUSTER_WORDS if is_far(row) else START_WORDS),
+        settled=phase in SETTLED and row.is_seen,
+        lines=timeline(row, phase, AHEAD[is_far(row)]),
         trouble=trouble(row),
-        extension_left=services.extension_left(row) if row.time_limit_minutes else None,
+        extension_left=extension_left(row) if row.time_limit_minutes else None,
         idle=idle_words(row) if running else "",
         alternatives=alternatives(row) if queue and may_change else [],
         place=on_cluster(row, is_owner=access.owner, may_open=running and bool(access)),

@@ -1,9 +1,9 @@
-"""The pages of one workspace."""
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""The pages of one workspace that are not those of any kind of work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from django.contrib import messages
@@ -11,85 +11,45 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from clusters.streams import MAX_DOWNLOAD, TAIL, LogPart, log_read, log_tail
-from common.errors import BerthError, Conflict, Forbidden, Invalid
-from common.ui.responses import as_file
-from events import selectors as events
+from common.errors import Conflict, Forbidden, Invalid
+from common.ui.responses import go, refuse
 from notebooks import selectors
+from notebooks.kind import WORKSPACE
 from notebooks.models import Workspace
 from notebooks.ui.connection_info import seen_at
-from notebooks.ui.forms import SizeForm, edit_form
-from notebooks.ui.present import shown
-from notebooks.ui.shared import go, refuse, to_yaml
-from notebooks.ui.tabs import Tab, more_of
-from notebooks.where import cluster_of
-from projects.access import Permission
-from projects.ui.base import ProjectView
-from runtime.protocol import Phase
-from work.selectors import is_owner
-from work.services import manifest_of, workload_edit
+from notebooks.ui.forms import FORM_FIELDS, SizeForm, edit_form
+from notebooks.ui.pages import PAGES
+from work.kinds import Kind
+from work.selectors import share_candidates, shares_of
+from work.services import workload_edit
+from work.ui.base import OneView
+from work.ui.pages import Pages
 
-READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
+READ: Mapping[str, str] = {"GET": "read"}
 
 
-class WorkspaceView(ProjectView):
+class WorkspaceView(OneView):
     """A page of one workspace."""
 
-    tab: ClassVar[str] = "overview"
-
-    def workspace(self) -> Workspace:
-        return selectors.workspace_get(self.principal, self.kwargs["workspace"], self.project)
-
-    def owned(self) -> Workspace:
-        row = self.workspace()
-        selectors.require_owner(self.principal, row)
-        return row
-
-    def page(self, row: Workspace, context: dict[str, Any] | None = None) -> dict[str, Any]:
-        state = shown(self.principal, row)
-        return {
-            "row": row,
-            "state": state,
-            "tabs": self._tabs(row, is_owner=state.is_owner),
-            **(context or {}),
-        }
-
-    def _tabs(self, row: Workspace, *, is_owner: bool) -> list[dict[str, Any]]:
-        keys = {"project": self.project.slug, "workspace": row.short_id}
-        tabs = [Tab("overview", "notebooks:detail", _("Overview"))]
-        if is_owner:
-            tabs.append(Tab("logs", "notebooks:logs", _("Logs")))
-        tabs.append(Tab("events", "notebooks:events", _("Events")))
-        tabs += more_of(self.principal, row)
-        tabs.append(Tab("usage", "notebooks:usage", _("Usage")))
-        tabs.append(Tab("yaml", "notebooks:yaml", "YAML"))
-        if is_owner:
-            tabs.append(Tab("settings", "notebooks:settings", _("Settings")))
-        return [
-            {
-                "label": tab.label,
-                "url": reverse(tab.route, kwargs=keys),
-                "current": tab.key == self.tab,
-            }
-            for tab in tabs
-        ]
+    pages: ClassVar[Pages] = PAGES
+    kind: ClassVar[Kind] = WORKSPACE
 
 
 class Detail(WorkspaceView):
     """What is happening now: the timeline while it starts, Open when it runs."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    demands: ClassVar[Mapping[str, str]] = READ
     template_name = "notebooks/detail.html"
 
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.row()
         return self.render(self.page(row, {**people(row), "volumes": seen_at(row)}))
 
 
 class State(WorkspaceView):
     """The parts of the page that change by themselves: its head, or the one that is named."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    demands: ClassVar[Mapping[str, str]] = READ
     template_name = "notebooks/_state.html"
     PARTS: ClassVar[Mapping[str, str]] = {
         "head": "notebooks/_head.html",
@@ -97,8 +57,8 @@ class State(WorkspaceView):
         "facts": "notebooks/_facts.html",
     }
 
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.row()
         part = self.PARTS.get(request.GET.get("part", ""), "")
         context = self.page(row)
         if part and part != self.PARTS["head"]:
@@ -106,98 +66,30 @@ class State(WorkspaceView):
         return self.render(context, template=part)
 
 
-class Logs(WorkspaceView):
-    """The end of the log, followed live when there is a script. Private to the owner."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
-    template_name = "notebooks/logs.html"
-    tab = "logs"
-
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.owned()
-        context: dict[str, Any] = {"log": None, "problem": ""}
-        try:
-            context["log"] = log_of(row)
-        except BerthError as error:
-            context["problem"] = error.message
-        keys = {"project": self.project.slug, "workspace": row.short_id}
-        context["stream_url"] = self._stream(row) or reverse("api-workspace-logs", kwargs=keys)
-        context["download_url"] = reverse("notebooks:log-download", kwargs=keys)
-        return self.render(self.page(row, context))
-
-    def _stream(self, row: Workspace) -> str:
-        """A pod's log is followed at its source: a ticket leads to the gate, at each connection.
-        Other logs are asked for.
-        """
-        alive = row.shown_phase in {Phase.STARTING, Phase.RUNNING}
-        if not alive or cluster_of(row) is None:
-            return ""
-        return f"/tickets/logs/{row.short_id}"
-
-
-class LogDownload(WorkspaceView):
-    """The whole log that is kept (its size is bounded by the driver), as a file."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
-
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.owned()
-        return as_file(log_of(row, MAX_DOWNLOAD).data, f"{row.short_id}.log")
-
-
-class Events(WorkspaceView):
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
-    template_name = "notebooks/events.html"
-    tab = "events"
-
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
-        steps, more_steps = events.newest(row.steps.order_by("-id"))
-        told, more = events.newest(events.of_target(row.uid))
-        said = {"events": told, "more_events": more, "steps": steps, "more_steps": more_steps}
-        return self.render(self.page(row, said))
-
-
 class Usage(WorkspaceView):
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    """What it used, drawn and as numbers."""
+
+    demands: ClassVar[Mapping[str, str]] = READ
     template_name = "notebooks/usage.html"
     tab = "usage"
 
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
-        keys = {"project": self.project.slug, "workspace": row.short_id}
-        samples = selectors.usage_of(row)[:-21:-1]
-        usage_url = reverse("api-workspace-usage", kwargs=keys)
-        return self.render(self.page(row, {"usage_url": usage_url, "samples": samples}))
-
-
-class Yaml(WorkspaceView):
-    required_permissions: ClassVar[Mapping[str, Permission]] = READ
-    template_name = "notebooks/yaml.html"
-    tab = "yaml"
-
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.workspace()
-        mine = is_owner(self.principal, row)
-        text = to_yaml(manifest_of(row, private=mine))
-        return self.render(self.page(row, {"manifest": text, "with_env": mine}))
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.row()
+        return self.render(self.page(row, {"samples": selectors.usage_of(row)[:-21:-1]}))
 
 
 class Settings(WorkspaceView):
     """Name, size, environment, limit; sharing; delete."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": Permission.WORKSPACE_READ,
-        "POST": Permission.WORKSPACE_CREATE,
-    }
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read", "POST": "create"}
     template_name = "notebooks/settings.html"
     tab = "settings"
 
-    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.owned()
         return self._page(row, edit_form(self.principal, row))
 
-    def post(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.owned()
         form = edit_form(self.principal, row, request.POST)
         if not form.is_valid():
@@ -208,7 +100,7 @@ class Settings(WorkspaceView):
             newest = said.pop("newest_image", False)
             row = workload_edit(principal=self.principal, row=row, said=said, newest_image=newest)
         except (Invalid, Conflict, Forbidden) as error:
-            status = refuse(request, form, error)
+            status = refuse(request, form, error, FORM_FIELDS)
             return self._page(self.owned(), form, status)
         told = (
             _("Saved. It restarts with its new settings.") if row.launch > before else _("Saved.")
@@ -225,13 +117,9 @@ class Settings(WorkspaceView):
         return self.render(self.page(row, context), status=status)
 
 
-def log_of(row: Workspace, limit: int = TAIL) -> LogPart:
-    return log_tail(partial(log_read, row.cluster_key, str(row.uid)), limit=limit)
-
-
 def people(row: Workspace) -> dict[str, Any]:
     """Return who may open it, and who could be let in."""
     return {
-        "shares": list(selectors.shares_of(row)),
-        "candidates": list(selectors.share_candidates(row)),
+        "shares": list(shares_of(row)),
+        "candidates": list(share_candidates(row)),
     }

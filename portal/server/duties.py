@@ -258,9 +258,9 @@ class Worker:
             ),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
-            Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
+            Loop("workspace-idle", notebooks.idle_enforce, 15.0, leased=True),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
-            Loop("load-schedules", loaders.loads_enforce, 15.0, leased=True),
+            Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             # its name is that of the version before, which measured workspaces only
             Loop("workspace-usage", Usage().tick, SAMPLE_S, leased=True),

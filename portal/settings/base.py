@@ -401,6 +401,8 @@ REST_FRAMEWORK = {
     "STRICT_JSON": True,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
+PHASES = ["pending", "starting", "running", "stopping", "stopped", "failed"]
+PHASES += ["deleting", "deleted", "unknown"]
 SPECTACULAR_SETTINGS = {
     "TITLE": "Berth API",
     "DESCRIPTION": "Everything the pages and the CLI do, as HTTP.",
@@ -418,5 +420,6 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
+        "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }

@@ -112,7 +112,7 @@ def test_rows_are_chosen_kept_and_acted_on_by_keyboard(portal: screens.Portal, p
     page.keyboard.press("Space")
     expect(page.locator(".bulk-count")).to_have_text("1 chosen")
     with page.expect_response(lambda answer: answer.url.endswith("/workspaces/")):
-        page.evaluate("htmx.trigger('#workspaces', 'live')")  # the list refreshes itself
+        page.evaluate("htmx.trigger('#work', 'live')")  # the list refreshes itself
     expect(page.locator(".row-mark").first).to_be_checked()
     expect(page.locator(".row-mark:checked")).to_have_count(1)
     menu = page.locator(".row-menu > button").first

@@ -43,9 +43,9 @@ def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]
     from loaders.choices import StopReason
     from loaders.models import Load
     from loaders.reports import parse, report_store
-    from loaders.services.ending import request_stop
     from runtime.hints import hint
     from tests.loaders.conftest import body_of
+    from work.services.ending import request_stop
 
     steps: list[dict[str, Any]] = []
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from credentials.services import Label, credential_add
-from notebooks.api.render import plan_out
+from notebooks.api.workspaces import API
 from notebooks.models import Preset
 from tests.cli.conftest import read
 from tests.notebooks.cluster_world import attach, network, pool
 from volumes.choices import VolumeKind
 from volumes.models import Volume
+from work.api.render import plan_out
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PAGE = "/projects/vision/workspaces/launch/plan/"
@@ -65,7 +66,7 @@ def same(world, as_user, alice, berth, token_of):
         assert words.pop(0) == "berth"
         said = berth(*words, "--plan", "-o", "json", token=token_of(alice))
         assert said.exit_code == 0, (command, said.exception, said.output)
-        wanted = json.loads(json.dumps(plan_out(plan), default=str))
+        wanted = json.loads(json.dumps(plan_out(API, plan), default=str))
         got = read(said)
         assert got["spec"] == wanted["spec"], command
         assert (got["name"], got["preset"]) == (wanted["name"], wanted["preset"])

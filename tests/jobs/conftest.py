@@ -81,10 +81,10 @@ def end(fake: Any, settle: Any) -> Callable[..., Any]:
 @pytest.fixture
 def load(project: Any, shared: Any, principal: Any) -> Callable[..., Any]:
     """Make and start a load of a public bucket."""
-    from loaders.services import Wanted, load_create
+    from loaders.services import load_create
 
     def make(user: Any) -> Any:
-        said = Wanted(url="s3://bucket/images")
-        return load_create(principal=principal(user), project=project, wanted=said)
+        said = {"url": "s3://bucket/images"}
+        return load_create(principal=principal(user), project=project, said=said)
 
     return make

@@ -50,14 +50,14 @@ def credential(project: Any, alice: Any) -> Callable[..., Any]:
 def load(project: Any, shared: Any, principal: Any) -> Callable[..., Any]:
     """Make and start a load of a public bucket."""
     from loaders.choices import Task
-    from loaders.services import Wanted, load_create
+    from loaders.services import load_create
 
     def make(user: Any, url: str = "s3://bucket/images", **wanted: Any) -> Any:
         options = {k: wanted.pop(k) for k in ("task", "nonce") if k in wanted}
         if options.get("task"):
             options["task"] = Task(options["task"])
-        said = Wanted(url=url, **wanted)
-        return load_create(principal=principal(user), project=project, wanted=said, **options)
+        said = {"url": url, **wanted}
+        return load_create(principal=principal(user), project=project, said=said, **options)
 
     return make
 

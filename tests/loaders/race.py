@@ -22,7 +22,7 @@ from common.errors import BerthError
 from files.models import FileSession
 from files.services import session_open
 from loaders.models import Load
-from loaders.services import Wanted, load_create
+from loaders.services import load_create
 from volumes.models import Volume
 from volumes.services.create import NewVolume, volume_create
 
@@ -72,10 +72,14 @@ def main(word: str) -> dict[str, Any]:
     volume = volume_create(principal=who, project=project, wanted=NewVolume("data", 1024))
 
     def load(bucket: str) -> Load:
-        wanted = Wanted(
-            url=f"s3://{bucket}/a/", volume="data", folder="in", mode="sync", delete_extra=True
-        )
-        return load_create(principal=who, project=project, wanted=wanted)
+        wanted = {
+            "url": f"s3://{bucket}/a/",
+            "volume": "data",
+            "folder": "in",
+            "mode": "sync",
+            "delete_extra": True,
+        }
+        return load_create(principal=who, project=project, said=wanted)
 
     acts: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "sync": (lambda: load("one"), lambda: load("two")),

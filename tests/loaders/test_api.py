@@ -7,6 +7,7 @@ import yaml
 
 from loaders.models import Load
 from runtime.protocol import Desired, Phase
+from work import services as work
 
 BASE = "/api/v1/projects/vision/loads"
 SCHEMA = Path(__file__).parents[2] / "docs/openapi.yaml"
@@ -267,12 +268,12 @@ def test_data_before_gpu_asks_for_loads_that_are_done(load, alice, settle, end, 
         reason, sentence = missing([str(row.uid)])
         assert reason == "data-missing"
         assert "Partial" in sentence
-        services.load_start(principal=principal(alice), load=row)
+        services.load_start(principal=principal(alice), row=row)
         end(settle(row), 0)
         assert missing([row.uid]) is None
-        services.load_start(principal=principal(alice), load=row)
+        services.load_start(principal=principal(alice), row=row)
         assert missing([row.uid]) is None  # what was there once stays there
-        services.load_delete(principal=principal(alice), load=settle(row))
+        work.workload_delete(principal=principal(alice), row=settle(row))
         assert missing([row.uid])[0] == "data-missing"
         assert set(told) == {str(row.uid)}
     finally:

@@ -7,9 +7,10 @@ import pytest
 from clusters.models import Cluster, Pool
 from clusters.services import ensure_local_cluster
 from common.errors import Invalid, LimitExceeded
+from loaders.kind import LOAD
 from loaders.models import Load
 from loaders.runtime_spec import workload_spec
-from loaders.services import Wanted, create, load_create, load_ensure, load_plan, resolve
+from loaders.services import load_create, load_ensure
 from loaders.ui.forms import LoadForm
 from quotas.models import Limit
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -19,6 +20,7 @@ from volumes.models import ClassPlace, Volume
 from volumes.services.classes import default_class
 from volumes.services.create import NewVolume, volume_create
 from volumes.services.removal import volume_bring_back, volume_delete
+from work.services import launch, resolve, workload_plan
 
 BASE = "/api/v1/projects/vision/loads"
 URL = "s3://bucket/sets/Images"
@@ -91,20 +93,20 @@ def test_the_store_of_a_credential_belongs_to_the_source(cache, credential, alic
 
 def test_of_two_who_press_at_once_one_makes_it(cache, project, principal, alice, bob, monkeypatch):
     """Bob's description was made before Alice's cache was there."""
-    wanted = Wanted(url=URL, volume="cache:", cache_size_mib=2 * GIB)
+    wanted = {"url": URL, "volume": "cache:", "cache_size_mib": 2 * GIB}
     ensure_local_cluster()
-    early = resolve.spec_for(who=principal(bob), project=project, wanted=wanted)
+    early = resolve.resolved(principal=principal(bob), project=project, kind=LOAD, said=wanted)
     first = cache(alice)
-    monkeypatch.setattr(create, "spec_for", lambda **_said: early)
-    second = load_create(principal=principal(bob), project=project, wanted=wanted)
+    monkeypatch.setattr(launch, "resolved", lambda **_said: early)
+    second = load_create(principal=principal(bob), project=project, said=wanted)
     assert second.volume == first.volume
     assert caches().count() == 1
 
 
 def test_a_load_that_is_there_is_shared(cache, project, principal, alice, bob):
     row = cache(alice)
-    wanted = Wanted(url=URL, volume="cache:")
-    assert load_ensure(principal=principal(bob), project=project, wanted=wanted) == row
+    wanted = {"url": URL, "volume": "cache:"}
+    assert load_ensure(principal=principal(bob), project=project, said=wanted) == row
 
 
 def test_a_pinned_one_lies_on_storage_near_the_pool(cache, east, alice):
@@ -171,8 +173,8 @@ def test_a_pool_of_other_projects_is_the_same_as_none(cache, east, alice, operat
 
 
 def test_the_plan_says_what_is_made_first_and_makes_nothing(project, principal, alice, east):
-    wanted = Wanted(url=URL, volume="cache:east", cache_size_mib=2048)
-    plan = load_plan(principal=principal(alice), project=project, wanted=wanted)
+    wanted = {"url": URL, "volume": "cache:east", "cache_size_mib": 2048}
+    plan = workload_plan(principal=principal(alice), project=project, kind=LOAD, said=wanted)
     assert plan.allowed
     made = (
         "The cache “cache-bucket-sets-images” of 2\N{NO-BREAK SPACE}GiB is made first, near east."
@@ -182,16 +184,16 @@ def test_the_plan_says_what_is_made_first_and_makes_nothing(project, principal, 
     said = {change.field: change.after for change in plan.changes}
     assert said["volume"] == "cache:east"
     assert not caches().exists()
-    load_create(principal=principal(alice), project=project, wanted=wanted)
-    plan = load_plan(principal=principal(alice), project=project, wanted=wanted)
+    load_create(principal=principal(alice), project=project, said=wanted)
+    plan = workload_plan(principal=principal(alice), project=project, kind=LOAD, said=wanted)
     assert {c.field: c.after for c in plan.changes}["volume"] == "cache-bucket-sets-images"
     assert plan.same is not None
 
 
 def test_a_limit_on_storage_refuses_it_in_the_plan_and_the_act(cache, project, principal, alice):
     Limit.objects.create(project=project, resource="storage_mib", amount=GIB)
-    wanted = Wanted(url=URL, volume="cache:", cache_size_mib=2048)
-    plan = load_plan(principal=principal(alice), project=project, wanted=wanted)
+    wanted = {"url": URL, "volume": "cache:", "cache_size_mib": 2048}
+    plan = workload_plan(principal=principal(alice), project=project, kind=LOAD, said=wanted)
     assert not plan.allowed
     with pytest.raises(LimitExceeded):
         cache(alice, size=2048)

@@ -8,10 +8,10 @@ import pytest
 from accounts.principal import Principal
 from common.clock import now
 from events.models import Event
-from loaders import services
 from loaders.models import Load, LoadRun
 from quotas.selectors import held_by
 from runtime import engine, killpoints, workload
+from work.services import workload_delete, workload_stop
 
 # The named points that a load comes to on each way; it has no route.
 START_AND_END = (
@@ -92,8 +92,8 @@ def test_e1_a_start_and_an_end_happen_once(point, kill, load, alice, fake, settl
 )
 def test_e1_a_pause_and_a_removal_happen_once(point, verb, kill, load, alice, fake, settle):
     row = settle(load(alice))
-    act = services.load_pause if verb == "pause" else services.load_delete
-    act(principal=Principal(user=alice), load=row)
+    act = workload_stop if verb == "pause" else workload_delete
+    act(principal=Principal(user=alice), row=row)
     hit = kill(point)
     work(row, settle)
     assert hit

@@ -34,7 +34,7 @@ def told(api):
 @pytest.fixture
 def again(settle, principal):
     def run(row, user):
-        load_start(principal=principal(user), load=row)
+        load_start(principal=principal(user), row=row)
         return settle(row)
 
     return run
@@ -109,7 +109,7 @@ def test_a_run_that_waits_does_not_show_what_the_one_before_wrote(
     row = settle(load(alice))
     fake.write_log(str(row.uid), "of the first\n")
     end(row, 4)
-    load_start(principal=principal(alice), load=row)  # and the engine has not looked yet
+    load_start(principal=principal(alice), row=row)  # and the engine has not looked yet
     assert (told(alice, row)["run"], told(alice, row)["text"]) == (2, "")
 
 

@@ -15,6 +15,7 @@ from loaders.runtime_spec import plan_of, workload_spec
 from loaders.states import state_of
 from projects.choices import Role
 from projects.models import Membership
+from work.services import limits_enforce
 
 BASE = "/api/v1/projects/vision/loads"
 
@@ -134,7 +135,7 @@ def test_a3_a_removed_member_s_loads_are_cut(load, bob, alice, project, principa
     member_remove(principal=principal(alice), project=project, user=bob)
     assert state_of(settle(row)) == State.STOPPED
     with pytest.raises(Conflict, match="may not load data"):
-        services.load_start(principal=principal(alice), load=row)
+        services.load_start(principal=principal(alice), row=row)
 
 
 def test_a3_a_member_who_becomes_a_viewer_loads_no_more(
@@ -159,7 +160,7 @@ def test_a3_a_load_that_was_written_a_moment_after_its_owner_lost_the_right_is_s
     row, other = running(load, bob, settle), running(load, mona, settle)
     done = load(bob, "s3://bucket/2")
     Load.objects.filter(pk=done.pk).update(result="done", phase="stopped")
-    assert services.loads_enforce() == 0
+    assert limits_enforce() == 0
     member = Membership.objects.filter(project=project, user=bob)
     if change == "removed":
         member.delete()
@@ -167,10 +168,10 @@ def test_a3_a_load_that_was_written_a_moment_after_its_owner_lost_the_right_is_s
         member.update(role=Role.VIEWER)
     else:
         type(bob).objects.filter(pk=bob.pk).update(is_active=False)
-    assert services.loads_enforce() == 1
+    assert limits_enforce() == 1
     settle(row)
     assert (state_of(row), row.stop_reason, row.next_run_at) == (State.STOPPED, reason, None)
-    assert services.loads_enforce() == 0
+    assert limits_enforce() == 0
     assert settle(other).phase == "running"
 
 
@@ -182,13 +183,13 @@ def test_a3_a_role_that_is_lowered_while_a_load_is_checked_makes_none(
     from volumes.services.create import home_ensure
 
     home_ensure(principal=None, project=project, owner=bob)
-    checked = create.check
+    checked = create.require_cluster
 
     def lowered(*parts: Any) -> None:
         checked(*parts)
         Membership.objects.filter(project=project, user=bob).update(role=Role.VIEWER)
 
-    monkeypatch.setattr(create, "check", lowered)
+    monkeypatch.setattr(create, "require_cluster", lowered)
     with pytest.raises(Forbidden):
         load(bob, volume="home")
     assert not Load.objects.exists()
@@ -218,7 +219,7 @@ def test_d13_a_removed_credential_ends_what_uses_it_and_never_becomes_nobody(
     assert (state_of(row), row.credential, row.anonymous) == (State.STOPPED, None, False)
     assert row.next_run_at is None
     with pytest.raises(Conflict, match="credential was removed"):
-        services.load_start(principal=principal(alice), load=row)
+        services.load_start(principal=principal(alice), row=row)
     page = f"/projects/vision/loads/{row.uid}/settings/"
     assert b"It was removed: choose another one" in as_user(alice).get(page).content
     as_user(alice).post(page, {"name": "other", "credential": "gone", "schedule": "0 3 * * *"})

@@ -11,6 +11,7 @@ from loaders.choices import State
 from loaders.runtime_spec import report_token
 from loaders.states import state_of
 from tests.loaders.conftest import body_of
+from work import services as work
 
 
 @pytest.fixture
@@ -54,9 +55,9 @@ def test_an_older_report_changes_nothing(row, report, time_machine):
 def test_a_report_of_an_older_launch_is_refused_and_changes_nothing(
     row, report, alice, principal, settle
 ):
-    services.load_pause(principal=principal(alice), load=row)
+    work.workload_stop(principal=principal(alice), row=row)
     settle(row)
-    services.load_resume(principal=principal(alice), load=row)
+    services.load_resume(principal=principal(alice), row=row)
     row.refresh_from_db()
     old = report_token(row.uid, 1)
     answer = report(row, body={**body_of(row), "launch": 1}, token=old)
@@ -69,7 +70,7 @@ def test_a_report_of_an_older_launch_is_refused_and_changes_nothing(
 def test_a_report_of_a_load_that_is_over_or_deleted_is_refused(row, report, end, alice, principal):
     end(row, 0)
     assert report(row).status_code == 409
-    services.load_delete(principal=principal(alice), load=row)
+    work.workload_delete(principal=principal(alice), row=row)
     assert report(row).status_code == 404
 
 

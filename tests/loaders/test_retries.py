@@ -17,6 +17,7 @@ from loaders.states import FILTERS, state_of
 from loaders.words import message_of
 from notifications.models import Notification
 from runtime.reasons import Reason
+from work import services as work
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_bounded_number_of_times_with_growing_pauses_and_then_it_says_so(
     assert (state_of(cut), cut.retry_at, cut.tries) == (State.FAILED, None, 3)
     assert "by itself 3 times" in message_of(cut)
     assert [n.kind for n in Notification.objects.all()] == ["load.failed"]
-    services.load_resume(principal=_who(cut), load=cut)
+    services.load_resume(principal=_who(cut), row=cut)
     cut.refresh_from_db()
     assert cut.tries == 0  # a person starts the count anew
 
@@ -82,8 +83,8 @@ def test_an_interruption_that_nobody_asked_for_is_one(load, alice, settle, end):
 
 @pytest.mark.parametrize(("verb", "state"), [("pause", "paused"), ("cancel", "cancelled")])
 def test_a_person_ends_it_meanwhile(cut, settle, principal, alice, verb, state):
-    act = services.load_pause if verb == "pause" else services.load_cancel
-    act(principal=principal(alice), load=cut)
+    act = work.workload_stop if verb == "pause" else services.load_cancel
+    act(principal=principal(alice), row=cut)
     settle(cut)
     assert (state_of(cut), come_due(cut), cut.launch) == (State(state), 0, 1)
 

@@ -10,6 +10,7 @@ from events.models import Event
 from loaders import services
 from loaders.models import Load
 from notifications.models import Notification
+from work import services as work
 
 
 @pytest.fixture
@@ -44,8 +45,8 @@ def test_a_run_that_is_not_over_is_not_started_again(scheduled, settle):
 
 
 def test_what_is_paused_stays_paused(scheduled, settle, principal, alice):
-    services.load_start(principal=principal(alice), load=scheduled)
-    services.load_pause(principal=principal(alice), load=scheduled)
+    services.load_start(principal=principal(alice), row=scheduled)
+    work.workload_stop(principal=principal(alice), row=scheduled)
     settle(scheduled)
     come_due(scheduled)
     assert services.schedules_run() == 0
@@ -92,8 +93,8 @@ def test_a_schedule_that_rests_wakes_when_somebody_chooses_another_credential(
     credential_delete(principal=principal(alice), credential=gone, confirm="gone")
     row.refresh_from_db()
     assert (row.next_run_at, bool(row.schedule_note)) == (None, True)
-    wanted = services.Wanted(credential=str(other.uid))
-    services.load_edit(principal=principal(alice), load=row, wanted=wanted)
+    wanted = {"credential": str(other.uid)}
+    work.workload_edit(principal=principal(alice), row=row, said=wanted)
     row.refresh_from_db()
     assert (row.next_run_at > now(), row.schedule_note) == (True, "")
 
@@ -102,7 +103,7 @@ def test_a_schedule_that_rests_wakes_when_it_is_saved_as_it_is(scheduled, princi
     Load.objects.filter(pk=scheduled.pk).update(next_run_at=None, schedule_note="Away.")
     generation = scheduled.generation
     for _ in range(2):
-        services.load_edit(principal=principal(alice), load=scheduled, wanted=services.Wanted())
+        work.workload_edit(principal=principal(alice), row=scheduled, said={})
         scheduled.refresh_from_db()
         assert (scheduled.next_run_at > now(), scheduled.schedule_note) == (True, "")
     assert scheduled.generation == generation + 1

@@ -12,6 +12,7 @@ from loaders.models import Load
 from loaders.states import state_of
 from runtime import due_scheduler, engine
 from tests.support.workloads import insert
+from work import services as work
 
 BASE = "/projects/vision/loads/"
 
@@ -57,9 +58,9 @@ def test_who_ends_lets_the_next_one_in_and_the_rest_moves_up(load, alice, settle
 def test_a_paused_load_gives_its_turn_back_and_asks_anew_at_the_end(load, alice, settle, principal):
     rows = [load(alice, f"s3://bucket/{n}") for n in range(3)]
     settle()
-    services.load_pause(principal=principal(alice), load=rows[0])
+    work.workload_stop(principal=principal(alice), row=rows[0])
     settle()
-    services.load_resume(principal=principal(alice), load=rows[0])
+    services.load_resume(principal=principal(alice), row=rows[0])
     settle()
     for row in rows:
         row.refresh_from_db()

@@ -18,6 +18,7 @@ from projects.services.life import project_request_delete
 from runtime.hints import hint
 from runtime.ports import Waiting, admission
 from tests.projects.cluster_double import KEY, alpha
+from work import services as work
 
 __all__ = ["alpha"]
 
@@ -28,7 +29,7 @@ def export(load: Any, alice: Any) -> Any:
 
 
 def cancelled(row: Any, settle: Any, principal: Any) -> Any:
-    services.load_cancel(principal=principal(row.owner), load=row)
+    services.load_cancel(principal=principal(row.owner), row=row)
     return settle(row)
 
 
@@ -47,7 +48,7 @@ def test_a_cancelled_export_gives_up_its_parts_once(export, settle, principal, e
 
 def test_a_paused_export_keeps_them_until_it_is_cancelled(export, settle, principal, end):
     row = settle(export())
-    services.load_pause(principal=principal(row.owner), load=row)
+    work.workload_stop(principal=principal(row.owner), row=row)
     assert (settle(row).uploads, row.launch) == (Uploads.OPEN, 1)
     cancelled(row, settle, principal)
     assert end(row, 0).uploads == Uploads.NONE
@@ -56,7 +57,7 @@ def test_a_paused_export_keeps_them_until_it_is_cancelled(export, settle, princi
 
 def test_a_removed_export_goes_when_its_parts_are_gone(export, settle, principal, end):
     row = settle(export())
-    services.load_delete(principal=principal(row.owner), load=row)
+    work.workload_delete(principal=principal(row.owner), row=row)
     assert state_of(settle(row)) == State.DELETING
     assert row.deleted_at is None
     end(row, 0)
@@ -67,7 +68,7 @@ def test_a_removed_export_goes_when_its_parts_are_gone(export, settle, principal
 def test_what_was_sent_whole_leaves_nothing_to_give_up(export, settle, principal, end):
     row = end(settle(export()), 0)
     assert row.uploads == Uploads.NONE
-    services.load_delete(principal=principal(row.owner), load=row)
+    work.workload_delete(principal=principal(row.owner), row=row)
     assert settle(row).deleted_at is not None
     assert row.launch == 1
 
@@ -84,7 +85,7 @@ def test_what_the_store_kept_of_a_whole_export_is_given_up_later(
     else:
         end(row, 0, message=json.dumps(said))
     assert (row.result, row.uploads) == ("done", Uploads.OPEN)
-    services.load_delete(principal=principal(row.owner), load=row)
+    work.workload_delete(principal=principal(row.owner), row=row)
     assert settle(row).deleted_at is None
     assert plan_of(row, None)["mode"] == "abandon"
     assert end(row, 0).deleted_at is not None
@@ -111,7 +112,7 @@ def test_a_store_that_does_not_answer_is_asked_again_and_then_people_are_told(
 
 def test_starting_it_again_goes_on_with_its_parts(export, settle, principal, end):
     row = cancelled(settle(export()), settle, principal)
-    services.load_start(principal=principal(row.owner), load=row)
+    services.load_start(principal=principal(row.owner), row=row)
     settle(row, horizon_s=30)
     assert (row.uploads, row.launch, row.phase) == (Uploads.OPEN, 3, "running")
     assert plan_of(row, None)["mode"] == "copy"
@@ -128,7 +129,7 @@ def test_a_deleted_project_does_not_wait_for_what_can_not_run_any_more(
     Load.objects.update(cluster_key=KEY)
     settle(row)
     assert (row.phase, row.uploads, row.message) == ("running", Uploads.OPEN, "")
-    services.load_pause(principal=principal(alice), load=row)
+    work.workload_stop(principal=principal(alice), row=row)
     settle(row)
     project_request_delete(principal=principal(alice), project=project, confirm="vision")
     settle(row)
@@ -143,21 +144,21 @@ def test_without_its_credential_nothing_is_run_in_vain(
     load, alice, credential, settle, principal, fake
 ):
     row = settle(load(alice, "s3://bucket/out", direction="out", credential=str(credential().uid)))
-    services.load_pause(principal=principal(alice), load=row)
+    work.workload_stop(principal=principal(alice), row=row)
     settle(row)
     Load.objects.update(credential=None, anonymous=False)
-    services.load_delete(principal=principal(alice), load=row)
+    work.workload_delete(principal=principal(alice), row=row)
     settle(row)
     assert (row.uploads, row.deleted_at is not None) == (Uploads.LEFT, True)
 
 
 def test_what_finds_no_place_is_given_up_in_time(export, settle, principal, monkeypatch):
     row = settle(export())
-    services.load_pause(principal=principal(row.owner), load=row)
+    work.workload_stop(principal=principal(row.owner), row=row)
     settle(row)
     full = Waiting(1, 0, "capacity", "No CPU is free.")
     monkeypatch.setattr(admission(), "admit", lambda _request: full)
-    services.load_delete(principal=principal(row.owner), load=row)
+    work.workload_delete(principal=principal(row.owner), row=row)
     assert settle(row).deleted_at is None
     assert (row.uploads, row.reason) == (Uploads.CLOSING, "capacity")
     Load.objects.update(uploads_at=now() - uploads.TRIED_FOR)
@@ -180,7 +181,7 @@ def test_a_project_gives_up_only_so_many_at_once(export, settle, principal, sett
     rows = [settle(export()) for _ in range(3)]
     settings.BERTH_LOADS_PER_PROJECT = 1
     for row in rows:
-        services.load_delete(principal=principal(row.owner), load=row)
+        work.workload_delete(principal=principal(row.owner), row=row)
     Load.objects.update(uploads_at=now() - uploads.TRIED_FOR / 2)
     settle()
     for row in rows:

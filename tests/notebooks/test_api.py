@@ -215,15 +215,16 @@ def test_the_list_filters_and_takes_few_queries(
 
 
 def test_the_schema_of_the_answer_is_what_is_answered(api, launch, alice):
-    from notebooks.api import serializers as s
+    from notebooks.api.workspaces import API
 
     launch(alice)
     row = api(alice, "GET", BASE).json()["results"][0]
-    assert set(row) == set(s.WorkspaceOut().fields)
-    assert set(row["spec"]) == set(s.SpecOut().fields)
-    assert set(row["status"]) == set(s.StatusOut().fields)
+    shape = API.gives().fields
+    assert set(row) == set(shape)
+    assert set(row["spec"]) == set(shape["spec"].fields)
+    assert set(row["status"]) == set(shape["status"].fields)
     plan = api(alice, "POST", f"{BASE}?plan=1", {}).json()
-    assert set(plan) == set(s.PlanOut().fields)
+    assert set(plan) == set(API.plans().fields)
 
 
 def test_deleting_through_the_api_is_seen_to_its_end(api, launch, alice, settle):
@@ -258,18 +259,19 @@ def test_one_that_is_gone_as_soon_as_it_may_be_is_answered_like_any_other(
     assert not Workspace.objects.exists()
 
 
-def test_one_that_goes_while_it_is_read_is_not_found(api, launch, alice, settle, monkeypatch):
-    from notebooks.api import render
+def test_one_that_goes_while_it_is_changed_is_not_found(api, launch, alice, settle, monkeypatch):
+    from work import services
 
     row = settle(launch(alice))
-    plain = render.workspace_one
+    plain = services.workload_edit
 
-    def late(who, found):
-        Workspace.objects.filter(pk=found.pk).delete()
-        return plain(who, found)
+    def late(**asked):
+        found = plain(**asked)
+        Workspace.objects.filter(pk=row.pk).delete()
+        return found
 
-    monkeypatch.setattr(render, "workspace_one", late)
-    assert api(alice, "GET", f"{BASE}/{row.short_id}").status_code == 404
+    monkeypatch.setattr(services, "workload_edit", late)
+    assert api(alice, "PATCH", f"{BASE}/{row.short_id}", {"name": "new"}).status_code == 404
 
 
 def test_presets_are_listed_for_a_project(api, presets, project, alice):

@@ -323,7 +323,7 @@ def test_c8_an_edit_that_restarts_asks_again_whether_the_volume_may_be_written(
     ],
 )
 def test_a_word_is_read_in_one_way(text, name, read_only):
-    from notebooks.api.serializers import VolumeSeenIn
+    from work.api.serializers import VolumeSeenIn
     from work.attached import volume_word
 
     assert volume_word(text) == (name, read_only)

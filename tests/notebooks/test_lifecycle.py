@@ -4,10 +4,10 @@ import pytest
 from django.utils import translation
 
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
-from notebooks import services
 from notebooks.models import Workspace
 from runtime.models import Route
 from tests.support import workspaces
+from work import services
 from work.models import Step
 
 
@@ -150,11 +150,11 @@ def test_a_limit_refuses_in_the_transaction_of_the_launch(
 def test_extending_moves_the_end_as_far_as_the_preset_allows(launch, alice, settle, principal):
     row = settle(launch(alice, "large"))
     before = row.ends_at
-    services.workspace_extend(principal=principal(alice), workspace=row, minutes=60)
+    services.workload_extend(principal=principal(alice), row=row, minutes=60)
     settle(row)
     assert (row.ends_at - before).total_seconds() == 3600
     with pytest.raises(Conflict, match="2340"):
-        services.workspace_extend(principal=principal(alice), workspace=row, minutes=2341)
+        services.workload_extend(principal=principal(alice), row=row, minutes=2341)
 
 
 def test_a_workspace_that_is_being_deleted_cannot_be_resumed(launch, alice, principal):
@@ -170,7 +170,7 @@ def test_a_disabled_owner_has_nothing_running_and_nothing_shared(
     from accounts.services.people import user_disable
 
     mine, shared = settle(launch(bob)), launch(alice)
-    services.workspace_share(principal=principal(alice), workspace=shared, username="bob")
+    services.workload_share(principal=principal(alice), row=shared, username="bob")
     user_disable(who=principal(operator), user=bob)
     settle(mine)
     assert (mine.phase, mine.stop_reason) == ("stopped", "owner-disabled")

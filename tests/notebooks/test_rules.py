@@ -25,14 +25,14 @@ def test_the_time_limit_warns_once_and_then_stops_with_its_reason(launch, alice,
     from notifications.models import Notification
 
     row = settle(launch(alice, "large"))
-    assert services.limits_enforce() == 0
+    assert work.limits_enforce() == 0
     with time_machine.travel(row.ends_at - timedelta(minutes=10), tick=False):
-        assert services.limits_enforce() == 1
-        assert services.limits_enforce() == 0
+        assert work.limits_enforce() == 1
+        assert work.limits_enforce() == 0
         told = Notification.objects.get(kind="workspace.ending")
         assert (told.user, told.params["minutes"]) == (alice, 10)
     with time_machine.travel(row.ends_at + timedelta(seconds=1), tick=False):
-        assert services.limits_enforce() == 1
+        assert work.limits_enforce() == 1
         settle(row)
     assert (row.phase, row.reason, row.stop_reason) == ("stopped", "time-limit", "time-limit")
     assert Notification.objects.filter(kind="workspace.stopped", user=alice).exists()
@@ -41,10 +41,10 @@ def test_the_time_limit_warns_once_and_then_stops_with_its_reason(launch, alice,
 def test_an_extension_takes_the_warning_back(launch, alice, settle, principal):
     row = settle(launch(alice, "large"))
     with time_machine.travel(row.ends_at - timedelta(minutes=10), tick=False):
-        services.limits_enforce()
-        services.workspace_extend(principal=principal(alice), workspace=row, minutes=60)
+        work.limits_enforce()
+        work.workload_extend(principal=principal(alice), row=row, minutes=60)
     with time_machine.travel(row.ends_at + timedelta(minutes=1), tick=False):
-        assert services.limits_enforce() == 0
+        assert work.limits_enforce() == 0
     row.refresh_from_db()
     assert row.desired == "running"
 
@@ -113,15 +113,15 @@ def test_an_idle_workspace_is_warned_and_stopped_when_it_was_said(idle_row, sett
     began = now()
     with time_machine.travel(began, tick=False):
         _activity(idle_row, since=began - timedelta(minutes=16))
-        assert services.limits_enforce() == 1
-        assert services.limits_enforce() == 0
+        assert services.idle_enforce() == 1
+        assert services.idle_enforce() == 0
     assert Notification.objects.get(kind="workspace.ending").params["minutes"] == 14
     with time_machine.travel(began + timedelta(minutes=13, seconds=50), tick=False):
         _activity(idle_row, since=began - timedelta(minutes=16))
-        assert services.limits_enforce() == 0
+        assert services.idle_enforce() == 0
     with time_machine.travel(began + timedelta(minutes=14), tick=False):
         _activity(idle_row, since=began - timedelta(minutes=16))
-        assert services.limits_enforce() == 1
+        assert services.idle_enforce() == 1
         settle(idle_row)
     assert (idle_row.phase, idle_row.reason) == ("stopped", "idle")
 
@@ -133,25 +133,25 @@ def test_nobody_is_stopped_sooner_after_a_warning_than_it_says(idle_row, settle)
     began = now()
     with time_machine.travel(began, tick=False):
         _activity(idle_row, since=began - timedelta(hours=1))
-        assert services.limits_enforce() == 1
+        assert services.idle_enforce() == 1
     assert Notification.objects.get(kind="workspace.ending").params["minutes"] == 5
     with time_machine.travel(began + timedelta(minutes=4, seconds=50), tick=False):
         _activity(idle_row, since=began - timedelta(hours=1))
-        assert services.limits_enforce() == 0
+        assert services.idle_enforce() == 0
     with time_machine.travel(began + timedelta(minutes=5), tick=False):
         _activity(idle_row, since=began - timedelta(hours=1))
-        assert services.limits_enforce() == 1
+        assert services.idle_enforce() == 1
 
 
 def test_a_busy_silent_kernel_is_not_idle(idle_row):
     _activity(idle_row, since=now() - timedelta(hours=1), busy=1)
-    assert services.limits_enforce() == 0
+    assert services.idle_enforce() == 0
 
 
 def test_what_is_not_known_is_not_idle(idle_row):
-    assert services.limits_enforce() == 0
+    assert services.idle_enforce() == 0
     _activity(idle_row, since=now() - timedelta(hours=1), measured=False)
-    assert services.limits_enforce() == 0
+    assert services.idle_enforce() == 0
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_idleness_needs_every_signal_to_be_quiet(idle_row, monkeypatch, gpus, to
             sampling.sample()
     with time_machine.travel(begun + timedelta(minutes=60), tick=False):
         _polled(idle_row, since=quiet)
-        assert services.limits_enforce() == is_idle
+        assert services.idle_enforce() == is_idle
 
 
 def _polled(row, *, since):
@@ -193,14 +193,14 @@ def test_of_the_time_in_which_use_was_not_known_nobody_says_that_it_was_idle(idl
     with time_machine.travel(begun + timedelta(hours=1), tick=False):
         sampling.sample()
         _polled(idle_row, since=begun)
-        assert services.limits_enforce() == 0
+        assert services.idle_enforce() == 0
 
 
 def test_who_comes_back_in_time_is_not_stopped(idle_row):
     _activity(idle_row, since=now() - timedelta(hours=1))
-    services.limits_enforce()
+    services.idle_enforce()
     _activity(idle_row, since=now())
-    services.limits_enforce()
+    services.idle_enforce()
     idle_row.refresh_from_db()
     assert (idle_row.desired, idle_row.idle_stop_at) == ("running", None)
 
@@ -213,8 +213,8 @@ def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
     from projects.services import members
 
     mine, others = settle(launch(bob)), settle(launch(alice))
-    services.workspace_share(principal=principal(alice), workspace=others, username="bob")
-    services.workspace_share(principal=principal(bob), workspace=mine, username="mona")
+    work.workload_share(principal=principal(alice), row=others, username="bob")
+    work.workload_share(principal=principal(bob), row=mine, username="mona")
     assert registry.access(bob, others.uid) == AccessLevel.VISITOR
     members.member_remove(principal=principal(alice), project=project, user=bob)
     settle(mine)
@@ -233,7 +233,7 @@ def test_nobody_but_owner_and_visitors_may_open(
     assert registry.access(alice, row.uid) == AccessLevel.OWNER
     for user in (bob, mona, vera, charlie, operator, auditor):
         assert registry.access(user, row.uid) == AccessLevel.NONE
-    services.workspace_share(principal=principal(alice), workspace=row, username="vera")
+    work.workload_share(principal=principal(alice), row=row, username="vera")
     assert registry.access(vera, row.uid) == AccessLevel.VISITOR
     workspaces.workspace_delete(principal=principal(alice), workspace=row)
     for user in (alice, vera):

@@ -40,12 +40,12 @@ def schema():
 @pytest.mark.parametrize(
     ("shape", "field", "words"),
     [
-        ("StatusOut", "phase", list(Phase)),
+        ("WorkspaceStatusOut", "phase", list(Phase)),
         ("PlaceSerializer", "phase", ["", *Phase]),
         ("WorkspaceOut", "desired", list(Desired)),
         ("WorkspaceOut", "access", ["owner", "visitor", "none"]),
-        ("SpecOut", "kind", ["notebook", "container"]),
-        ("PlanOut", "action", ["create", "update", "none"]),
+        ("WorkspaceSpecOut", "kind", ["notebook", "container"]),
+        ("WorkspacePlanOut", "action", ["create", "update", "none"]),
     ],
 )
 def test_a_field_of_some_words_has_them_in_the_schema(schema, shape, field, words):

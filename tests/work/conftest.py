@@ -25,7 +25,7 @@ def tiny() -> Iterator[Any]:
     reconcilers.unregister(TINY.word)
 
 
-@pytest.fixture(params=["tiny", "job"])
+@pytest.fixture(params=["tiny", "job", "workspace"])
 def kind(request: pytest.FixtureRequest, presets: Any) -> Any:
     """Every kind that runs on the services of ``work``, and one that has nothing but them."""
     from work import kinds
@@ -35,7 +35,15 @@ def kind(request: pytest.FixtureRequest, presets: Any) -> Any:
     return kinds.kind_of(request.param)
 
 
-LEAST = {"tiny": {}, "job": {"command": ["python", "train.py"]}}  # with which one is made
+# with which one is made
+LEAST: dict[str, dict[str, Any]] = {
+    "tiny": {},
+    "job": {"command": ["python", "train.py"]},
+    "workspace": {},
+}
+
+# how one is called that nobody named
+UNNAMED = {"tiny": "tiny", "job": "job", "workspace": "JupyterLab"}
 
 
 @pytest.fixture

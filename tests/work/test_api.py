@@ -9,6 +9,7 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 
 from tests.work.conftest import LEAST
+from work.fields import Edit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.work.tiny.urls")]
 PROJECT = "/api/v1/projects/vision"
@@ -34,7 +35,16 @@ def stop(kind: Any) -> str:
 
 
 @pytest.fixture
-def routes(base: str, stop: str) -> Callable[[Any], dict[tuple[str, str], str]]:
+def document(kind: Any, base: str) -> Callable[[Any], str]:
+    """Return where the YAML of a row is, as JSON."""
+    word = "manifest" if kind.word == "workspace" else "document"
+    return lambda row: f"{base}/{row.short_id}/{word}"
+
+
+@pytest.fixture
+def routes(
+    base: str, stop: str, document: Callable[[Any], str]
+) -> Callable[[Any], dict[tuple[str, str], str]]:
     """Return verb and address of each route, and what one needs for it."""
 
     def of(row: Any) -> dict[tuple[str, str], str]:
@@ -42,7 +52,7 @@ def routes(base: str, stop: str) -> Callable[[Any], dict[tuple[str, str], str]]:
         return {
             ("GET", base): "read",
             ("GET", one): "read",
-            ("GET", f"{one}/document"): "read",
+            ("GET", document(row)): "read",
             ("GET", f"{one}/events"): "read",
             ("GET", f"{one}/logs"): "own",
             ("POST", f"{base}?plan=1"): "create",
@@ -82,7 +92,7 @@ def test_what_is_made_is_told_in_one_shape(
     told, listed = api(alice, "GET", one).json(), api(alice, "GET", base).json()["results"]
     assert (told["name"], told["owner"], told["spec"]["cpu_milli"]) == ("mine", "alice", 1500)
     assert (told["status"]["state"], told["status"]["phase"]) == ("running", "running")
-    assert set(told["spec"]) == {field.name for field in kind.table} - {"name"}
+    assert set(told["spec"]) >= {field.name for field in kind.table} - {"name"}
     assert [set(one) for one in listed] == [set(told)]
     for name in kind.attachments:
         assert isinstance(told["spec"][name], list)
@@ -92,14 +102,14 @@ def test_what_is_made_is_told_in_one_shape(
 
 
 def test_what_its_table_calls_private_is_null_for_others_and_in_lists(
-    api: Any, make: Any, kind: Any, base: str, alice: Any, mona: Any
+    api: Any, make: Any, kind: Any, base: str, document: Any, alice: Any, mona: Any
 ) -> None:
     row = make(alice, env={"KEY": SECRET})
     private = [field.name for field in kind.table if field.private]
     assert "env" in private
     one = f"{base}/{row.short_id}"
     assert api(alice, "GET", one).json()["spec"]["env"] == {"KEY": SECRET}
-    for user, path in ((mona, one), (mona, base), (alice, base), (mona, f"{one}/document")):
+    for user, path in ((mona, one), (mona, base), (alice, base), (mona, document(row))):
         answer = api(user, "GET", path)
         assert answer.status_code == 200
         assert SECRET not in answer.content.decode()
@@ -134,15 +144,15 @@ def test_each_field_is_taken_or_refused_by_its_name(
 
 
 def test_its_document_makes_the_same_again(
-    api: Any, make: Any, kind: Any, base: str, alice: Any
+    api: Any, make: Any, kind: Any, base: str, document: Any, alice: Any
 ) -> None:
     row = make(alice, name="mine")
-    document = api(alice, "GET", f"{base}/{row.short_id}/document").json()
-    assert (document["kind"], document["metadata"]["name"]) == (kind.document, "mine")
-    same = api(alice, "POST", f"{base}/apply?plan=1", document).json()
+    told = api(alice, "GET", document(row)).json()
+    assert (told["kind"], told["metadata"]["name"]) == (kind.document, "mine")
+    same = api(alice, "POST", f"{base}/apply?plan=1", told).json()
     assert (same["action"], same["changes"]) == ("none", [])
-    document["metadata"]["name"] = "another"
-    made = api(alice, "POST", f"{base}/apply", document)
+    told["metadata"]["name"] = "another"
+    made = api(alice, "POST", f"{base}/apply", told)
     assert made.status_code == 202, made.content
     assert [one["name"] for one in api(alice, "GET", base).json()["results"]] == ["another", "mine"]
 
@@ -167,12 +177,15 @@ def test_every_route_is_described_with_the_fields_of_the_table(kind: Any, stop: 
 
     found = SchemaGenerator(patterns=urls.urlpatterns).get_schema(public=True)
     one = f"/api/v1/projects/{{project}}/{kind.word}s/{{{kind.word}}}"
-    for end in ("", "/start", f"/{stop}", "/document", "/events", "/logs"):
+    document = "/manifest" if kind.word == "workspace" else "/document"
+    for end in ("", "/start", f"/{stop}", document, "/events", "/logs"):
         assert f"{one}{end}" in found["paths"]
     shapes = found["components"]["schemas"]
     title = kind.word.capitalize()
-    assert set(shapes[f"{title}InRequest"]["properties"]) == {f.name for f in kind.table}
+    taken = {field.name for field in kind.table} | {*kind.beside}
+    assert set(shapes[f"{title}InRequest"]["properties"]) == taken
     edit = set(shapes[f"Patched{title}EditRequest"]["properties"])
-    assert edit == {f.name for f in kind.table} - {"cluster"}
+    changes = {field.name for field in kind.table if field.edit is not Edit.NEVER}
+    assert edit == changes | ({"newest_image"} if kind.renews else set())
     spec = set(shapes[f"{title}SpecOut"]["properties"])
-    assert spec == {f.name for f in kind.table} - {"name"}
+    assert spec >= {field.name for field in kind.table} - {"name"}

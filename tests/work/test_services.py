@@ -10,7 +10,7 @@ import pytest
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded, NotFound
 from events.models import Event
 from quotas.models import Reservation
-from tests.work.conftest import LEAST
+from tests.work.conftest import LEAST, UNNAMED
 from work import selectors, services
 from work.models import Step, Workload
 
@@ -77,7 +77,12 @@ def test_it_starts_stops_starts_again_and_goes(
 ) -> None:
     row = make(alice)
     me = principal(alice)
-    assert (row.phase, row.launch, row.kind, row.name) == ("running", 1, kind.word, kind.word)
+    assert (row.phase, row.launch, row.kind, row.name) == (
+        "running",
+        1,
+        kind.word,
+        UNNAMED[kind.word],
+    )
     assert services.workload_start(principal=me, row=row).launch == 1  # a second press
     services.workload_stop(principal=me, row=row)
     row = settle(row)
@@ -90,7 +95,8 @@ def test_it_starts_stops_starts_again_and_goes(
     settle()
     assert not selectors.visible_to(me, kind).exists()
     done = [verb for verb in verbs(row) if "ended" not in verb]
-    assert done == [f"{kind.word}.{word}" for word in ("launched", "stopped", "started", "deleted")]
+    words = ("launched", "stopped", kind.started, "deleted")
+    assert done == [f"{kind.word}.{word}" for word in words]
 
 
 def test_e13_one_press_sent_twice_makes_one_and_an_old_press_is_another(
@@ -140,7 +146,8 @@ def test_a_second_name_is_refused_and_an_unnamed_one_finds_the_next(
         said=LEAST[kind.word] | {"name": "mine"},
     )
     assert (plan.allowed, plan.sentences[0]) == (False, refused.value.message)
-    assert [make(alice).name for _ in range(2)] == [kind.word, f"{kind.word} 2"]
+    first = UNNAMED[kind.word]
+    assert [make(alice).name for _ in range(2)] == [first, f"{first} 2"]
     other = make(alice, name="other")
     with pytest.raises(Invalid):
         services.workload_edit(principal=principal(alice), row=other, said={"name": "mine"})
@@ -247,7 +254,7 @@ def test_who_ends_what_is_another_persons_says_why_and_the_owner_is_told(
     services.workload_stop(principal=me, row=row, said="its turn")
     services.workload_delete(principal=me, row=row, said="too long")
     told = Notification.objects.filter(user=alice).order_by("id")
-    assert [one.kind for one in told] == ["work.stopped", "work.deleted"]
+    assert [one.kind for one in told] == [kind.stop_notice, "work.deleted"]
     assert "its turn" in told[0].params["reason"]
 
 
@@ -266,7 +273,8 @@ def test_a_plan_says_what_would_be_and_changes_nothing(
 ) -> None:
     said = LEAST[kind.word] | {"memory_mib": 1024}
     plan = services.workload_plan(principal=principal(alice), project=project, kind=kind, said=said)
-    assert (plan.action, plan.allowed, plan.name, plan.starts) == ("create", True, kind.word, True)
+    assert (plan.action, plan.allowed, plan.starts) == ("create", True, True)
+    assert plan.name == UNNAMED[kind.word]
     changes = {one.field: one.after for one in plan.changes}
     assert (changes["memory_mib"], changes["cluster"]) == (1024, "local")
     assert plan.decision.sentence in plan.sentences
@@ -343,14 +351,37 @@ def test_a_form_offers_what_there_is(
 def test_what_it_waits_for_wakes_it(
     make: Make, kind: Any, project: Any, principal: Any, settle: Any, alice: Any
 ) -> None:
-    from loaders.services import Wanted, load_create
+    from loaders.services import load_create
     from work.needs import changed
 
-    said = Wanted(url="s3://bucket/images", name="images")
-    load = load_create(principal=principal(alice), project=project, wanted=said)
+    said = {"url": "s3://bucket/images", "name": "images"}
+    load = load_create(principal=principal(alice), project=project, said=said)
     row = make(alice, needs=["images"])
     assert selectors.values_of(row, private=False)["needs"] == ["images"]
     Workload.objects.filter(pk=row.pk).update(next_reconcile_at=None)
     changed([load.uid])
     row.refresh_from_db()
     assert row.next_reconcile_at is not None
+
+
+def test_whose_time_is_almost_over_is_told_once_and_more_time_takes_it_back(
+    make: Make, kind: Any, principal: Any, settle: Any, alice: Any
+) -> None:
+    """What runs to its end and was given little time from the first is not told of."""
+    from datetime import timedelta
+
+    from common.clock import now
+    from notifications.models import Notification
+
+    if "time_limit_minutes" not in kind.table:
+        pytest.skip("it has no time limit")
+    long, short = make(alice, time_limit_minutes=90), make(alice, time_limit_minutes=10)
+    soon = now() + timedelta(minutes=10)
+    Workload.objects.filter(pk__in=[long.pk, short.pk]).update(ends_at=soon, warned_at=None)
+    told = Notification.objects.filter(kind=kind.ending_notice, user=alice)
+    assert services.limits_enforce() == (1 if kind.once else 2)
+    assert services.limits_enforce() == 0
+    assert told.filter(params__name=long.name).get().params["minutes"] == 10
+    after = services.workload_extend(principal=principal(alice), row=long, minutes=60)
+    assert (after.ends_at, after.warned_at) == (soon + timedelta(minutes=60), None)
+    assert services.limits_enforce() == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 
@@ -15,6 +15,9 @@ from work.api import serializers as s
 from work.fields import Edit
 from work.kinds import Kind, States
 
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+
 Shape = Mapping[str, serializers.Field[Any, Any, Any, Any]]
 _ATTACHED: Mapping[str, type[serializers.Serializer[Any]]] = {
     "volumes": s.VolumeSeenOut,
@@ -23,21 +26,55 @@ _ATTACHED: Mapping[str, type[serializers.Serializer[Any]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Reader:
+    """What an answer depends on besides the row; ``alone``: it is about this one only."""
+
+    owns: bool
+    visits: bool  # it was shared with them
+    alone: bool
+
+    @property
+    def may_open(self) -> bool:
+        return self.owns or self.visits
+
+    @property
+    def access(self) -> str:
+        return "owner" if self.owns else "visitor" if self.visits else "none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Api:
     """How a kind is told, and the shapes of what is taken and given, made from its table.
 
-    ``stop`` is the verb that ends one; ``own`` what only this kind has in every answer,
-    ``detail`` what it has in the answer about one.
+    ``stop`` is the verb that ends one, ``document`` where its YAML is; ``own`` what only this kind
+    has in every answer, ``detail`` what it has in the answer about one; ``spec_own`` and
+    ``status_own`` what it has more in these parts.
     """
 
     kind: Kind
     states: States
     stop: str = "stop"
+    document: str = "document"
     own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     own_shape: Shape = field(default_factory=dict)
     detail: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     detail_shape: Shape = field(default_factory=dict)
+    spec_own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
+    spec_shape: Shape = field(default_factory=dict)
+    status_own: Callable[[Any, Reader], Mapping[str, Any]] = lambda _row, _reader: {}
+    status_shape: Shape = field(default_factory=dict)
+    # A kind that takes, makes, finds and tells what is not of its table alone does so itself; each
+    # with the shape of it.
+    takes_shape: Any = None
+    edits_shape: Any = None
+    told: Callable[[Any, Principal], Mapping[str, Any]] | None = None
+    told_shape: Any = None
+    told_plan: Callable[[Any], Mapping[str, Any]] | None = None
+    plan_shape: Any = None
+    create: Callable[..., Any] | None = None  # principal=, project=, said=, and what is apart
+    apart: tuple[str, ...] = ()  # what is taken beside what is said of it
+    matching: Callable[[Any, str], Any] | None = None  # rows that carry these words
 
     @property
     def collection(self) -> str:
@@ -51,12 +88,27 @@ class Api:
     @cached_property
     def takes(self) -> Any:
         """Every field is optional: what is missing is as usual."""
-        return s.serializer_in(f"{self.title}In", self.kind.table)
+        if self.takes_shape is not None:
+            return self.takes_shape
+        beside: dict[str, Any] = {
+            name: serializers.SlugField(max_length=63, required=False, allow_null=True)
+            for name in self.kind.beside
+        }
+        return s.serializer_in(f"{self.title}In", self.kind.table, **beside)
 
     @cached_property
     def edits(self) -> Any:
+        if self.edits_shape is not None:
+            return self.edits_shape
         never = (one.name for one in self.kind.table if one.edit is Edit.NEVER)
-        return s.serializer_in(f"{self.title}Edit", self.kind.table.but(*never))
+        renews: dict[str, Any] = {
+            "newest_image": serializers.BooleanField(
+                required=False,
+                help_text="pin what the image's tag means now; a running one restarts",
+            )
+        }
+        table, more = self.kind.table.but(*never), renews if self.kind.renews else {}
+        return s.serializer_in(f"{self.title}Edit", table, **more)
 
     @cached_property
     def spec(self) -> Any:
@@ -65,14 +117,20 @@ class Api:
             for name in self.kind.attachments
         }
         said = self.kind.table.but("name", *self.kind.attachments)
-        return s.serializer_out(f"{self.title}SpecOut", said, **attached)
+        return s.serializer_out(f"{self.title}SpecOut", said, **attached, **self.spec_shape)
+
+    @property
+    def beside(self) -> Shape:
+        return {name: serializers.CharField(allow_null=True) for name in self.kind.beside}
 
     @cached_property
     def gives(self) -> Any:
         """One shape for every answer about a workload; what a list leaves out is null there."""
+        if self.told_shape is not None:
+            return self.told_shape
         status = self._made(
             "StatusOut",
-            state=serializers.ChoiceField(sorted(self.states.words.values)),
+            state=serializers.ChoiceField(self.states.words.values),
             phase=serializers.ChoiceField([phase.value for phase in Phase]),
             reason=serializers.CharField(allow_blank=True),
             message=serializers.CharField(allow_blank=True),
@@ -81,7 +139,9 @@ class Api:
             since=serializers.DateTimeField(allow_null=True),
             position=serializers.IntegerField(allow_null=True),
             pull=s.PullOut(allow_null=True, help_text="while a node fetches the image"),
+            **self.status_shape,
         )
+        access = {"access": serializers.ChoiceField(("owner", "visitor", "none"))}
         moments = ("asked_at", "started_at", "ready_at", "ends_at", "stopped_at")
         return self._made(
             "Out",
@@ -90,6 +150,8 @@ class Api:
             name=serializers.CharField(),
             project=serializers.CharField(),
             owner=serializers.CharField(),
+            **self.beside,
+            **(access if self.kind.shared else {}),
             generation=serializers.IntegerField(),
             desired=serializers.ChoiceField([wish.value for wish in Desired]),
             spec=self.spec(),
@@ -105,10 +167,13 @@ class Api:
 
     @cached_property
     def plans(self) -> Any:
+        if self.plan_shape is not None:
+            return self.plan_shape
         return self._made(
             "PlanOut",
             action=serializers.ChoiceField(("create", "update", "none")),
             name=serializers.CharField(),
+            **self.beside,
             allowed=serializers.BooleanField(),
             refusal=serializers.CharField(allow_blank=True),
             restarts=serializers.BooleanField(),

@@ -15,6 +15,7 @@ _TYPES: dict[type[f.Field], str] = {
     f.Choice: "choice",
     f.Flag: "flag",
     f.Words: "words",
+    f.Lines: "lines",
     f.Names: "names",
     f.Ports: "ports",
     f.Environment: "variables",

@@ -8,11 +8,14 @@ from django.conf import settings
 
 from clusters.installed import has_simulated_gpus
 from common.errors import Unavailable
+from work.api.kinds import Reader
 from work.attached import attached_to
 from work.image_pull import pull_of
+from work.models import Share
+from work.selectors import is_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from accounts.principal import Principal
     from work.api.kinds import Api
@@ -21,36 +24,55 @@ if TYPE_CHECKING:
     from work.services import Plan
 
 
-def listed_out(api: Api, row: Any) -> dict[str, Any]:
-    """Return one of many: nothing private, and nothing that takes a question of its own."""
-    spec = {**_spec(api.kind, row, private=False), **dict.fromkeys(api.kind.attachments)}
-    return {**_told(api, row, spec), **dict.fromkeys(api.detail_shape)}
+def many_out(api: Api, rows: Sequence[Any], who: Principal) -> list[dict[str, Any]]:
+    """Return many, in at most one more query: nothing private, and nothing that takes a question
+    of its own.
+    """
+    if api.told is not None:
+        return [dict(api.told(row, who)) for row in rows]
+    others = [row.pk for row in rows if not is_owner(who, row)] if api.kind.shared else []
+    visited: set[int] = set()
+    if others:
+        mine = Share.objects.filter(user=who.user, workload__in=others)
+        visited = set(mine.values_list("workload_id", flat=True))
+    found = []
+    for row in rows:
+        reader = Reader(is_owner(who, row), row.pk in visited, alone=False)
+        spec = {**_spec(api, row, private=False), **dict.fromkeys(api.kind.attachments)}
+        found.append({**_told(api, row, spec, reader), **dict.fromkeys(api.detail_shape)})
+    return found
 
 
 def one_out(api: Api, row: Any, who: Principal) -> dict[str, Any]:
     """Return one, with what is private for its owner."""
-    private = row.owner_id == who.user.pk
-    spec = {**_spec(api.kind, row, private=private), **_attached(api.kind, attached_to(row))}
-    return {**_told(api, row, spec), **api.detail(row)}
+    if api.told is not None:
+        return dict(api.told(row, who))
+    reader = _reader(api, row, who)
+    given = attached_to(row) if row.just_attached is None else row.just_attached
+    spec = {**_spec(api, row, private=reader.owns), **_attached(api.kind, given)}
+    return {**_told(api, row, spec, reader), **api.detail(row)}
 
 
-def state_out(api: Api, row: Any) -> dict[str, Any]:
+def state_out(api: Api, row: Any, who: Principal) -> dict[str, Any]:
     """Return what a stream tells of it at each change."""
-    told = _told(api, row, {})
+    told = _told(api, row, {}, _reader(api, row, who))
     names = ("id", "desired", "generation", "ends_at", *api.own_shape)
     return {**{name: told[name] for name in names}, **told["status"]}
 
 
-def plan_out(kind: Kind, plan: Plan) -> dict[str, Any]:
-    decision = plan.decision
+def plan_out(api: Api, plan: Plan) -> dict[str, Any]:
+    if api.told_plan is not None:
+        return dict(api.told_plan(plan))
+    decision, kind = plan.decision, api.kind
     return {
         "action": plan.action,
         "name": plan.name,
+        **kind.beside_of(plan.row),
         "allowed": plan.allowed,
         "refusal": plan.refusal,
         "restarts": plan.restarts,
         # whoever asks is its owner
-        "spec": {**_spec(kind, plan.row, private=True), **_attached(kind, plan.attached)},
+        "spec": {**_spec(api, plan.row, private=True), **_attached(kind, plan.attached)},
         "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],
         "quota": [
             {
@@ -70,7 +92,14 @@ def plan_out(kind: Kind, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _told(api: Api, row: Workload, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _reader(api: Api, row: Workload, who: Principal) -> Reader:
+    owns = is_owner(who, row)
+    asks = api.kind.shared and not owns
+    visits = asks and Share.objects.filter(workload=row, user=who.user).exists()
+    return Reader(owns, visits, alone=True)
+
+
+def _told(api: Api, row: Workload, spec: Mapping[str, Any], reader: Reader) -> dict[str, Any]:
     queue = row.external_ref.get("queue") or {}
     pull = pull_of(row.reason, row.external_ref.get("pull"))
     return {
@@ -79,6 +108,8 @@ def _told(api: Api, row: Workload, spec: Mapping[str, Any]) -> dict[str, Any]:
         "name": row.name,
         "project": row.project.slug,
         "owner": row.owner.username,
+        **api.kind.beside_of(row),
+        **({"access": reader.access} if api.kind.shared else {}),
         "generation": row.generation,
         "desired": row.desired,
         "spec": spec,
@@ -92,6 +123,7 @@ def _told(api: Api, row: Workload, spec: Mapping[str, Any]) -> dict[str, Any]:
             "since": row.phase_since,
             "position": queue.get("position"),
             "pull": pull and {"since": pull.since, "size_bytes": pull.size_bytes},
+            **api.status_own(row, reader),
         },
         "gpus_simulated": bool(row.gpus) and has_simulated_gpus(row.cluster_key),
         "launch": row.launch,
@@ -106,16 +138,16 @@ def _told(api: Api, row: Workload, spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _spec(kind: Kind, row: Any, *, private: bool) -> dict[str, Any]:
+def _spec(api: Api, row: Any, *, private: bool) -> dict[str, Any]:
     """Return what was asked for; null stands for what is not told."""
-    table = kind.table.but("name", *kind.attachments)
+    table = api.kind.table.but("name", *api.kind.attachments)
     found: dict[str, Any] = {}
     for field in table:
         try:
             found[field.name] = field.read(row) if private or not field.private else None
         except Unavailable:  # a lost key must not keep anybody from stopping and deleting
             found[field.name] = None
-    return found
+    return {**found, **api.spec_own(row)}
 
 
 def _attached(kind: Kind, attached: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from rest_framework import serializers
 
 from common.drf.serializers import StrictSerializer
 from work import fields as f
+from work.attached import volume_word
+from work.services.time_limit import DEFAULT_EXTENSION, EXTENSION
 
 
 def serializer_in(name: str, table: f.Table, *, nullable: bool = True, **more: Any) -> Any:
@@ -25,13 +27,35 @@ def serializer_out(name: str, table: f.Table, **more: Any) -> Any:
     return type(name, (serializers.Serializer,), {**made, **more, "__doc__": f"{name}, as told."})
 
 
-def field_in(  # noqa: PLR0911 - one per type
-    field: f.Field, *, nullable: bool = True, child: Any = None
-) -> Any:
-    """Return the field that takes it; the rules of the table follow (``Table.clean``).
+class PortIn(StrictSerializer):
+    """One port; ``web``: opened in a browser behind the sign-in."""
 
-    ``child`` takes one of a list, where each may say more than its name.
-    """
+    port = serializers.IntegerField(min_value=f.Ports.low, max_value=f.Ports.high)
+    name = serializers.CharField(max_length=15, required=False, allow_blank=True)
+    web = serializers.BooleanField(default=True)
+
+    def to_internal_value(self, data: Any) -> Any:
+        """A bare number is a web port."""
+        is_number = isinstance(data, int) and not isinstance(data, bool)
+        return super().to_internal_value({"port": data} if is_number else data)
+
+
+class VolumeSeenIn(StrictSerializer):
+    """A volume by name or id; ``read_only`` left out: written to as far as one may."""
+
+    volume = serializers.CharField(max_length=200)
+    read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
+
+    def to_internal_value(self, data: Any) -> Any:
+        """A bare word is a volume; ``name:ro`` is only read."""
+        if isinstance(data, str):
+            name, read_only = volume_word(data)
+            data = {"volume": name, **({} if read_only is None else {"read_only": read_only})}
+        return super().to_internal_value(data)
+
+
+def field_in(field: f.Field, *, nullable: bool = True) -> Any:  # noqa: PLR0911 - one per type
+    """Return the field that takes it; the rules of the table follow (``Table.clean``)."""
     given: dict[str, Any] = {
         "required": False,
         "allow_null": nullable,
@@ -49,15 +73,17 @@ def field_in(  # noqa: PLR0911 - one per type
         case f.Words():
             word = _text(field.longest)
             return serializers.ListField(child=word, max_length=field.most, **given)
-        case f.Names() | f.Ports():
-            item = child or (_text(200) if _is_names(field) else serializers.JSONField())
+        case f.Ports():
+            return serializers.ListField(child=PortIn(), max_length=field.most, **given)
+        case f.Names():
+            item = VolumeSeenIn() if field.takes_mappings else _text(200)
             return serializers.ListField(child=item, max_length=field.most, **given)
         case _:
             longest = getattr(field, "longest", 255)
             return serializers.CharField(max_length=longest, allow_blank=True, **given)
 
 
-def field_out(field: f.Field) -> Any:
+def field_out(field: f.Field) -> Any:  # noqa: PLR0911 - one per type
     null = field.private or (isinstance(field, f.Count) and field.empty is not None)
     given: dict[str, Any] = {"allow_null": null, "help_text": _help(field)}
     match field:
@@ -65,18 +91,18 @@ def field_out(field: f.Field) -> Any:
             return serializers.IntegerField(**given)
         case f.Flag():
             return serializers.BooleanField(**given)
+        case f.Choice():
+            return serializers.ChoiceField([word for word, _label in field.choices], **given)
         case f.Environment():
             return serializers.DictField(child=serializers.CharField(), **given)
         case f.Words():
             return serializers.ListField(child=serializers.CharField(), **given)
-        case f.Names() | f.Ports():
+        case f.Ports():
+            return PortOut(many=True, **given)
+        case f.Names():
             return serializers.ListField(child=serializers.JSONField(), **given)
         case _:
             return serializers.CharField(allow_blank=True, **given)
-
-
-def _is_names(field: f.Field) -> bool:
-    return isinstance(field, f.Names) and not field.takes_mappings
 
 
 def _text(longest: int) -> serializers.CharField:
@@ -95,6 +121,16 @@ class AttachedOut(serializers.Serializer[Any]):
 
 class VolumeSeenOut(AttachedOut):
     read_only = serializers.BooleanField()  # type: ignore[assignment]
+
+
+class PortOut(serializers.Serializer[Any]):
+    port = serializers.IntegerField()
+    name = serializers.CharField()
+    web = serializers.BooleanField()
+
+
+class OpenPortOut(PortOut):
+    url = serializers.CharField()
 
 
 class PullOut(serializers.Serializer[Any]):
@@ -126,3 +162,19 @@ class StepOut(serializers.Serializer[Any]):
     word = serializers.CharField()
     at = serializers.DateTimeField()
     message = serializers.CharField(allow_blank=True)
+
+
+class ExtendIn(StrictSerializer):
+    minutes = serializers.IntegerField(
+        min_value=EXTENSION.low, max_value=EXTENSION.high, default=DEFAULT_EXTENSION
+    )
+
+
+class ShareIn(StrictSerializer):
+    username = serializers.CharField(max_length=64)
+
+
+class ShareOut(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    display_name = serializers.CharField(allow_blank=True)
+    created_at = serializers.DateTimeField()

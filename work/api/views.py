@@ -8,87 +8,32 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.models import Q
-from django.http import HttpResponseBase
-from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext as _
+from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import status
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters import streams
-from clusters.streams import PART
-from common.drf.serializers import (
-    PART_OF_A_LOG,
-    EventStreamRenderer,
-    offset_of,
-    wants_stream,
-    whole,
-)
 from common.drf.views import check_if_match, with_etag
-from common.errors import Forbidden, Invalid, NotFound
-from common.streams import EventStream
-from hubapi import sessions
+from common.errors import Invalid
 from projects.access import Permission
-from projects.api.base import REASON, ProjectAPIView, ReasonIn, reason_in
+from projects.api.base import REASON, ReasonIn, reason_in
+from runtime.protocol import Phase
 from work import selectors, services
 from work.api import render
+from work.api.base import OneView, Schema, WorkAPIView
 from work.api.kinds import Api
-from work.api.serializers import StepOut
+from work.api.serializers import ExtendIn, ShareIn, ShareOut
+from work.api.streams import WorkDocument, WorkEvents, WorkLogs
 from work.fields import is_storable
-from work.logs import launch_log
-from work.models import Workload
+from work.models import Share
 
 PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
 NAME = OpenApiParameter("name", OpenApiTypes.STR, description="Its name, typed by a person")
-REPLICA = OpenApiParameter("replica", OpenApiTypes.INT, description="whose log; 0 if not given")
-MAX_REPLICA = 2**15 - 1
-Schema = dict[str, Any]
 
 
-class _View(ProjectAPIView):
-    """Made for each kind by ``urls_for``; ``schema_of`` describes its verbs."""
-
-    api: ClassVar[Api]
-
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        raise NotImplementedError
-
-    @classmethod
-    def schema_of(cls, api: Api) -> Schema:
-        raise NotImplementedError
-
-    def accepted(self, row: Any, *, is_new: bool = False) -> Response:
-        """Return what services wrote last; NotFound where it was removed since it was found."""
-        try:
-            row.refresh_from_db(fields=["generation", "desired", "observed_generation"])
-        except Workload.DoesNotExist:
-            raise NotFound(_("It was deleted meanwhile.")) from None
-        response = Response(
-            render.one_out(self.api, row, self.principal), status=status.HTTP_202_ACCEPTED
-        )
-        if is_new:
-            keys = {"project": self.project.slug, self.api.kind.word: row.short_id}
-            response["Location"] = reverse(f"api-{self.api.kind.word}", kwargs=keys)
-        return with_etag(response, row)
-
-    def planned(self, plan: services.Plan) -> Response:
-        return Response(render.plan_out(self.api.kind, plan))
-
-    def given(self, kind: type[Any]) -> dict[str, Any]:
-        serializer = kind(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)
-
-    @property
-    def is_plan(self) -> bool:
-        return self.request.query_params.get("plan", "") in {"1", "true"}
-
-
-class WorkList(_View):
+class WorkList(WorkAPIView):
     """List the {many} of a project; make one and start it."""
 
     @classmethod
@@ -103,6 +48,7 @@ class WorkList(_View):
                 parameters=[
                     OpenApiParameter("mine", OpenApiTypes.INT, description="1: only your own"),
                     OpenApiParameter("state", OpenApiTypes.STR, enum=sorted(api.states.filters)),
+                    OpenApiParameter("phase", OpenApiTypes.STR, enum=[*Phase]),
                     OpenApiParameter(
                         "q", OpenApiTypes.STR, description="part of the name, or an id"
                     ),
@@ -122,26 +68,31 @@ class WorkList(_View):
             if state not in self.api.states.filters:
                 raise Invalid("state: no such state.", fields={"state": ["invalid"]})
             rows = rows.filter(self.api.states.filters[state])
+        if phase := query.get("phase"):
+            if phase not in set(Phase):
+                raise Invalid("phase: no such phase.", fields={"phase": ["invalid"]})
+            rows = rows.filter(phase=phase)
         if words := query.get("q", "")[:80]:
             if not is_storable(words):
                 raise Invalid("q: no NUL, please.", fields={"q": ["invalid"]})
-            rows = rows.filter(Q(name__icontains=words) | Q(short_id=words))
+            rows = (self.api.matching or _matching)(rows, words)
         page = self.paginate_queryset(rows)
-        return self.get_paginated_response([render.listed_out(self.api, r) for r in page or []])
+        return self.get_paginated_response(render.many_out(self.api, page or [], self.principal))
 
     def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        asked: dict[str, Any] = {
-            "principal": self.principal,
-            "project": self.project,
-            "kind": self.api.kind,
-            "said": self.given(self.api.takes),
-        }
+        said = self.given(self.api.takes)
+        apart = {name: said.pop(name) for name in self.api.apart if name in said}
+        asked: dict[str, Any] = {"principal": self.principal, "project": self.project}
+        asked["said"] = said
+        if self.api.create is not None and not self.is_plan:
+            return self.accepted(self.api.create(**asked, **apart), is_new=True)
+        asked["kind"] = self.api.kind
         if self.is_plan:
             return self.planned(services.workload_plan(**asked))
         return self.accepted(services.workload_create(**asked), is_new=True)
 
 
-class WorkApply(_View):
+class WorkApply(WorkAPIView):
     """Create or change a {one} as a manifest says, and start it."""
 
     @classmethod
@@ -169,17 +120,7 @@ class WorkApply(_View):
         return self.accepted(services.manifest_apply(**asked), is_new=True)
 
 
-class _OneView(_View):
-    """Below ``/projects/{project}/{kinds}/{id}``."""
-
-    def row(self, *, for_update: bool = False) -> Any:
-        kind = self.api.kind
-        return selectors.workload_get(
-            self.principal, kind, self.kwargs[kind.word], self.project, for_update=for_update
-        )
-
-
-class WorkDetail(_OneView):
+class WorkDetail(OneView):
     """One {one}."""
 
     @classmethod
@@ -203,20 +144,17 @@ class WorkDetail(_OneView):
 
     def patch(self, request: Request, **_ids: str) -> Response:
         said = self.given(self.api.edits)
+        asked: dict[str, Any] = {
+            "principal": self.principal,
+            "row": self.row(),
+            "newest_image": said.pop("newest_image", False),
+            "said": said,
+        }
         if self.is_plan:
-            plan = services.workload_plan(
-                principal=self.principal,
-                project=self.project,
-                kind=self.api.kind,
-                said=said,
-                row=self.row(),
-            )
+            plan = services.workload_plan(**asked, project=self.project, kind=self.api.kind)
             return self.planned(plan)
         check = partial(check_if_match, request)
-        row = services.workload_edit(
-            principal=self.principal, row=self.row(), said=said, check=check
-        )
-        return self.accepted(row)
+        return self.accepted(services.workload_edit(**asked, check=check))
 
     def delete(self, request: Request, **_ids: str) -> Response:
         with transaction.atomic():
@@ -232,8 +170,10 @@ class WorkDetail(_OneView):
             return self.accepted(row)
 
 
-class WorkStart(_OneView):
+class WorkStart(OneView):
     """Start a {one} again that has ended: a new launch of the same."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_start)
 
     @classmethod
     def rights(cls, api: Api) -> Mapping[str, Permission]:
@@ -244,11 +184,13 @@ class WorkStart(_OneView):
         return {"post": extend_schema(request=None, responses={202: api.gives})}
 
     def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        return self.accepted(services.workload_start(principal=self.principal, row=self.row()))
+        return self.accepted(type(self).act(principal=self.principal, row=self.row()))
 
 
-class WorkStop(_OneView):
+class WorkStop(OneView):
     """End what a {one} does; what it wrote to volumes stays."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_stop)
 
     @classmethod
     def rights(cls, api: Api) -> Mapping[str, Permission]:
@@ -259,132 +201,129 @@ class WorkStop(_OneView):
         return {"post": extend_schema(request=ReasonIn, responses={202: api.gives})}
 
     def post(self, request: Request, **_ids: str) -> Response:
-        row = services.workload_stop(
-            principal=self.principal, row=self.row(), said=reason_in(request)
-        )
+        said = reason_in(request)
+        return self.accepted(type(self).act(principal=self.principal, row=self.row(), said=said))
+
+
+class WorkRepin(OneView):
+    """Pin what the tag of its image means now; a {one} that is wanted to run starts with it."""
+
+    @classmethod
+    def rights(cls, api: Api) -> Mapping[str, Permission]:
+        return {"POST": api.kind.create}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:
+        return {"post": extend_schema(request=None, responses={202: api.gives})}
+
+    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        return self.accepted(services.image_renew(principal=self.principal, row=self.row()))
+
+
+class WorkExtend(OneView):
+    """Move the end of a {one} that runs under a time limit."""
+
+    @classmethod
+    def rights(cls, api: Api) -> Mapping[str, Permission]:
+        return {"POST": api.kind.create}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:
+        return {"post": extend_schema(request=ExtendIn, responses={202: api.gives})}
+
+    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        minutes = self.given(ExtendIn)["minutes"]
+        row = services.workload_extend(principal=self.principal, row=self.row(), minutes=minutes)
         return self.accepted(row)
 
 
-class _ReadView(_OneView):
+class WorkShares(OneView):
+    """Who may open a {one} besides its owner."""
+
     pagination_class = None  # short by nature: one answer
 
     @classmethod
     def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"GET": api.kind.read}
-
-    def follower(self, row: Any) -> streams.Follower:
-        """Take from the request what a stream needs to go on alone; TooManyStreams beyond it."""
-        who, kind, project, short_id = self.principal, self.api.kind, self.project, row.short_id
-        require_standing = sessions.opened_by(who, self.request)
-
-        def allowed() -> None:
-            require_standing()
-            selectors.workload_get(who, kind, short_id, project)
-
-        return streams.Follower(streams.places.take(str(who.user.uid)), allowed)
-
-    def looks_at(self, row: Any) -> Callable[[], Any]:
-        """Return what finds the row as it is at that moment; None: it is gone."""
-        rows = self.api.kind.model.objects.select_related("project", "owner")
-        return rows.filter(pk=row.pk, deleted_at__isnull=True).first
-
-
-class WorkDocument(_ReadView):
-    """The document that makes this {one} again."""
+        return {"GET": api.kind.read, "POST": api.kind.create}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:  # noqa: ARG003
-        return {"get": extend_schema(responses=OpenApiTypes.OBJECT)}
+        return {
+            "get": extend_schema(responses=ShareOut(many=True)),
+            "post": extend_schema(request=ShareIn, responses={201: ShareOut}),
+        }
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        row = self.row()
-        mine = selectors.is_owner(self.principal, row)
-        return Response(services.manifest_of(row, private=mine))
+        return Response([self._told(share) for share in selectors.shares_of(self.row())])
+
+    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        username = self.given(ShareIn)["username"]
+        share = services.workload_share(principal=self.principal, row=self.row(), username=username)
+        return Response(self._told(share), status=status.HTTP_201_CREATED)
+
+    def _told(self, share: Share) -> dict[str, Any]:
+        return {
+            "username": share.user.username,
+            "display_name": share.user.display_name,
+            "created_at": share.created_at,
+        }
 
 
-class WorkEvents(_ReadView):
-    """The state as a stream of events; as JSON the timeline of the latest launch."""
+class WorkShare(OneView):
+    """Take somebody's access to a {one} back."""
 
-    renderer_classes = [JSONRenderer, EventStreamRenderer]
+    @classmethod
+    def rights(cls, api: Api) -> Mapping[str, Permission]:
+        return {"DELETE": api.kind.create}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:  # noqa: ARG003
-        told = {(200, "application/json"): StepOut(many=True), (200, "text/event-stream"): str}
-        return {"get": extend_schema(responses=told)}
+        return {"delete": extend_schema(responses={204: None})}
 
-    def get(self, request: Request, **_ids: str) -> HttpResponseBase:
-        row = self.row()
-        if wants_stream(request):
-            topic = f"{self.api.kind.word}:{row.uid}"
-            state = partial(_state, self.api, self.looks_at(row))
-            what = streams.FollowedState(self.follower(row), topic, state)
-            return EventStream(streams.follow_state(what))
-        steps = selectors.steps_of(row)
-        return Response(
-            [
-                {"launch": x.launch, "word": x.word, "at": x.at, "message": x.shown_message}
-                for x in steps
-            ]
+    def delete(self, request: Request, **ids: str) -> Response:  # noqa: ARG002
+        services.workload_unshare(
+            principal=self.principal, row=self.row(), username=ids["username"]
         )
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class WorkLogs(_ReadView):
-    """What a replica of the latest launch wrote, also after its end. Private to its owner."""
-
-    renderer_classes = [JSONRenderer, EventStreamRenderer]
-
-    @classmethod
-    def schema_of(cls, api: Api) -> Schema:
-        told = {(200, "application/json"): api.log, (200, "text/event-stream"): str}
-        return {"get": extend_schema(parameters=[*PART_OF_A_LOG, REPLICA], responses=told)}
-
-    def get(self, request: Request, **_ids: str) -> HttpResponseBase:
-        row = self.row()
-        if not selectors.is_owner(self.principal, row):
-            raise Forbidden(_("Only its owner may read what it wrote."))
-        replica, offset = whole(request, "replica", 0, MAX_REPLICA), offset_of(request)
-        if replica >= self.api.kind.replicas_of(row):
-            raise NotFound(_("It has no replica %(number)d.") % {"number": replica})
-        read = partial(launch_log, row.pk, row.launch, replica=replica)
-        over = partial(_is_over, self.api, self.looks_at(row), row.launch)
-        if wants_stream(request):
-            what = streams.FollowedLog(self.follower(row), read, over)
-            return EventStream(streams.follow_log(what, offset=offset))
-        is_over = over()  # asked first: what it wrote until then is read
-        part = read(offset=offset, limit=whole(request, "limit", PART, 4 * PART))
-        told = {"text": part.text, "offset": part.next_offset, "launch": row.launch}
-        return Response({**told, "over": is_over})
+def _matching(rows: Any, words: str) -> Any:
+    return rows.filter(Q(name__icontains=words) | Q(short_id=words))
 
 
-def _state(api: Api, look: Callable[[], Any]) -> dict[str, Any] | None:
-    row = look()
-    return None if row is None else render.state_out(api, row)
+Views = Mapping[str, type[WorkAPIView]]
 
 
-def _is_over(api: Api, look: Callable[[], Any], launch: int) -> bool:
-    row = look()
-    return row is None or row.launch != launch or api.states.is_over(row)
-
-
-def urls_for(api: Api) -> list[URLPattern]:
-    """Return the routes of a kind: below ``projects/{project}/{kinds}``."""
+def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) -> list[URLPattern]:
+    """Return the routes of a kind: below ``projects/{project}/{kinds}``; ``own``: below one."""
     word = api.kind.word
     every = f"projects/<slug:project>/{api.collection}"
-    one = f"{every}/<slug:{word}>"
-    routes: dict[str, tuple[str, type[_View]]] = {
+    one = f"{every}/<{'uuid' if api.kind.key == 'uid' else 'slug'}:{word}>"
+    routes: dict[str, tuple[str, type[WorkAPIView]]] = {
         every: (f"api-{api.collection}", WorkList),
         f"{every}/apply": (f"api-{word}-apply", WorkApply),
         one: (f"api-{word}", WorkDetail),
         f"{one}/start": (f"api-{word}-start", WorkStart),
         f"{one}/{api.stop}": (f"api-{word}-{api.stop}", WorkStop),
-        f"{one}/document": (f"api-{word}-document", WorkDocument),
-        f"{one}/events": (f"api-{word}-events", WorkEvents),
+        f"{one}/{api.document}": (f"api-{word}-{api.document}", WorkDocument),
         f"{one}/logs": (f"api-{word}-logs", WorkLogs),
     }
+    if api.kind.timeline:
+        routes[f"{one}/events"] = (f"api-{word}-events", WorkEvents)
+    if "time_limit_minutes" in api.kind.table:
+        routes[f"{one}/extend"] = (f"api-{word}-extend", WorkExtend)
+    if api.kind.renews:
+        routes[f"{one}/repin"] = (f"api-{word}-repin", WorkRepin)
+    if api.kind.shared:
+        routes[f"{one}/shares"] = (f"api-{word}-shares", WorkShares)
+        routes[f"{one}/shares/<str:username>"] = (f"api-{word}-share", WorkShare)
+    routes |= {f"{one}/{name}": (f"api-{word}-{name}", view) for name, view in (own or {}).items()}
+    for name, view in (of_all or {}).items():
+        routes[f"{every}/{name}"] = (f"api-{word}-{name}", view)
     return [path(route, _made(view, api), name=name) for route, (name, view) in routes.items()]
 
 
-def _made(view: type[_View], api: Api) -> Any:
+def _made(view: type[WorkAPIView], api: Api) -> Any:
     """Return the view of one kind: what it demands and how it is described is of its class."""
     said = str(view.__doc__).format(one=api.kind.word, many=api.collection)
     own = {

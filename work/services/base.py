@@ -12,7 +12,7 @@ from projects.access import denial, require
 from runtime.bus import publish
 from runtime.hints import hint, wake
 from runtime.protocol import Desired
-from work import kinds, selectors
+from work import kinds, needs, selectors
 from work.models import Step
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 
 def own(principal: Principal, row: Workload) -> None:
-    """Raise unless ``principal`` owns it and may have such work."""
+    """Raise unless ``principal`` may change it: who owns it and may have such work."""
     kind = kinds.kind_of(row.kind)
     require(principal, row.project, kind.read)
-    if not selectors.is_owner(principal, row):
+    if not kind.managed and not selectors.is_owner(principal, row):
         raise Forbidden(_("Only its owner may do this."))
     require(principal, row.project, kind.create)
+    if not selectors.may_change(principal, row):
+        raise Forbidden(denial(kind.manage))
 
 
 def require_end(principal: Principal, row: Workload) -> None:
@@ -79,7 +81,9 @@ def name_taken(kind: Kind) -> str:
 
 
 def step(row: Workload, word: str, message: str = "") -> None:
-    Step.objects.create(workload=row, launch=row.launch, word=word, at=now(), message=message[:300])
+    if kinds.kind_of(row.kind).timeline:
+        said = message[:300]
+        Step.objects.create(workload=row, launch=row.launch, word=word, at=now(), message=said)
 
 
 def topics(row: Workload) -> list[str]:
@@ -92,6 +96,8 @@ def topics(row: Workload) -> list[str]:
 
 
 def changed(row: Workload, *, is_new: bool = False) -> None:
-    """Wake the engine and tell open pages, both after commit."""
+    """Wake the engine and tell open pages, both after commit; and what waits for it."""
+    if needs.is_needable(row.kind):
+        needs.changed([row.uid])
     wake(row) if is_new else hint(row)
-    publish(topics(row), {"kind": row.kind, "id": row.short_id})
+    publish(topics(row), {"kind": row.kind, "id": row.short_id, "uid": str(row.uid)})

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from clusters.usable import launch_check
 from common.errors import Conflict
 from events import services as events
+from runtime.protocol import Desired
 from work import kinds
 from work.attached import ATTACHED
 from work.services.attachments import attach, check_still_usable
@@ -58,14 +59,15 @@ def workload_edit(
         if check is not None:
             check(locked)
         after, is_changed = _edit(principal, locked, said, digest, newest_image=newest_image)
-        if start and starts(kind, after, is_changed=is_changed):
+        if start and kind.starts(after, is_changed=is_changed):
             return workload_start(principal=principal, row=after)
         return after
 
 
-def starts(kind: Kind, row: Any, *, is_changed: bool) -> bool:
-    """Whether an edit that shall start it does: what has succeeded is not done twice."""
-    return not row.is_on_its_way and (is_changed or not kind.has_succeeded(row))
+def image_renew(*, principal: Principal, row: Workload) -> Any:
+    """Pin what the image's tag means now. What is wanted to run starts with it, failed or not."""
+    wanted = row.desired == Desired.RUNNING
+    return workload_edit(principal=principal, row=row, said={}, newest_image=True, start=wanted)
 
 
 def _edit(
@@ -77,6 +79,8 @@ def _edit(
         found = pinned_anew(found)
     if not found.fields:
         return row, False
+    if kind.change is not None:
+        kind.change(row, found.row, found.fields)
     require_editable(kind, row, found)
     waits = row.is_waiting
     after, restarts = found.row, needs_restart(kind, row, found)
@@ -110,12 +114,14 @@ def _edit(
 
 
 def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
-    """Raise Conflict where what runs to its end would run as something else."""
+    """Raise where what runs to its end would run as something else, or its kind refuses it."""
     if kind.once and found.restarting and not (row.is_ended or row.is_waiting):
         raise Conflict(
             _("It has not ended: what it runs can be changed for its next start only."),
             code="running",
         )
+    if kind.check_edit is not None:
+        kind.check_edit(row, found.row, found.fields)
 
 
 def needs_restart(kind: Kind, row: Workload, found: Resolved) -> bool:

@@ -19,6 +19,8 @@ from work import kinds
 from work.services.base import changed, lock, locked, require_end, step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.db.models import QuerySet
 
     from accounts.models import User
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
 # What ran to its end, or failed, in the launch that is wanted: nothing of it is there to stop.
 OVER = Q(phase__in=[Phase.STOPPED, Phase.FAILED], observed_generation__gte=F("generation"))
 _STOPPED = ("desired", "generation", "stop_reason", "stop_requested_at", "ends_at", "updated_at")
+_GOES = ("desired", "generation", "ends_at", "stop_requested_at", "updated_at")
 
 
 @transaction.atomic
-def workload_stop(*, principal: Principal, row: Workload, said: str = "") -> Any:
+def workload_stop(*, principal: Principal, row: Workload, said: str = "", reason: str = "") -> Any:
     """Ask it to stop; its settings and address stay. A second time changes nothing.
 
-    ``said`` is why, where it is somebody else's (``projects.others``).
+    ``said`` is why, where it is somebody else's (``projects.others``). ``reason``: a word of its
+    kind, where it is not the usual one.
     """
     kind = kinds.kind_of(row.kind)
     require_end(principal, row)
@@ -44,7 +48,7 @@ def workload_stop(*, principal: Principal, row: Workload, said: str = "") -> Any
     said = reason_for(principal, row.owner, said)
     if kind.is_over(row):
         raise Conflict(_("It is over: there is nothing to stop."), code="not-running")
-    reason = kind.asked_by(principal, row) if kind.asked_by else kind.asked
+    reason = reason or (kind.asked_by(principal, row) if kind.asked_by else kind.asked)
     request_stop(row, reason=reason, actor=principal, said=said)
     return row
 
@@ -54,30 +58,34 @@ def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = 
     kind = kinds.kind_of(row.kind)
     if row.desired != Desired.RUNNING or kind.is_over(row):
         return False
+    own = kind.stopping(row, reason) if kind.stopping else ()
     row.desired = Desired.STOPPED
     row.generation += 1
     row.stop_reason = reason
     row.stop_requested_at = now()
     row.ends_at = None
-    row.save(update_fields=_STOPPED)
+    row.save(update_fields=(*_STOPPED, *own))
     label = str(kind.stop_reasons(reason).label)
     step(row, "stop-asked", f"{label}: {said}" if said else label)
     events.record(
         actor=actor,
-        verb=f"{kind.word}.stopped",
+        verb=f"{kind.word}.{kind.stopped.get(reason, 'stopped')}",
         target=row,
         project_uid=row.project.uid,
         message=said,
         data={"reason": reason},
     )
-    if actor is None or actor.user.pk != row.owner_id or reason != kind.asked:
+    if reason in kind.stop_notices:
+        if actor is not None:
+            tell_owner(actor, row.owner, kind.stop_notices[reason], row, said)
+    elif actor is None or actor.user.pk != row.owner_id or reason != kind.asked:
         _tell_stopped(kind, row, actor, said)
     changed(row)
     return True
 
 
 def _tell_stopped(kind: Kind, row: Any, by: Principal | None, said: str) -> None:
-    if row.phase in {Phase.STOPPED, Phase.FAILED}:
+    if not kind.stop_notice or row.phase in {Phase.STOPPED, Phase.FAILED}:
         return
     with translation.override(row.owner.reads_in):
         reason = str(kind.stop_reasons(row.stop_reason).label)
@@ -99,6 +107,7 @@ def workloads_stop_for(
     project: Project | None = None,
     owner: User | None = None,
     actor: Principal | None = None,
+    of: Iterable[Kind] | None = None,
 ) -> int:
     """Stop all of a project, of a person, or of a person in a project, of every kind.
 
@@ -106,14 +115,19 @@ def workloads_stop_for(
     lost membership).
     """
     done = 0
-    for kind in kinds.kinds():
-        rows = _all_of(kind).filter(desired=Desired.RUNNING)
-        if kind.once:
-            rows = rows.exclude(OVER)
+    for kind in kinds.kinds() if of is None else of:
+        rows = _all_of(kind).exclude(desired=Desired.ABSENT)
         if project is not None:
             rows = rows.filter(project=project)
         if owner is not None:
             rows = rows.filter(owner=owner)
+        if kind.rest is not None:
+            kind.rest(rows, reason)
+        rows = rows.filter(desired=Desired.RUNNING)
+        if kind.alive is not None:
+            rows = rows.filter(kind.alive)
+        elif kind.once:
+            rows = rows.exclude(OVER)
         done += sum(request_stop(row, reason=reason, actor=actor) for row in rows)
     return done
 
@@ -145,7 +159,9 @@ def request_delete(row: Any, *, actor: Principal | None, said: str = "") -> bool
     row.generation += 1
     row.ends_at = None
     row.stop_requested_at = row.stop_requested_at or now()
-    row.save(update_fields=["desired", "generation", "ends_at", "stop_requested_at", "updated_at"])
+    kind = kinds.kind_of(row.kind)
+    own = kind.stopping(row, "") if kind.stopping else ()
+    row.save(update_fields=[*_GOES, *own])
     row.shares.all().delete()
     events.record(
         actor=actor,

@@ -27,7 +27,7 @@ from work.services.base import changed, lock, name_taken, own, require_free, req
 from work.services.resolve import Resolved, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from accounts.principal import Principal
     from projects.models import Project
@@ -48,18 +48,22 @@ def workload_create(
     said: Mapping[str, Any],
     nonce: str = "",
     must_fit: bool = False,
+    launch: Callable[[Principal, Any], None] | None = None,
 ) -> Any:
     """Make and start one. ``said`` as API and document say it; what is None was not said.
 
     ``must_fit``: refuse what would wait without end, as pages do; who types a command or asks the
-    API may wait for a machine that is still to come.
+    API may wait for a machine that is still to come. ``launch``: how it begins, where it is not as
+    its kind always is.
     """
     require_startable(principal, project, kind)
     nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
     found = resolved(principal=principal, project=project, kind=kind, said=said)
     if must_fit and not found.decision.fits:
         raise Conflict(found.decision.sentence, code="does-not-fit")
-    new = _New(found, nonce, digest_of(principal, kind, found.row))
+    if kind.check_new is not None:
+        kind.check_new(found.row)
+    new = _New(found, nonce, digest_of(principal, kind, found.row), launch or kind.launch)
     for turn in range(1, _TURNS + 1):
         try:
             with transaction.atomic():
@@ -79,6 +83,7 @@ class _New:
     found: Resolved
     nonce: str
     digest: str
+    launch: Callable[[Principal, Any], None] | None
 
 
 def _create(principal: Principal, new: _New) -> Any:
@@ -95,19 +100,22 @@ def _create(principal: Principal, new: _New) -> Any:
     )
     if kind.prepare is not None:
         kind.prepare(principal, row)
-    row.nonce, row.launch = new.nonce, 1
-    row.asked_at = row.phase_since = row.next_reconcile_at = now()
-    kind.begin(row)
+    row.nonce = new.nonce
+    row.phase_since = row.next_reconcile_at = now()
+    if new.launch is None:
+        row.launch, row.asked_at = 1, row.phase_since
+        kind.begin(row)
     if new.digest:
         kind.pin(row, new.digest)
     row.save(force_insert=True)
     attach(row, attached, is_new=True)
     row.just_attached = attached
-    reserve(principal, row, found.amounts, is_new=True)
-    step(row, "accepted")
+    if new.launch is None:
+        reserve(principal, row, found.amounts, is_new=True)
+        step(row, "accepted")
     events.record(
         actor=principal,
-        verb=f"{kind.word}.launched",
+        verb=f"{kind.word}.{kind.made}",
         target=row,
         project_uid=row.project.uid,
         data={
@@ -116,6 +124,8 @@ def _create(principal: Principal, new: _New) -> Any:
             **{name: value for name, value in found.attached.public().items() if value},
         },
     )
+    if new.launch is not None:
+        new.launch(principal, row)
     changed(row, is_new=True)
     return row
 
@@ -134,6 +144,8 @@ def name_of_new(found: Resolved) -> str:
 def workload_start(*, principal: Principal, row: Workload) -> Any:
     """Start one that ended again: a new launch with the same settings."""
     kind = kinds.kind_of(row.kind)
+    if kind.start is not None:
+        return kind.start(principal=principal, row=row)
     own(principal, row)
     require_startable(principal, row.project, kind)
     row = lock(row)

@@ -1,40 +1,107 @@
-"""The clock: stops what runs for somebody who may not have anything there any more.
+"""The clock: warns before a time limit and stops at it, and stops what runs for somebody who may
+not have anything there any more.
 
-Time limits are the engine's own: it looks at each row in time.
+What runs to its end is ended by the engine, which looks at each row in time.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
+from common.clock import now
+from notifications.services import notify
+from projects.access import roles_with
 from projects.models import Membership
 from runtime.protocol import Desired
 from work import kinds
 from work.choices import StopReason
 from work.models import Workload
 from work.services.base import locked
-from work.services.ending import OVER, request_stop
+from work.services.ending import OVER, request_stop, workloads_stop_for
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 BATCH = 200
+WARN_BEFORE = timedelta(minutes=15)
+# Of what runs to its end and has less than this, nobody is warned: it is as short as was wanted.
+WARNED_FROM_MINUTES = 60
 
 
 def limits_enforce() -> int:
-    """Stop what runs for people who left or were disabled (A3); return how many were stopped.
+    """Do what is due; return how many were warned or stopped.
+
+    Two indexed questions when nothing is due. Running it twice at once is harmless: each row is
+    looked at again under its lock.
+    """
+    moment = now()
+    due = Workload.objects.filter(
+        Q(ends_at__lte=moment) | Q(ends_at__lte=moment + WARN_BEFORE, warned_at__isnull=True),
+        kind__in=[kind.word for kind in kinds.kinds()],
+        desired=Desired.RUNNING,
+        deleted_at__isnull=True,
+    )
+    # what the engine ends is not for the clock, and must not stand in the way of others
+    engine_ends = [kind.word for kind in kinds.kinds() if kind.once]
+    due = due.exclude(kind__in=engine_ends, ends_at__lte=moment)
+    return sum(_enforce(row, moment) for row in due.order_by("ends_at")[:BATCH]) + _stop_strangers()
+
+
+@transaction.atomic
+def _enforce(found: Workload, moment: datetime) -> bool:
+    row, kind = locked(found), kinds.kind_of(found.kind)
+    if row.desired != Desired.RUNNING or row.ends_at is None:
+        return False
+    if row.ends_at <= moment:
+        stops = not kind.once
+        return stops and request_stop(row, reason=StopReason.TIME_LIMIT, actor=None)
+    if row.warned_at is not None or row.ends_at - moment > WARN_BEFORE:
+        return False
+    Workload.objects.filter(pk=row.pk).update(warned_at=moment)
+    if kind.once and (row.time_limit_minutes or 0) < WARNED_FROM_MINUTES:
+        return False
+    tell_stops_soon(row, left=row.ends_at - moment)
+    return True
+
+
+def tell_stops_soon(row: Any, *, left: timedelta) -> None:
+    notify(
+        users=[row.owner],
+        kind=kinds.kind_of(row.kind).ending_notice,
+        params={"name": row.name, "minutes": max(1, round(left.total_seconds() / 60))},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+def _stop_strangers() -> int:
+    """Stop what runs for people who left or were disabled, or lost the right to it where their work
+    ends with that (A3).
 
     All that they had was stopped then; but a launch that was allowed a moment before may have been
-    written a moment later. One indexed question when nothing is due.
+    written a moment later.
     """
     member = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("owner"))
+    gone: Any = Q(owner__is_active=False) | ~Exists(member)
+    known = {kind.word: kind for kind in kinds.kinds()}
+    for kind in known.values():
+        if kind.lapses:
+            may = member.filter(role__in=roles_with(kind.create))
+            gone |= Q(kind=kind.word) & ~Exists(may)
     rows = Workload.objects.filter(
-        Q(owner__is_active=False) | ~Exists(member),
-        kind__in=[kind.word for kind in kinds.kinds()],
+        gone,
+        kind__in=list(known),
         desired=Desired.RUNNING,
         deleted_at__isnull=True,
     ).exclude(OVER)
     done = 0
-    for row in rows.select_related("owner").order_by("pk")[:BATCH]:
+    for row in rows.select_related("owner", "project").order_by("pk")[:BATCH]:
         left = StopReason.OWNER_LEFT if row.owner.is_active else StopReason.OWNER_DISABLED
-        with transaction.atomic():
-            done += request_stop(locked(row), reason=left, actor=None)
+        done += workloads_stop_for(
+            reason=left, project=row.project, owner=row.owner, of=[known[row.kind]]
+        )
     return done

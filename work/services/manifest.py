@@ -8,7 +8,7 @@ from common import manifests
 from runtime.protocol import Desired
 from work import kinds, selectors
 from work.services.base import own
-from work.services.edit import starts, workload_edit
+from work.services.edit import workload_edit
 from work.services.launch import workload_create
 from work.services.plan import Plan, workload_plan
 
@@ -52,7 +52,7 @@ def manifest_plan(*, principal: Principal, project: Project, kind: Kind, documen
     said = _for_project(document, project, kind)
     row = _existing(principal, project, kind, said["name"])
     plan = workload_plan(principal=principal, project=project, kind=kind, said=said, row=row)
-    if row is None or not starts(kind, row, is_changed=plan.action != "none"):
+    if row is None or not kind.starts(row, is_changed=plan.action != "none"):
         return plan
     return workload_plan(
         principal=principal, project=project, kind=kind, said=said, row=row, starts=True

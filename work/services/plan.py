@@ -16,7 +16,7 @@ from common.templatetags.berth import price
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 from volumes.topology import usable_near
-from work.attached import attached_to
+from work.attached import Attached, attached_to
 from work.services.attachments import require_usable_by
 from work.services.base import own, require_free, require_startable
 from work.services.edit import needs_restart, require_editable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from placement.fleet import Fleet
     from projects.models import Project
     from runtime.protocol import Resources
-    from work.attached import Attached
     from work.kinds import Kind
     from work.models import Workload
     from work.services.resolve import Resolved
@@ -122,7 +121,8 @@ def workload_plan(  # noqa: PLR0913 - all by name
 
 def _plan_edit(principal: Principal, row: Workload, found: Resolved, *, starts: bool) -> Plan:
     kind = found.kind
-    old = _told(kind, row, attached_to(row)) | {PIN: getattr(row, PIN, "")}
+    had = attached_to(row) if kind.attachments else Attached()
+    old = _told(kind, row, had) | {PIN: getattr(row, PIN, "")}
     new = _told(kind, found.row, found.attached) | {PIN: None}
     restarts = needs_restart(kind, row, found)
     plan = Plan(
@@ -154,6 +154,8 @@ def _told(kind: Kind, row: Workload, attached: Attached) -> dict[str, Any]:
 
 def _judged(principal: Principal, found: Resolved, plan: Plan) -> Plan:
     """Add what limits, placement and prices say, and the sentences that a person reads."""
+    if found.kind.judge is not None:
+        return found.kind.judge(principal, found, plan)
     kind, row, project = found.kind, found.row, found.row.project
     refusal = plan.refusal
     quota: tuple[QuotaEffect, ...] = ()

@@ -115,10 +115,12 @@ def resolved(
     if there := cluster_of_volumes(principal, project, said):
         said["cluster"] = there
     row = kind.new(principal, project, {**said, **beside})
-    _write(kind, row, said)
-    decision = _placed(fleet, kind, row, said)
-    row.cluster_key = decision.cluster.key
-    _fill(kind, row, decision.cluster)
+    _write(principal, kind, row, said)
+    decision = None
+    if kind.placed:
+        decision = _placed(fleet, kind, row, said)
+        row.cluster_key = decision.cluster.key
+        _fill(kind, row, decision.cluster)
     attached = attached_wanted(
         principal=principal,
         project=project,
@@ -136,11 +138,16 @@ def edited(*, principal: Principal, row: Any, kind: Kind, said: Mapping[str, Any
     said = cleaned(kind, said)
     for one in kind.own:
         asked = said.get(one.name)
-        if one.edit is Edit.NEVER and asked not in {None, "", one.read(row)}:
+        if one.edit is Edit.NEVER and asked not in (None, "") and not one.is_same(row, asked):
             raise one.wrong(_("It is chosen when it is made. Make another one instead."))
     after = copy(row)
-    _write(kind, after, {k: v for k, v in said.items() if kind.table[k].edit is not Edit.NEVER})
-    had = attached_to(row)
+    _write(
+        principal,
+        kind,
+        after,
+        {k: v for k, v in said.items() if kind.table[k].edit is not Edit.NEVER},
+    )
+    had = attached_to(row) if kind.attachments else Attached()
     gets = attached_wanted(
         principal=principal,
         project=row.project,
@@ -149,10 +156,10 @@ def edited(*, principal: Principal, row: Any, kind: Kind, said: Mapping[str, Any
         before=had,
         takes=kind.attachments,
     )
-    fields = [one.name for one in kind.own if one.read(row) != one.read(after)]
+    fields = [one.name for one in kind.own if one.differs(row, after)]
     fields += [name for name in changed_attachments(had, gets) if name in kind.attachments]
     found = Resolved(kind, after, gets, row.uid, tuple(fields))
-    if set(found.restarting) - set(kind.attachments):
+    if kind.placed and set(found.restarting) - set(kind.attachments):
         cluster = known_cluster(row.cluster_key)
         check_place(cluster, kind, after, said)
         if cluster.runs_images:
@@ -170,7 +177,7 @@ def cleaned(kind: Kind, said: Mapping[str, Any]) -> dict[str, Any]:
     return kind.table.clean(kept)
 
 
-def _write(kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
+def _write(principal: Principal, kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
     asked = said.get("environment")
     if asked and asked != row.environment:
         offered = environments_of(row.project)
@@ -181,6 +188,8 @@ def _write(kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
         if one.name in said:
             one.write(row, said[one.name])
     row.settle()
+    if kind.look_up is not None:
+        kind.look_up(principal, row, said)
     if kind.settle is not None:
         kind.settle(row, said)
 

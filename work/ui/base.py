@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from common.errors import Forbidden
 from projects.ui.base import ProjectView
 from work.kinds import Kind
-from work.selectors import workload_get
+from work.selectors import require_owner, workload_get
 from work.ui.pages import Pages
 from work.ui.present import shown
 
@@ -56,12 +56,11 @@ class OneView(WorkView):
     def owned(self) -> Any:
         """Return it for its owner: what it wrote and what it is told are private."""
         row = self.row()
-        if row.owner_id != self.principal.user.pk:
-            raise Forbidden(_("Only its owner may see or change this."))
+        require_owner(self.principal, row)
         return row
 
     def page(self, row: Any, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        state = shown(self.principal, row)
+        state = (self.pages.shown or shown)(self.principal, row)
         return {
             "row": row,
             "state": state,
@@ -73,10 +72,18 @@ class OneView(WorkView):
         names = [("overview", "detail", _("Overview"))]
         if is_owner:
             names.append(("logs", "logs", _("Logs")))
-        names += [("events", "events", _("Events")), ("yaml", "yaml", "YAML")]
-        if may_end:
+        names.append(("events", "events", _("Events")))
+        names += [(tab.key, tab.route, tab.label) for tab in self.pages.tabs(self.principal, row)]
+        names.append(("yaml", "yaml", "YAML"))
+        if is_owner or (may_end and not self.pages.private_settings):
             names.append(("settings", "settings", _("Settings")))
         return [
-            {"label": label, "url": self.pages.address(route, row), "current": key == self.tab}
+            {"label": label, "url": self._at(route, row), "current": key == self.tab}
             for key, route, label in names
         ]
+
+    def _at(self, route: str, row: Any) -> str:
+        """Return the address of a page of its own, or of one that another app brings."""
+        if ":" not in route:
+            return self.pages.address(route, row)
+        return reverse(route, kwargs={"project": row.project.slug, self.kind.word: row.short_id})

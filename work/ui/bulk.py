@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.ui.components import Act
 from projects.ui.base import Bulk, Chosen, Deed, asking
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Phase
 from work import services
 from work.selectors import may_change, may_end, visible_to
 from work.ui.base import WorkView
@@ -79,8 +79,10 @@ def acts_on(who: Principal, row: Any) -> list[Act]:
     over = pages.states.is_over(row)
     starts = there and over and may_change(who, row) and not row.project.archived_at
     found = []
+    if own and pages.open_url and row.shown_phase == Phase.RUNNING and (url := pages.open_url(row)):
+        found.append(Act(_t("Open"), "external-link", url))
     for allowed, word, icon, route, posts in (
-        (starts, words.again, "player-play", "start", True),
+        (starts, pages.again(row), "player-play", "start", True),
         (own and _can_stop(who, row), words.stop, "player-stop", "stop", True),
         (own and there, _t("Logs"), "file-text", "logs", False),
         (own and there, _t("Settings"), "settings", "settings", False),

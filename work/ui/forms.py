@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from common.errors import Invalid
 from placement.decision import names_in
 from work import fields as f
+from work.selectors import shared_with
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -312,6 +313,9 @@ class FilterForm(forms.Form):
         self.pages = pages
         states = [(word, pages.states.words(word).label) for word in pages.states.filters]
         self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
+        if pages.kind.shared:
+            whose = self.fields["mine"]
+            whose.choices = [*whose.choices, ("shared", _("Shared with me"))]  # type: ignore[attr-defined]
 
 
 def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
@@ -328,4 +332,6 @@ def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
         rows = rows.filter(form.pages.states.filters[state])
     if data.get("mine") == "1":
         rows = rows.filter(owner=who.user)
+    if data.get("mine") == "shared":
+        rows = rows.filter(pk__in=shared_with(who, form.pages.kind).values("pk"))
     return rows

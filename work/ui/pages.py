@@ -6,17 +6,19 @@ home, palette and the lists of operators go over ``registered``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
 
+from runtime.protocol import Phase
 from work.fields import Text
 from work.kinds import Kind, States
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from common.ui.components import Tab
 
 Counted = Callable[[int], str]  # a sentence about so many of them
 
@@ -41,6 +43,7 @@ class Words:
     deleting_many: Counted
     events: Text  # the link to what happened to all of them
     document: Text  # what the page of its YAML is called
+    retry: Text = ""  # start what has failed; "": as what has ended
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,13 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class Pages:
-    """``routes`` is the namespace of its addresses, and the word for all of them there."""
+    """``routes`` is the namespace of its addresses, ``path`` the word for all of them there."""
 
     kind: Kind
     routes: str
+    path: str = ""  # "": as ``routes``
+    new_path: str = "new"
+    listed: bool = True  # home and palette have nothing of their own for it
     words: Words
     states: States
     shapes: Mapping[str, tuple[str, str]]  # state → tone and icon of its badge
@@ -70,6 +76,19 @@ class Pages:
     own_part_of: Callable[[Principal, Any], dict[str, Any]] = lambda _who, _row: {}
     # What has a log of its own, by number; the first is shown where none is chosen.
     logs_of: Callable[[Any], list[tuple[int, str]]] = lambda _row: [(0, "")]
+    log_stream: Callable[[Any], str] = lambda _row: ""  # where its log is followed; "": by the API
+    # What its own templates need to know of one, instead of ``work.ui.present.Shown``.
+    shown: Callable[[Principal, Any], Any] | None = None
+    tabs: Callable[[Principal, Any], Sequence[Tab]] = lambda _who, _row: ()
+    head: str = "work/_head.html"  # of each page but the overview
+    private_settings: bool = False  # its owner alone sees them, also to delete it
+    open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
+    column: str = "took"  # of the list: how long it took, or when it ends
+
+    def again(self, row: Any) -> Text:
+        """Return the word for starting what has ended."""
+        failed = row.shown_phase == Phase.FAILED
+        return self.words.retry if failed and self.words.retry else self.words.again
 
     def address(self, name: str, row: Any, **more: Any) -> str:
         """Return the address of a page of ``row``, which has its project."""
@@ -88,8 +107,8 @@ def register(pages: Pages) -> None:
 
 
 def registered() -> Iterator[Pages]:
-    """Return those of every kind whose pages are made here, in the order of registration."""
-    return iter(tuple(_registered.values()))
+    """Return those of every kind that home and palette list, in the order of registration."""
+    return (pages for pages in tuple(_registered.values()) if pages.listed)
 
 
 def pages_of(row: Any) -> Pages:

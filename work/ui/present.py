@@ -19,12 +19,14 @@ from runtime.protocol import Desired
 from runtime.reasons import Fault
 from work import fields as f
 from work.selectors import may_change, may_end
+from work.services import extension_left
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from volumes.models import Volume
+    from work.fields import Text
     from work.ui.timeline import Line
     from work.why import Why
 
@@ -54,6 +56,11 @@ class Shown:
     position: int | None
     lines: list[Line]
     took: timedelta | None
+    extension_left: int | None
+
+    @property
+    def again(self) -> Text:
+        return self.pages.again(self.row)
 
     @property
     def says_why(self) -> bool:
@@ -92,6 +99,7 @@ def shown(who: Principal, row: Any) -> Shown:
         position=queue.get("position"),
         lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
         took=took(row),
+        extension_left=extension_left(row),
     )
 
 

@@ -27,11 +27,12 @@ class WorkTable(tables.Table):
     """Name, state, size: what one looks for first."""
 
     name = tables.Column(verbose_name=_("Name"), attrs={"td": {"class": "name-cell"}})
-    state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
+    state = tables.Column(verbose_name=_("State"), empty_values=(), order_by="phase")
     owner = tables.Column(verbose_name=_("Owner"), order_by="owner__username")
     size = tables.Column(verbose_name=_("Size"), empty_values=(), orderable=False)
     started = tables.Column(verbose_name=_("Started"), accessor="asked_at")
     took = tables.Column(verbose_name=_("Took"), empty_values=(), orderable=False, attrs=WHOLE)
+    ends = tables.Column(verbose_name=_("Ends"), accessor="ends_at")
     acts = tables.Column(verbose_name=_("Actions"), empty_values=(), orderable=False, attrs=MENU)
 
     class Meta:
@@ -40,7 +41,9 @@ class WorkTable(tables.Table):
         attrs: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *args: Any, who: Principal, pages: Pages, **options: Any) -> None:
-        super().__init__(*args, attrs={"aria_label": pages.kind.many}, **options)
+        other = ({"took", "ends"} - {pages.column}).pop()
+        attrs = {"aria_label": pages.kind.many}
+        super().__init__(*args, attrs=attrs, exclude=(other,), **options)
         self._who, self._pages = who, pages
 
     def render_name(self, value: str, record: Any) -> SafeString:
@@ -48,7 +51,8 @@ class WorkTable(tables.Table):
         return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
 
     def render_state(self, record: Any) -> SafeString:
-        tells = "" if self._is_plain(record) else reason_of(record)
+        told = "" if self._is_plain(record) else reason_of(record)
+        tells = self._pages.states.warning(record) or told
         return render_to_string("work/_row_state.html", {"row": record, "tells": tells})
 
     def _is_plain(self, row: Any) -> bool:
@@ -64,6 +68,9 @@ class WorkTable(tables.Table):
         return format_html_join(" · ", '<span class="text-nowrap">{}</span>', parts)
 
     def render_started(self, value: Any) -> SafeString | str:
+        return ago(value)
+
+    def render_ends(self, value: Any) -> SafeString | str:
         return ago(value)
 
     def render_took(self, record: Any) -> str:

@@ -6,25 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import URLPattern, path
 
-from work.ui import bulk, launch, views
+from work.ui import acts, bulk, launch, views
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from work.ui.base import WorkView
     from work.ui.pages import Pages
 
 
-def urls_for(pages: Pages) -> list[URLPattern]:
-    """Return all pages of a kind, each a view of its own with that kind's rights."""
-    every = f"projects/<slug:project>/{pages.routes}/"
+def urls_for(pages: Pages, own: Mapping[str, type[WorkView]] | None = None) -> list[URLPattern]:
+    """Return all pages of a kind, each a view of its own with that kind's rights.
+
+    ``own`` are its own pages, instead of the common ones of that name or beside them.
+    """
+    own = dict(own or {})
+    every = f"projects/<slug:project>/{pages.path or pages.routes}/"
     one = f"{every}<slug:{pages.kind.word}>/"
-    detail, settings = views.Detail.of(pages), launch.Settings.of(pages)
+    detail = own.pop("detail", views.Detail).of(pages)
+    settings = own.pop("settings", launch.Settings).of(pages)
     deeds = {"deeds": bulk.deeds_of(pages), "list_route": f"{pages.routes}:list"}
     found: list[tuple[str, Any, str]] = [
         (every, views.List.of(pages), "list"),
         (f"{every}act/", bulk.BulkAct.of(pages, **deeds), "bulk"),
-        (f"{every}new/", launch.New.of(pages), "new"),
-        (f"{every}new/plan/", launch.NewPlan.of(pages), "plan"),
+        (f"{every}{pages.new_path}/", own.pop("new", launch.New).of(pages), "new"),
+        (f"{every}{pages.new_path}/plan/", own.pop("plan", launch.NewPlan).of(pages), "plan"),
         (one, detail, "detail"),
-        (f"{one}state/", views.State.of(pages), "state"),
+        (f"{one}state/", own.pop("state", views.State).of(pages), "state"),
         (f"{one}start/", views.Start.of(pages, stands_on=detail), "start"),
         (f"{one}stop/", views.Stop.of(pages, stands_on=detail), "stop"),
         (f"{one}delete/", views.Delete.of(pages, stands_on=settings), "delete"),
@@ -34,4 +42,12 @@ def urls_for(pages: Pages) -> list[URLPattern]:
         (f"{one}yaml/", views.Yaml.of(pages), "yaml"),
         (f"{one}settings/", settings, "settings"),
     ]
+    if "time_limit_minutes" in pages.kind.table:
+        found.append((f"{one}extend/", acts.Extend.of(pages), "extend"))
+    if pages.kind.renews:
+        found.append((f"{one}repin/", acts.Repin.of(pages), "repin"))
+    if pages.kind.shared:
+        found.append((f"{one}share/", acts.Share.of(pages, stands_on=detail), "share"))
+        found.append((f"{one}unshare/", acts.Unshare.of(pages, stands_on=detail), "unshare"))
+    found += [(f"{one}{name}/", view.of(pages), name) for name, view in own.items()]
     return [path(where, view.as_view(), name=name) for where, view, name in found]

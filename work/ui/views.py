@@ -21,6 +21,7 @@ from projects.access import roles_kept
 from work import services
 from work.logs import launch_log
 from work.selectors import visible_to
+from work.services.attachments import warning_of_full
 from work.ui import bulk
 from work.ui.base import OneView, WorkView
 from work.ui.forms import FilterForm, filtered
@@ -100,9 +101,10 @@ class Logs(OneView):
         row = self.owned()
         number, choices = self.chosen(row)
         context: dict[str, Any] = {"choices": choices, "chosen": number}
-        query = {"replica": number}
+        query = {"replica": number} if len(choices) > 1 else {}
         api = {"project": self.project.slug, self.kind.word: row.short_id}
-        context["stream_url"] = reverse(f"api-{self.kind.word}-logs", kwargs=api, query=query)
+        by_api = reverse(f"api-{self.kind.word}-logs", kwargs=api, query=query)
+        context["stream_url"] = self.pages.log_stream(row) or by_api
         context["download_url"] = self.pages.address("log-download", row, query=query)
         try:
             context["log"] = log_tail(self.read(row, number))
@@ -176,8 +178,11 @@ class Start(OneView):
 
     def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = services.workload_start(principal=self.principal, row=self.row())
+        if full := warning_of_full(row):
+            messages.warning(request, full)
         messages.success(request, _("“%(name)s” is starting.") % {"name": row.name})
-        return go(request, self.pages.address("detail", row))
+        query = {"open": "1"} if self.pages.open_url else {}
+        return go(request, self.pages.address("detail", row, query=query))
 
 
 class Stop(OneView):

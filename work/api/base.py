@@ -1,0 +1,73 @@
+"""What the views of any kind of work share; ``urls_for`` makes those of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from rest_framework import status
+from rest_framework.response import Response
+
+from common.drf.views import with_etag
+from common.errors import NotFound
+from projects.access import Permission
+from projects.api.base import ProjectAPIView
+from work import selectors, services
+from work.api import render
+from work.api.kinds import Api
+from work.models import Workload
+
+Schema = dict[str, Any]
+
+
+class WorkAPIView(ProjectAPIView):
+    """Made for each kind by ``urls_for``; ``schema_of`` describes its verbs."""
+
+    api: ClassVar[Api]
+
+    @classmethod
+    def rights(cls, api: Api) -> Mapping[str, Permission]:
+        raise NotImplementedError
+
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:
+        raise NotImplementedError
+
+    def accepted(self, row: Any, *, is_new: bool = False) -> Response:
+        """Return what services wrote last; NotFound where it was removed since it was found."""
+        if row.just_attached is None:  # not made by this very request
+            try:
+                row.refresh_from_db(fields=["generation", "desired", "observed_generation"])
+            except Workload.DoesNotExist:
+                raise NotFound(_("It was deleted meanwhile.")) from None
+        response = Response(
+            render.one_out(self.api, row, self.principal), status=status.HTTP_202_ACCEPTED
+        )
+        if is_new:
+            keys = {"project": self.project.slug, self.api.kind.word: self.api.kind.key_of(row)}
+            response["Location"] = reverse(f"api-{self.api.kind.word}", kwargs=keys)
+        return with_etag(response, row)
+
+    def planned(self, plan: services.Plan) -> Response:
+        return Response(render.plan_out(self.api, plan))
+
+    def given(self, kind: type[Any]) -> dict[str, Any]:
+        serializer = kind(data=self.request.data)
+        serializer.is_valid(raise_exception=True)
+        return {name: v for name, v in serializer.validated_data.items() if v is not None}
+
+    @property
+    def is_plan(self) -> bool:
+        return self.request.query_params.get("plan", "") in {"1", "true"}
+
+
+class OneView(WorkAPIView):
+    """Below ``/projects/{project}/{kinds}/{id}``."""
+
+    def row(self, *, for_update: bool = False) -> Any:
+        kind = self.api.kind
+        return selectors.workload_get(
+            self.principal, kind, self.kwargs[kind.word], self.project, for_update=for_update
+        )

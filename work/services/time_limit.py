@@ -1,0 +1,66 @@
+"""Moving the end of what runs under a time limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from common.errors import Conflict
+from events import services as events
+from work import kinds
+from work.fields import Count
+from work.services.base import changed, lock, own
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from work.models import Workload
+
+DEFAULT_EXTENSION = 60
+EXTENSION = Count(name="minutes", label="", low=1, high=60 * 24 * 7)
+
+
+@transaction.atomic
+def workload_extend(
+    *, principal: Principal, row: Workload, minutes: int = DEFAULT_EXTENSION
+) -> Any:
+    """Move the end of one that runs, as far as its longest time allows."""
+    own(principal, row)
+    found = lock(row)
+    EXTENSION.whole(minutes)
+    if found.time_limit_minutes is None:
+        raise Conflict(_("It has no time limit: there is nothing to extend."), code="no-limit")
+    if not found.is_on_its_way:
+        raise Conflict(_("It does not run: resume it first."), code="not-running")
+    left = extension_left(found)
+    if left is not None and minutes > left:
+        raise Conflict(
+            _("It can be extended by at most %(left)d minutes more.") % {"left": left},
+            code="extension-limit",
+            extra={"left_minutes": left},
+        )
+    found.extended_minutes += minutes
+    found.generation += 1
+    if found.ends_at is not None:
+        found.ends_at, found.warned_at = found.ends_at + timedelta(minutes=minutes), None
+    fields = ["extended_minutes", "generation", "ends_at", "warned_at", "updated_at"]
+    found.save(update_fields=fields)
+    events.record(
+        actor=principal,
+        verb=f"{found.kind}.extended",
+        target=found,
+        project_uid=found.project.uid,
+        data={"minutes": minutes},
+    )
+    changed(found)
+    return found
+
+
+def extension_left(row: Workload) -> int | None:
+    """Return the minutes by which the end may still move; None: as far as one likes."""
+    longest = kinds.kind_of(row.kind).longest_of(row)
+    if longest is None or row.time_limit_minutes is None:
+        return None
+    return max(0, longest - row.time_limit_minutes - row.extended_minutes)
