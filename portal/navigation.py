@@ -174,7 +174,13 @@ def _shell(request: HttpRequest) -> dict[str, Any]:
         "unread": unread_count(who.user),
     }
     match = request.resolver_match
-    if frame["has_simulated_gpus"] and match is not None and "console" in match.app_names:
+    is_told = settings.BERTH_DEMO  # by the line that all of its pages have
+    if (
+        frame["has_simulated_gpus"]
+        and not is_told
+        and match is not None
+        and "console" in match.app_names
+    ):
         said = {"title": _t("The GPUs of this machine are simulated."), "severity": "info"}
         script = settings.BERTH_SIMULATED_GPUS
         frame["announcements"].append(

@@ -121,7 +121,7 @@ def _opening() -> Iterator[Act]:
 def _submissions(random: Random, from_s: float) -> Iterator[Act]:
     """About as much as there is: in the first half of the day most of Vision, then of Language."""
     at_s = from_s
-    while (at_s := at_s + random.expovariate(1 / 14)) < DAY_S:
+    while (at_s := at_s + random.expovariate(1 / 20)) < DAY_S:
         weights = (4, 2, 2) if at_s < DAY_S / 2 else (1, 5, 2)
         (team,) = random.choices(TEAMS, weights)
         yield Submit(
@@ -130,7 +130,7 @@ def _submissions(random: Random, from_s: float) -> Iterator[Act]:
             random.choice(team.jobs),
             seconds=int(min(240, max(20, random.lognormvariate(4.2, 0.5)))),
             gpus=random.choice((1, 1, 1, 2, 2, 4)),
-            kind=A100 if random.random() < 0.25 else H100,  # noqa: PLR2004 - a quarter
+            kind=A100 if random.random() < 0.3 else H100,  # noqa: PLR2004 - almost a third
             limited=random.random() < 0.5,  # noqa: PLR2004 - half
         )
 
