@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -29,29 +30,7 @@ log = structlog.get_logger(__name__)
 EVERY_S = 2.0
 MOST_WAITING = 12  # nobody of the script asks for more while so many jobs wait
 KEPT = timedelta(minutes=20)  # what is over is looked at for a while
-
-# Counts seconds; told that its GPUs are asked back it writes how far it is, and goes on from there.
-PROGRAM = """
-import json, os, signal, sys, time
-whole, kept = int(sys.argv[1]), os.path.join(os.environ["BERTH_CHECKPOINTS"], "step")
-step = int(open(kept).read()) if os.path.exists(kept) else 0
-print(f"begins at step {step} of {whole}", flush=True)
-def told(*_):
-    open(kept, "w").write(str(step))
-    try:
-        why = json.load(open(os.environ["BERTH_NOTICE_FILE"]))["why"]
-    except (OSError, KeyError, ValueError):
-        why = "it was ended"
-    print(f"checkpoint at step {step}: {why}", flush=True)
-    sys.exit(3)
-signal.signal(signal.SIGTERM, told)
-while step < whole:
-    time.sleep(1)
-    step += 1
-    if step % 10 == 0:
-        print(f"step {step} of {whole}", flush=True)
-print("done", flush=True)
-"""
+PROGRAM = str(Path(__file__).with_name("train.py"))
 
 
 class Day:
@@ -99,7 +78,7 @@ class Day:
         taken = selectors.names_taken(project, who.user, JOB)
         said: dict[str, Any] = {
             "name": next_name(act.name, taken),
-            "command": ["python", "-c", PROGRAM, str(act.seconds)],
+            "command": ["python", PROGRAM, str(act.seconds)],
             "gpus": act.gpus,
             "gpu_flavor": act.kind,
             "cpu_milli": 100,

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from django.db import transaction
+from django.utils.translation import gettext_noop
 
 from accounts.models import User
 from accounts.principal import Principal
@@ -76,7 +77,7 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
     for name, label in ((script.A100, "A100"), (script.H100, "H100")):
         values = {
             "name": f"JupyterLab + 1 {label}",
-            "description": "One simulated GPU: it can be held, and nothing can use it.",
+            "description": gettext_noop("A simulated GPU: it can be held, and nothing can use it."),
             "cluster_key": ONE_MACHINE,
             "cpu_milli": 500,
             "memory_mib": 1024,
