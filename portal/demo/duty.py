@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import QuerySet
 
 from accounts.models import User
@@ -30,6 +31,7 @@ log = structlog.get_logger(__name__)
 EVERY_S = 2.0
 MOST_WAITING = 12  # nobody of the script asks for more while so many jobs wait
 KEPT = timedelta(minutes=20)  # what is over is looked at for a while
+TEAM_OF = {person: team for team in script.TEAMS for person in team.people}
 PROGRAM = str(Path(__file__).with_name("train.py"))
 
 
@@ -39,25 +41,29 @@ class Day:
     def __init__(self) -> None:
         self._began: datetime | None = None
         self._done_s = 0.0
-        self._closing: dict[Any, datetime] = {}  # workspaces, and when they are stopped
 
     def tick(self) -> None:
         if not Device.objects.filter(simulated=True, healthy=True).exists():
             return  # this machine was not asked yet
         at = now()
-        self._began = self._began or at
+        if self._began is None:
+            self._began = at
+            if _live_jobs().exists():  # it goes on: the opening is for a machine that is free
+                self._began, self._done_s = at - timedelta(seconds=script.DAY_S), script.DAY_S
         until_s = (at - self._began).total_seconds()
-        for act in script.acts(self._done_s, until_s):
+        acts = list(script.acts(self._done_s, until_s))
+        self._done_s = until_s
+        for act in acts:
             try:
                 self._do(act)
-            except BerthError as problem:  # a limit, a full machine: as people meet it
+            except (BerthError, ObjectDoesNotExist) as problem:
+                # a limit, a full machine, a project that somebody deleted: as people meet it
                 log.info("demo.refused", act=repr(act), why=str(problem))
-        self._done_s = until_s
         self._tidy(at)
 
     def _do(self, act: script.Act) -> None:
         who = Principal(user=User.objects.get(username=act.who))
-        project = Project.objects.get(memberships__user=who.user)
+        project = Project.objects.get(slug=TEAM_OF[act.who].slug)
         match act:
             case script.Submit():
                 self._submit(act, who, project)
@@ -68,9 +74,8 @@ class Day:
             case script.Open():
                 preset = Preset.objects.filter(gpu_flavor=act.kind, is_active=True).first()
                 if preset is not None:
-                    said = {"preset": preset.slug}
-                    row = workload_create(principal=who, project=project, kind=WORKSPACE, said=said)
-                    self._closing[row.pk] = now() + timedelta(seconds=act.seconds)
+                    said = {"preset": preset.slug, "time_limit_minutes": act.minutes}
+                    workload_create(principal=who, project=project, kind=WORKSPACE, said=said)
 
     def _submit(self, act: script.Submit, who: Principal, project: Project) -> None:
         if Job.objects.filter(desired="running", phase="pending").count() >= MOST_WAITING:
@@ -89,15 +94,15 @@ class Day:
         workload_create(principal=who, project=project, kind=JOB, said=said)
 
     def _tidy(self, at: datetime) -> None:
-        """Stop workspaces whose time is over, and delete what was over for long."""
-        for pk in [pk for pk, due in self._closing.items() if due <= at]:
-            del self._closing[pk]
-            for open_one in Workspace.objects.filter(pk=pk, desired="running"):
-                workload_stop(principal=Principal(user=open_one.owner), row=open_one)
-        people = [person for team in script.TEAMS for person in team.people]
+        """Delete what was over for long."""
+        people = list(TEAM_OF)
         rows: QuerySet[Any]
         for rows in (Job.objects.all(), Workspace.objects.all()):
             old = rows.filter(owner__username__in=people, phase__in=ENDED)
             old = old.filter(stopped_at__lt=at - KEPT).exclude(desired="absent")
             for row in old.select_related("owner"):
                 workload_delete(principal=Principal(user=row.owner), row=row)
+
+
+def _live_jobs() -> QuerySet[Job]:
+    return Job.objects.filter(desired="running").exclude(phase__in=ENDED)

@@ -73,11 +73,11 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Open:
-    """A workspace with one GPU, stopped after ``seconds``."""
+    """A workspace with one GPU and a time limit."""
 
     at_s: float
     who: str
-    seconds: int
+    minutes: int
     kind: str = A100
 
 
@@ -92,7 +92,7 @@ def day(number: int) -> list[Act]:
     for at_s in range(90, int(DAY_S), 100):
         acts.append(Cancel(at_s, random.choice(random.choice(TEAMS).people)))
     for at_s in range(130, int(DAY_S) - 60, 150):
-        acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(90, 140)))
+        acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(1, 3)))
     return sorted(acts, key=lambda act: act.at_s)
 
 
@@ -110,7 +110,7 @@ def _opening() -> Iterator[Act]:
         yield Submit(1, "aiko", f"sweep-lr-{number}", 240)
     yield Submit(2, "emma", "finetune-7b", 200, gpus=2)
     yield Submit(4, "chloe", "segment-cells", 150, gpus=2, kind=A100)
-    yield Open(6, "lena", 200)
+    yield Open(6, "lena", 4)
     yield Submit(20, "ines", "grasping-1", 90)
     yield Submit(20, "ines", "grasping-2", 120)
     yield Submit(28, "farid", "evaluate", 60, gpus=4, limited=True)

@@ -126,9 +126,28 @@ def test_the_queue_has_an_end_and_what_is_over_goes(machine: Any, settle: Any) -
     day.tick()
     one.refresh_from_db()
     assert one.desired == "absent"
-    day._closing = dict.fromkeys(day._closing, now())
-    day.tick()
-    assert not Workspace.objects.filter(desired="running").exists()
+    assert not Workspace.objects.filter(time_limit_minutes=None).exists()
+
+
+def test_after_a_restart_the_day_goes_on_without_its_opening(machine: Any, settle: Any) -> None:
+    go(Day(), 10)
+    settle()
+    before = Job.objects.count()
+    again = Day()
+    again.tick()
+    assert Job.objects.count() == before
+    assert again._began is not None
+    again._began -= timedelta(seconds=script.DAY_S / 2)
+    again.tick()
+    assert Job.objects.count() > before
+    assert Job.objects.filter(name__startswith="sweep-lr-1").count() == 1
+
+
+def test_the_day_goes_on_without_a_project_that_somebody_deleted(machine: Any) -> None:
+    Project.objects.filter(slug="vision").update(slug="elsewhere")
+    go(Day(), 30)
+    assert not Job.objects.filter(owner__username="aiko").exists()
+    assert Job.objects.filter(owner__username="ines").count() == 2
 
 
 def test_nothing_of_others_is_touched(machine: Any, alice: Any) -> None:
