@@ -84,6 +84,13 @@ def test_the_api_says_so(as_user: Any, alice: Any, job: Job) -> None:
     assert cluster["gpus_simulated"] is True
 
 
+@pytest.mark.usefixtures("simulated")
+def test_metrics_count_them_apart(client: Any) -> None:
+    text = client.get("/metrics").content.decode()
+    assert 'berth_gpus_simulated{cluster="local"} 2.0' in text
+    assert 'berth_gpus{cluster="local",state="free"} 2.0' in text
+
+
 def test_nothing_is_marked_where_nothing_is_simulated(as_user: Any, alice: Any, job: Job) -> None:
     client = as_user(alice)
     url = f"/api/v1/projects/{job.project.slug}/jobs/{job.short_id}"
