@@ -24,7 +24,7 @@ from common.clock import now
 from placement.decision import Amounts, Estimate, Reason, names_in
 from queues.history import History
 from queues.sharing import Pool, Work
-from queues.tree import parts_of
+from queues.tree import Look
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class Line:
     def __init__(self, cluster: Cluster) -> None:
         self.claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
         self.devices = _devices(cluster)
-        self._parts = parts_of(cluster)
+        look = Look(cluster)
+        self._parts, self.rules = look.parts(), look.rules
         self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
         capacity = cluster.capacity or {}
         unknown = float("inf")

@@ -12,7 +12,6 @@ from clusters.models import Claim
 from placement.decision import IN_USE, STARTS_NOW, DeviceRequest, KindRoom, Reason, Standing
 from queues.history import History
 from queues.line import Line
-from queues.tree import Rules, rules_of
 
 if TYPE_CHECKING:
     from clusters.models import Cluster
@@ -28,16 +27,12 @@ class LineSight:
         self._cluster = cluster
         self._line = Line(cluster)
         self._history: History | None = None
-        self._rules: dict[tuple[str, str, str], Rules] = {}  # asked once, whatever the requests
 
     def _asked(self, made: Decision) -> Claim:
         """Return the claim that such work would have, at the place where its own one stands."""
         size, request = made.request.total, made.request
         project = str(made.fleet.project_uid or UUID(int=0))  # a preset is nobody's yet
-        said = (project, request.purpose, request.priority)
-        if said not in self._rules:
-            self._rules[said] = rules_of(*said)
-        rules = self._rules[said]
+        rules = self._line.rules(project, request.purpose, request.priority)
         own = next((c for c in self._line.claims if c.workload_uid == made.uid), None)
         same = own is not None and own.size == size
         asked = Claim(

@@ -11,32 +11,10 @@ from queues.models import Guarantee, Priority, Queue
 from queues.sharing import ROOT, Part, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from clusters.models import Cluster
 
 # Work that has no purpose of its own (a load of data) goes as training does.
 _OTHERS = Purpose.TRAIN.value
-
-
-def parts_of(cluster: Cluster) -> list[Part]:
-    """Return the tree with what its parts have on a cluster; two queries.
-
-    A project without a row is not among them: ``sharing.Pool`` knows it as a part of weight 1.
-    """
-    shares: dict[int, dict[str, Share]] = defaultdict(dict)
-    for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
-        shares[row.queue_id][row.flavor.name] = Share(row.guaranteed, row.most, row.lends)
-    queues = Queue.objects.select_related("project", "parent__project")
-    return [
-        Part(
-            key=queue.key,
-            parent=queue.parent.key if queue.parent else ROOT,
-            weight=float(queue.weight),
-            shares=shares.get(queue.pk, {}),
-        )
-        for queue in queues
-    ]
 
 
 @dataclass(frozen=True)
@@ -48,18 +26,47 @@ class Rules:
     reclaimable: bool
 
 
-def rules_of(project_uid: str, purpose: str, priority: str) -> Rules:
-    """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
+class Look:
+    """Queues, what they have on a cluster, and priorities, as they are now; three queries."""
 
-    What people sit in front of stays within what is guaranteed to their project, and is never
-    asked for; where nothing is guaranteed it borrows as everything does.
-    """
-    known: Mapping[str, Priority] = {row.name: row for row in Priority.objects.all()}
-    by_purpose = {row.purpose: row for row in known.values() if row.purpose}
-    chosen = known.get(priority) or by_purpose.get(purpose) or by_purpose.get(_OTHERS)
-    queue = Queue.objects.filter(project__uid=project_uid).first()
-    promised = Guarantee.objects.filter(queue=queue, guaranteed__gt=0) if queue else None
-    stays = purpose == Purpose.BUILD and bool(
-        queue and not queue.build_exceeds and promised is not None and promised.exists()
-    )
-    return Rules(priority=chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays)
+    def __init__(self, cluster: Cluster) -> None:
+        queues = Queue.objects.filter(project__deleted_at__isnull=True)
+        self._queues = list(queues.select_related("project", "parent__project"))
+        self._shares: dict[int, dict[str, Share]] = defaultdict(dict)
+        for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
+            share = Share(row.guaranteed, row.most, row.lends)
+            self._shares[row.queue_id][row.flavor.name] = share
+        self._priorities = {row.name: row for row in Priority.objects.all()}
+
+    def parts(self) -> list[Part]:
+        """Return the tree with what its parts have.
+
+        A project without a row is not among them: ``sharing.Pool`` knows it as a part of weight 1.
+        """
+        return [
+            Part(
+                key=queue.key,
+                parent=queue.parent.key if queue.parent else ROOT,
+                weight=float(queue.weight),
+                shares=self._shares.get(queue.pk, {}),
+            )
+            for queue in self._queues
+        ]
+
+    def rules(self, project_uid: str, purpose: str, priority: str) -> Rules:
+        """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
+
+        What people sit in front of stays within what is guaranteed to their project, and is never
+        asked for; where nothing is guaranteed it borrows as everything does.
+        """
+        by_purpose = {row.purpose: row for row in self._priorities.values() if row.purpose}
+        chosen = self._priorities.get(priority) or by_purpose.get(purpose)
+        chosen = chosen or by_purpose.get(_OTHERS)
+        own = (q for q in self._queues if q.project and str(q.project.uid) == project_uid)
+        queue = next(own, None)
+        stays = purpose == Purpose.BUILD and queue is not None and not queue.build_exceeds
+        if stays and queue is not None:
+            stays = any(share.guaranteed for share in self._shares.get(queue.pk, {}).values())
+        return Rules(
+            priority=chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays
+        )
