@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 PLACE = "place"
+# What Berth itself keeps on a cluster: without work it goes with the cluster.
+_OWN = frozenset({PLACE, "queues"})
 _NODE_KIND = ("cluster__key", "name", "flavor__name")
 HELD = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.DELETING, Phase.UNKNOWN)
 
@@ -128,13 +130,13 @@ def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]
 def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
     """Return kind of row → how many there are that are not gone.
 
-    A project's place is not counted: without work in it, it goes with the cluster. ``holding``:
-    only those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
+    A project's place and the queues are not counted: they go with the cluster. ``holding``: only
+    those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
     without it all of them).
     """
     found = {}
     for kind, reconciler in reconcilers.registered().items():
-        if kind == PLACE:
+        if kind in _OWN:
             continue
         rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
         rows = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)
@@ -143,6 +145,17 @@ def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
         if count := rows.count():
             found[kind] = count
     return found
+
+
+def is_used(cluster_key: str) -> bool:
+    """Whether any work there runs, ends or waits to start."""
+    quiet = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
+    return any(
+        rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)
+        .exclude(phase__in=quiet)
+        .exists()
+        for rows, _kind in rows_with_gpus()
+    )
 
 
 def rows_with_gpus() -> Iterator[tuple[Any, str]]:

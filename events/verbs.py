@@ -96,6 +96,7 @@ WORDS: dict[str, Promise] = {
     "project.renamed": _("renamed the project"),
     "project.unarchived": _("brought back the project"),
     "project.updated": _("described the project"),
+    "queues.restored": _("put back what was changed by hand of the queues of"),
     "quota.changed": _("changed limits of"),
     "session.ended": _("ended a session"),
     "session.others-ended": _("ended all other sessions"),

@@ -11,6 +11,8 @@ from queues.models import Guarantee, Priority, Queue
 from queues.sharing import ROOT, Part, Share
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from clusters.models import Cluster
 
 # Work that has no purpose of its own (a load of data) goes as training does.
@@ -26,6 +28,19 @@ class Rules:
     reclaimable: bool
 
 
+def priority_of(
+    purpose: str, name: str, known: Iterable[Priority] | None = None
+) -> Priority | None:
+    """Return the priority of work; one that is gone is the purpose's own."""
+    rows = list(Priority.objects.all() if known is None else known)
+    by_name = {row.name: row for row in rows}
+    by_purpose = {row.purpose: row for row in rows if row.purpose}
+    return by_name.get(name) or by_purpose.get(purpose) or by_purpose.get(_OTHERS)
+
+
+NO_RULES = Rules(priority=0, exceeds=True, reclaimable=True)  # of what asks for no GPU
+
+
 class Look:
     """Queues, what they have on a cluster, and priorities, as they are now; three queries."""
 
@@ -36,7 +51,7 @@ class Look:
         for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
             share = Share(row.guaranteed, row.most, row.lends)
             self._shares[row.queue_id][row.flavor.name] = share
-        self._priorities = {row.name: row for row in Priority.objects.all()}
+        self._priorities = list(Priority.objects.all())
 
     def parts(self) -> list[Part]:
         """Return the tree with what its parts have.
@@ -59,9 +74,7 @@ class Look:
         What people sit in front of stays within what is guaranteed to their project, and is never
         asked for; where nothing is guaranteed it borrows as everything does.
         """
-        by_purpose = {row.purpose: row for row in self._priorities.values() if row.purpose}
-        chosen = self._priorities.get(priority) or by_purpose.get(purpose)
-        chosen = chosen or by_purpose.get(_OTHERS)
+        chosen = priority_of(purpose, priority, self._priorities)
         own = (q for q in self._queues if q.project and str(q.project.uid) == project_uid)
         queue = next(own, None)
         stays = purpose == Purpose.BUILD and queue is not None and not queue.build_exceeds
