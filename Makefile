@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow and not long
 
 .DEFAULT_GOAL := help
-.PHONY: help run down test test-long check lint types unit dev screens bench schema settings messages lock
+.PHONY: help run down demo demo-down test test-long check lint types unit dev screens bench schema settings messages lock
 .PHONY: cluster-up cluster-down cluster-status cluster-build
 
 help: ## say what there is
@@ -21,6 +21,18 @@ run: ## set up what is missing and start Berth here; Ctrl-C ends it, workspaces 
 
 down: ## end a Berth that runs here, and its workspaces
 	@.venv-server/bin/python -m portal.server down --workspaces
+
+# Its own folder, so that what is made up is never among real work; the environments are shared.
+DEMO = BERTH_VAR=$(CURDIR)/var/demo BERTH_ENVIRONMENTS_DIR=$(or $(BERTH_ENVIRONMENTS_DIR),$(CURDIR)/var/environments)
+
+demo: ## a day on 8 + 4 simulated GPUs with made-up people, to watch how they are shared
+	@exec env $(DEMO) BERTH_DEMO=yes BERTH_SIMULATED_GPUS=8xH100-80,4xA100-40 \
+		BERTH_RECLAIM_GRACE_SECONDS=10 BERTH_CPU_OVERCOMMIT=32 BERTH_MEMORY_OVERCOMMIT=16 \
+		$(BOOTSTRAP) run $(ARGS)
+
+demo-down: ## end the demonstration and forget it
+	@env $(DEMO) .venv-server/bin/python -m portal.server down --workspaces
+	rm -rf var/demo
 
 test: ## each capability on real parts: JupyterLab, browser, stores, PostgreSQL, Redis, Kubernetes (ARGS="-k word" for some)
 	@exec $(BOOTSTRAP) test $(ARGS)

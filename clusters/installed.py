@@ -44,7 +44,19 @@ def kubectl_reaches(cluster: Cluster) -> bool:
     return not is_own(cluster) or bool(options_of(cluster.options).kube_api_url)
 
 
-# The row of this machine itself, which nobody attaches.
+# The row of this machine itself, which nobody attaches, and the GPUs that settings give it.
+
+
+def has_simulated_gpus(cluster_key: str) -> bool:
+    """Whether the GPUs of this cluster are simulated: all of them, or none."""
+    return cluster_key == ONE_MACHINE and bool(settings.BERTH_SIMULATED_GPUS)
+
+
+def own_gpus() -> list[str]:
+    """Return the names of the GPUs that this machine really has."""
+    from runtime.drivers.local.gpus import NvmlSource
+
+    return [device.name for device in NvmlSource().devices()]
 
 
 def ensure_local_cluster() -> Cluster:

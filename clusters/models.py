@@ -143,6 +143,7 @@ class Device(models.Model):
     memory_used_mib = models.PositiveIntegerField(null=True)
     utilisation = models.PositiveIntegerField(null=True)
     healthy = models.BooleanField(default=True)
+    simulated = models.BooleanField(default=False, db_default=False)  # BERTH_SIMULATED_GPUS
     seen_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ only with ``?all=1``, so that a dead broker does not take the portal away from p
 
 import hmac
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -81,6 +82,12 @@ class DomainCollector(Collector):
         for (cluster, state), number in rows.items():
             gpus.add_metric([cluster, state], number)
         yield gpus
+        simulated = GaugeMetricFamily(
+            "berth_gpus_simulated", "GPUs among them that do not exist.", labels=["cluster"]
+        )
+        for cluster, number in Counter(d.cluster.key for d in devices if d.simulated).items():
+            simulated.add_metric([cluster], number)
+        yield simulated
         waiting = GaugeMetricFamily("berth_queue_waiting", "Workloads that wait for room.")
         waiting.add_metric([], Claim.objects.filter(granted_at__isnull=True).count())
         yield waiting

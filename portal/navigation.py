@@ -11,12 +11,15 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise, SimpleLazyObject
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Theme
 from accounts.principal import Principal
+from clusters.installed import has_simulated_gpus
 from common import disk
 from notifications.selectors import announcements_now, unread_count
+from runtime.models import ONE_MACHINE
 
 THEME_ICONS = {Theme.AUTO: "contrast-2", Theme.LIGHT: "sun", Theme.DARK: "moon"}
 
@@ -146,7 +149,8 @@ def _shell(request: HttpRequest) -> dict[str, Any]:
         "themes": [{"value": t.value, "label": t.label, "icon": THEME_ICONS[t]} for t in Theme],
         "login_path": first_url(settings.LOGIN_URL),
         "live_url": first_url("events-stream"),
-        "announcements": [*full, *announcements_now()],
+        "announcements": [*full, *_demonstration(), *announcements_now()],
+        "has_simulated_gpus": has_simulated_gpus(ONE_MACHINE),
     }
     if frame["theme"] not in Theme.values:
         frame["theme"] = "auto"
@@ -170,7 +174,27 @@ def _shell(request: HttpRequest) -> dict[str, Any]:
         "notifications_url": first_url("notifications:list"),
         "unread": unread_count(who.user),
     }
+    match = request.resolver_match
+    is_told = settings.BERTH_DEMO  # by the line that all of its pages have
+    if (
+        frame["has_simulated_gpus"]
+        and not is_told
+        and match is not None
+        and "console" in match.app_names
+    ):
+        said = {"title": _t("The GPUs of this machine are simulated."), "severity": "info"}
+        script = settings.BERTH_SIMULATED_GPUS
+        frame["announcements"].append(
+            {**said, "message": _t("BERTH_SIMULATED_GPUS says %(gpus)s.") % {"gpus": script}}
+        )
     return frame
+
+
+def _demonstration() -> list[dict[str, Any]]:
+    if not settings.BERTH_DEMO:
+        return []
+    text = _t("Its people, their work and its GPUs are made up.")
+    return [{"severity": "info", "title": _t("This is a demonstration."), "message": text}]
 
 
 def _projects(who: Principal) -> list[Any]:

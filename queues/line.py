@@ -2,9 +2,10 @@
 
 GPUs are shared by ``queues.sharing``; CPU and memory go to whoever asked first. A later claim
 passes an earlier one only when it needs nothing that the earlier one waits for, or when it is
-over soon enough: within ``BERTH_QUEUE_PASSING_MINUTES`` of the moment the earlier one asked. So
-nobody starves. Set aside, and passed by all, are claims for more than the machine itself has, what
-an operator holds back, what waits for a device that can't be read, and what its own queue holds.
+over soon enough: within ``BERTH_QUEUE_PASSING_MINUTES`` of the moment the earlier one asked, and
+nobody is giving back for it. So nobody starves. Set aside, and passed by all, are claims for more
+than the machine itself has, what an operator holds back, what waits for a device that can't be
+read, and what its own queue holds.
 """
 
 from __future__ import annotations
@@ -303,9 +304,11 @@ class Line:
             until = claim.asked_at or now()
             until += timedelta(minutes=settings.BERTH_QUEUE_PASSING_MINUTES)
             words = [w for w in short if not w.startswith("gpu")]
-            if len(words) < len(short):
-                words += [f"gpu:{kind}" for kind in allowed]
             free.keep(words, until)
+            if len(words) < len(short):
+                # What is given back for somebody is passed on to nobody: they would be asked next.
+                owed = bool(victims) or coming
+                free.keep((f"gpu:{kind}" for kind in allowed), now() if owed else until)
         return Verdict(
             claim,
             lacking=tuple(short),

@@ -165,19 +165,21 @@ class Pool:
 
     # --- whose turn it is -----------------------------------------------------------------------
 
-    def turn(self, work: Work) -> tuple[int, tuple[float, ...], int, float]:
+    def turn(self, work: Work) -> tuple[float, tuple[float, ...], int, float]:
         """Return by what waiting works are compared, the least first.
 
-        Guarantees first; then who has the least of what is borrowed for their weight, from the
-        top of the tree down; then priority, then who asked first. What it would have with this
-        work is not asked: large work would wait for ever behind small.
+        Guarantees first, those of the own part before those of parts above it: the latter is
+        asked back for the former, and let in first it would be asked again and again. Then who has
+        the least of what is borrowed below that guarantee for their weight, from the top down; then
+        priority, then who asked first. What it would have with this work is not asked: large work
+        would wait for ever behind small.
         """
-        shares: tuple[float, ...] = ()
-        if borrows := not any(self.guarantor(work, kind) is not None for kind in work.kinds):
-            above = reversed(self.path(work.part))
-            kind = work.kinds[0] if work.kinds else ""
-            shares = tuple(self.borrowed(part, kind) for part in above)
-        return (int(borrows), shares, -work.priority, work.asked_at)
+        path = self.path(work.part)
+        guarantors = {self.guarantor(work, kind) for kind in work.kinds}
+        height = next((n for n, part in enumerate(path) if part.key in guarantors), None)
+        kind = work.kinds[0] if work.kinds else ""
+        shares = tuple(self.borrowed(part, kind) for part in reversed(path[:height]))
+        return (NOTHING if height is None else height, shares, -work.priority, work.asked_at)
 
     def borrowed(self, part: Part, kind: str) -> float:
         """Return what a part holds over its guarantee, as a fraction of all, for its weight."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _t
 
+from clusters.installed import has_simulated_gpus
 from clusters.selectors import flavor_use
 from common.templatetags.berth import price
 from runtime.models import ONE_MACHINE
@@ -26,7 +27,9 @@ def gpu_offers(
     for room, flavor, pools in fleet.offers(work_classes):
         found.setdefault(room.name, _Kind(flavor)).add(room.free, room.total, pools)
     for local in flavor_use(ONE_MACHINE) if cluster_key in {"", ONE_MACHINE} else []:
-        found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
+        kind = found.setdefault(local.flavor.name, _Kind(local.flavor))
+        kind.add(local.free, local.total)
+        kind.has_simulated |= has_simulated_gpus(ONE_MACHINE)
     return [(name, kind.label) for name, kind in found.items() if kind.total]
 
 
@@ -35,6 +38,7 @@ class _Kind:
     flavor: Flavor
     free: int = 0
     total: int = 0
+    has_simulated: bool = False
     pools: set[str] = field(default_factory=set)  # one of which must be chosen to get any
 
     def add(self, free: int, total: int, pools: Iterable[str] = ()) -> None:
@@ -49,6 +53,8 @@ class _Kind:
             "free": self.free,
             "total": self.total,
         }
+        if self.has_simulated:
+            text = _t("%(first)s, %(then)s") % {"first": text, "then": _t("simulated")}
         if self.pools:
             only = _t("only in the pool %(names)s") % {"names": ", ".join(sorted(self.pools))}
             text = _t("%(first)s, %(then)s") % {"first": text, "then": only}

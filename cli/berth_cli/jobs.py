@@ -14,7 +14,7 @@ from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
 from berth_cli.following import show_log
 from berth_cli.output import age, cpus, mib, moment
-from berth_cli.work import DAY_S, Row, Work
+from berth_cli.work import DAY_S, Row, Work, gpus
 
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BEGAN = _OVER | {"running", "cancelling"}
@@ -25,7 +25,7 @@ _COLUMNS: Any = (
     ("STATE", lambda r: r["status"]["state"]),
     ("EXIT", lambda r: r["exit_code"]),
     ("REPLICAS", lambda r: r["spec"]["replicas"]),
-    ("GPUS", lambda r: r["spec"]["gpus"]),
+    ("GPUS", gpus),
     ("SIZE", lambda r: f"{cpus(r['spec']['cpu_milli'])} CPU, {mib(r['spec']['memory_mib'])}"),
     ("AGE", lambda r: age(r["created_at"])),
     ("REASON", lambda r: r["status"]["message"]),

@@ -37,6 +37,12 @@ Row = dict[str, Any]
 Over = Callable[[Row], bool]
 
 
+def gpus(row: Row) -> str:
+    """Return how many GPUs a row asks for, and whether there are any such."""
+    count = "" if row["spec"].get("gpus") is None else str(row["spec"]["gpus"])
+    return f"{count} (simulated)" if row.get("gpus_simulated") else count
+
+
 class Work:
     """One kind of work: how its rows are shown, when they stand still, and its commands."""
 

@@ -12,7 +12,7 @@ from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
 from berth_cli.lazy import LazyGroup
 from berth_cli.output import age, cpus, mib, moment
-from berth_cli.work import Row, Work
+from berth_cli.work import Row, Work, gpus
 
 _ON_ITS_WAY = {"stopped": "stopping", "absent": "deleting", "running": "starting"}
 _SETTLED = frozenset({"running", "stopped", "failed", "deleted"})
@@ -38,7 +38,7 @@ _COLUMNS: Any = (
     ("OWNER", lambda r: r["owner"]),
     ("STATE", state_of),
     ("REASON", lambda r: r["status"].get("message") or r["status"].get("reason")),
-    ("GPUS", lambda r: r["spec"].get("gpus")),
+    ("GPUS", gpus),
     ("SIZE", lambda r: f"{cpus(r['spec']['cpu_milli'])} CPU, {mib(r['spec']['memory_mib'])}"),
     ("AGE", lambda r: age(r["created_at"])),
     ("ENDS", lambda r: moment(r.get("ends_at"))),

@@ -48,6 +48,7 @@ class ClusterBrief(serializers.Serializer[Any]):
     drain = serializers.BooleanField()
     reachable = serializers.BooleanField()
     checked_at = serializers.DateTimeField(allow_null=True)
+    gpus_simulated = serializers.BooleanField(help_text="there are no such GPUs")
     gpus = KindOut(many=True)
 
 
@@ -80,6 +81,7 @@ class ClusterOut(serializers.Serializer[Any]):
     capacity = serializers.DictField()
     options = serializers.DictField()
     launch_refusal = serializers.CharField(allow_blank=True)
+    gpus_simulated = serializers.BooleanField(help_text="there are no such GPUs")
     gpus = KindOut(many=True)
 
 

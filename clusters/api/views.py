@@ -13,6 +13,7 @@ from rest_framework.serializers import Serializer
 from clusters import selectors, services
 from clusters.api import serializers as io
 from clusters.device_use import KindUse, kinds_for, node_uses, uses, with_holders
+from clusters.installed import has_simulated_gpus
 from clusters.models import Cluster, Node
 from clusters.options import options_of
 from clusters.services.base import KINDS_OF_WORK
@@ -30,11 +31,12 @@ def valid(kind: Any, request: Request) -> dict[str, Any]:
 
 def shown(cluster: Cluster, kinds: list[KindUse] | None = None) -> dict[str, Any]:
     """Return the operators' view of one cluster."""
-    made = {"gpus", "options", "launch_refusal"}
+    made = {"gpus", "gpus_simulated", "options", "launch_refusal"}
     names = [str(name) for name in io.ClusterOut().fields]
     found: dict[str, Any] = {name: getattr(cluster, name) for name in names if name not in made}
     found["options"] = options_of(cluster.options).as_json() if cluster.is_attached else {}
     found["gpus"] = uses([cluster]) if kinds is None else kinds
+    found["gpus_simulated"] = has_simulated_gpus(cluster.key)
     found["launch_refusal"] = launch_refusal(cluster.key)
     return dict(io.ClusterOut(found).data)
 
@@ -58,6 +60,7 @@ class ClusterList(PlatformAPIView):
                 "drain": cluster.drain,
                 "reachable": cluster.reachable,
                 "checked_at": cluster.checked_at,
+                "gpus_simulated": has_simulated_gpus(cluster.key),
                 "gpus": [use for use in kinds if use.cluster.pk == cluster.pk],
             }
             for cluster in clusters

@@ -88,6 +88,7 @@ def _devices_store(cluster: Cluster, seen: tuple[p.Device, ...]) -> bool:
         device.memory_used_mib = found.memory_used_mib
         device.utilisation = found.utilisation
         device.healthy, device.seen_at = found.healthy, at
+        device.simulated = found.simulated
         if device.flavor_id is None:
             device.flavor = _flavor_of(found, flavors)
         device.save()

@@ -269,6 +269,10 @@ class Worker:
             Loop("housekeeping", tidy, TIDY_S, leased=True),
             Loop("garbage", thaw, THAW_S, first_s=THAW_S),
         ]
+        if settings.BERTH_DEMO:
+            from portal.demo import duty
+
+            self.loops.append(Loop("demo-day", duty.Day().tick, duty.EVERY_S, leased=True))
 
     def start(self) -> None:
         prepare_broker()

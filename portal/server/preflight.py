@@ -41,6 +41,7 @@ def main() -> int:
 def prepared(*, insecure_http: bool, new_secrets: bool = False) -> dict[str, Any]:
     setup()
     check_files()
+    check_gpus()
     check_address(insecure_http=insecure_http)
     prepare_database(new_secrets=new_secrets)
     return plan()
@@ -98,6 +99,20 @@ def check_files() -> None:
         except OSError as error:
             message = f"{name} names {file}, which can't be read: {error.strerror}."
             raise Refusal(message, code=2) from error
+
+
+def check_gpus() -> None:
+    """Simulated GPUs are for a machine without any: those that are there are never hidden."""
+    from django.conf import settings
+
+    from clusters.installed import own_gpus
+
+    if settings.BERTH_LOCAL_CLUSTER and settings.BERTH_SIMULATED_GPUS and (own := own_gpus()):
+        message = (
+            f"BERTH_SIMULATED_GPUS is set, but this machine has GPUs of its own ({len(own)}:"
+            f" {own[0]}). Take the setting away to use them."
+        )
+        raise Refusal(message, code=2)
 
 
 def check_address(*, insecure_http: bool) -> None:
@@ -170,6 +185,7 @@ def prepare_database(
         call_command("berth_bootstrap")
         installation.settle(found, record, anew=anew)
         tell_what_is_locked()
+        prepare_demo()
     except DatabaseError as error:
         name = connection.settings_dict["NAME"]
         message = f"The database {name} can't be used: {str(error).strip()}."
@@ -178,6 +194,18 @@ def prepare_database(
         raise Refusal(message) from error
     finally:
         connection.close()
+
+
+def prepare_demo() -> None:
+    """Make what a demonstration begins with, and show the passwords of its people once."""
+    from django.conf import settings
+
+    if not settings.BERTH_DEMO:
+        return
+    from portal.demo.world import told, world_ensure
+
+    if passwords := world_ensure(settings.BERTH_SIMULATED_GPUS):
+        print(told(passwords, settings.BERTH_PUBLIC_URL), flush=True)
 
 
 def tell_what_is_locked() -> None:

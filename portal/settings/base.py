@@ -255,6 +255,8 @@ BERTH_ENVIRONMENTS_DIR = Path(text("ENVIRONMENTS_DIR", str(VAR / "environments")
 # clusters that exist without a row being made by hand: key -> driver
 BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER")
 BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER")
+BERTH_SIMULATED_GPUS = text("SIMULATED_GPUS")
+BERTH_DEMO = flag("DEMO")
 # Kubeconfigs are sealed to the public key; only worker and gate are given the private one
 # (several, comma-separated, after a change: the first is the one of now).
 BERTH_CLUSTER_PUBLIC_KEY = text("CLUSTER_PUBLIC_KEY")

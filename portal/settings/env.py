@@ -181,6 +181,12 @@ def _gate(values: Values) -> list[str]:
     return [f"BERTH_GATE_PAGES_URL is another port of the portal's own host; {advice}"]
 
 
+def _demo(values: Values) -> list[str]:
+    if not values["BERTH_DEMO"] or values["BERTH_SIMULATED_GPUS"]:
+        return []
+    return ["BERTH_DEMO needs BERTH_SIMULATED_GPUS: made-up work is not to hold real GPUs."]
+
+
 def _sealing(values: Values) -> list[str]:
     from common.sealing import public_of
 
@@ -197,5 +203,6 @@ TOGETHER: dict[tuple[str, ...], Callable[[Values], list[str]]] = {
     ("ROUTER", "GATEWAY", "GATEWAY_CLUSTER", "IN_CLUSTER", "NOTEBOOK_ROUTING"): _gateway,
     ("PUBLIC_URL", "NOTEBOOK_ROUTING", "NOTEBOOK_PATH_HOST", "NOTEBOOK_DOMAIN"): _apart,
     ("PUBLIC_URL", "GATE_PAGES_URL"): _gate,
+    ("DEMO", "SIMULATED_GPUS"): _demo,
     ("CLUSTER_PUBLIC_KEY", "CLUSTER_PRIVATE_KEY"): _sealing,
 }

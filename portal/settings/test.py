@@ -40,5 +40,4 @@ INSTALLED_APPS = [
     "tests.work.tiny.apps.TinyConfig",
 ]
 MIGRATION_MODULES = {"engineapp": None}
-BERTH_SCRIPTED_GPUS = True  # BERTH_FAKE_GPUS=2xH100-80 may stand for real ones
 refuse(globals())

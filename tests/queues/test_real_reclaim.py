@@ -1,4 +1,4 @@
-"""A6 and A7 with real processes on one machine, whose GPUs are scripted."""
+"""A6 and A7 with real processes on one machine, whose GPUs are simulated."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.jobs.running import Jobs
+from tests.support.gpus import NO_REAL_GPUS
 from tests.support.portal import Portal
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600), NO_REAL_GPUS]
 
 # Counts to forty; told to end it writes how far it is and why, and goes on from there.
 TRAINS = """
@@ -49,7 +50,7 @@ answer = True
 
 @pytest.fixture(scope="module")
 def portal() -> Iterator[Portal]:
-    running = Portal({"BERTH_FAKE_GPUS": "2xH100-80", "BERTH_RECLAIM_GRACE_SECONDS": "20"})
+    running = Portal({"BERTH_SIMULATED_GPUS": "2xH100-80", "BERTH_RECLAIM_GRACE_SECONDS": "20"})
     try:
         yield running.start()
     finally:

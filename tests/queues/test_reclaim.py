@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from projects.models import Membership, Project
 from queues import local
 from queues.models import Guarantee, Queue
 from runtime.hints import hint
-from runtime.ports import AdmissionRequest
+from runtime.ports import AdmissionRequest, Granted, Waiting
 from runtime.protocol import Device, Resources
 from usage.models import Interval
 from work.models import Step
@@ -203,3 +204,26 @@ def test_a_ceiling_holds_only_its_own_project(promise, submit, projects, settle)
     )
     assert waits.reason == "ceiling"
     assert "may hold no more" in waits.message
+
+
+def test_nobody_passes_what_others_give_back_for_however_short_they_are(
+    promise, projects, eight, fake
+):
+    """They would borrow what comes back, and be asked for it at once, and so on without end."""
+    hunter, allen, evan = projects
+    promise(allen, 8)
+
+    def ask(project, gpus, **more):
+        size = Resources(0, 0, gpus, KIND)
+        uid, owner = str(uuid4()), str(uuid4())
+        return AdmissionRequest("local", uid, "thing", str(project.uid), owner, size, **more)
+
+    borrowing = [ask(hunter, 4), ask(hunter, 4)]
+    assert all(isinstance(local.admit(one), Granted) for one in borrowing)
+    owed, short = ask(allen, 8), ask(evan, 1, time_limit_minutes=1)
+    assert isinstance(local.admit(owed), Waiting)
+    assert Claim.objects.filter(reclaim_at__isnull=False).count() == 2
+    assert isinstance(local.admit(replace(borrowing[0], launch=1)), Waiting)  # gives back first
+    assert isinstance(local.admit(short), Waiting)
+    assert isinstance(local.admit(replace(borrowing[1], launch=1)), Waiting)
+    assert isinstance(local.admit(owed), Granted)

@@ -163,3 +163,57 @@ def test_for_any_pool_a_reclaim_breaks_no_guarantee(asked, guaranteed, capacity)
                 assert there.held[key][KIND] + count <= guaranteed
                 assert got >= lacking
                 assert all(got - v.count < lacking for v in found)
+
+
+def test_what_the_own_part_guarantees_comes_before_what_an_organisation_does():
+    """Let in first, the older one would be asked back for the younger, again and again."""
+    share, whole = {KIND: Share(guaranteed=2)}, {KIND: Share(guaranteed=4)}
+    above = Part("above", shares=whole)
+    parts = [above, Part(A, "above", shares=share), Part(B, "above", shares=share)]
+    there = Pool(parts, {KIND: 4})
+    older, younger = work("a", A, 4, asked_at=1), work("b", B, 2, asked_at=2)
+    assert there.guarantor(older, KIND) == "above"
+    assert sorted([older, younger], key=there.turn) == [younger, older]
+    held(there, older)
+    assert [v.uid for v in there.victims(younger, KIND, 2)] == ["a"]
+
+
+@settings(max_examples=200)
+@given(
+    asked=st.lists(
+        st.tuples(st.sampled_from(["x1", "x2", "y1", "z"]), st.integers(1, 6)), max_size=14
+    ),
+    own=st.lists(st.integers(0, 4), min_size=4, max_size=4),
+    above=st.lists(st.integers(0, 8), min_size=2, max_size=2),
+    capacity=st.integers(1, 12),
+)
+def test_for_any_tree_giving_back_comes_to_an_end(asked, own, above, capacity):
+    """Nothing ends by itself: some give back, others are let in, and then all stands still."""
+    parts = [Part(key, shares={KIND: Share(n)}) for key, n in zip(("x", "y"), above, strict=True)]
+    for key, guaranteed in zip(("x1", "x2", "y1", "z"), own, strict=True):
+        parent = key[0] if key != "z" else ""
+        parts.append(Part(key, parent, shares={KIND: Share(guaranteed)}))
+    there = Pool(parts, {KIND: capacity})
+    waiting = [work(n, part, count, asked_at=n) for n, (part, count) in enumerate(asked)]
+    for at in range(4 * len(asked) + 2):
+        left, closed, back = list(waiting), False, []
+        while left:
+            one = min(left, key=there.turn)
+            left.remove(one)
+            if one.count > capacity:
+                continue
+            if not closed and there.free(one.part, KIND) >= one.count:
+                held(there, one, at=at)
+                waiting.remove(one)
+                continue
+            lacking = one.count - (0 if closed else there.free(one.part, KIND))
+            for victim in there.victims(one, KIND, lacking):
+                there.give_back(victim)
+                back.append(victim)
+            closed = True
+            if back:
+                break
+        if not back:
+            return
+        waiting += [replace(victim, kind="", granted_at=0.0) for victim in back]
+    raise AssertionError("it never stands still")

@@ -156,6 +156,7 @@ class Api:
             desired=serializers.ChoiceField([wish.value for wish in Desired]),
             spec=self.spec(),
             status=status(),
+            gpus_simulated=serializers.BooleanField(help_text="there are no such GPUs"),
             launch=serializers.IntegerField(help_text="how often it was started"),
             created_at=serializers.DateTimeField(),
             **{name: serializers.DateTimeField(allow_null=True) for name in moments},

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
+from clusters.installed import has_simulated_gpus
 from common.errors import Unavailable
 from work.api.kinds import Reader
 from work.attached import attached_to
@@ -124,6 +125,7 @@ def _told(api: Api, row: Workload, spec: Mapping[str, Any], reader: Reader) -> d
             "pull": pull and {"since": pull.since, "size_bytes": pull.size_bytes},
             **api.status_own(row, reader),
         },
+        "gpus_simulated": bool(row.gpus) and has_simulated_gpus(row.cluster_key),
         "launch": row.launch,
         "created_at": row.created_at,
         "asked_at": row.asked_at,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext as _t
 from django.utils.translation import ngettext
 
+from clusters.installed import has_simulated_gpus
 from common.templatetags.berth import cpus, mib
 from work import kinds
 
@@ -20,7 +22,10 @@ def size_words(row: Ask) -> str:
         kind = row.gpu_flavor.replace(",", " / ") or ngettext(
             "GPU of any kind", "GPUs of any kind", row.gpus
         )
-        parts.append(f"{row.gpus}\N{NO-BREAK SPACE}{kind}")  # a number never ends a line alone
+        gpus = f"{row.gpus}\N{NO-BREAK SPACE}{kind}"  # a number never ends a line alone
+        if has_simulated_gpus(getattr(row, "cluster_key", "")):
+            gpus = _t("%(gpus)s (simulated)") % {"gpus": gpus}
+        parts.append(gpus)
     return " · ".join(parts)
 
 

@@ -41,6 +41,24 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "`fake` runs nothing: for demonstrations",
         ),
         Setting(
+            "SIMULATED_GPUS",
+            matching(
+                "GPUs like 8xH100-80,4xA100-40", r"[1-9]\d{0,3}x[^,]+-\d+(,[1-9]\d{0,3}x[^,]+-\d+)*"
+            ),
+            "",
+            "GPUs that a machine without any pretends to have, as number, name and GiB: to try how "
+            "they are shared. Every page marks them, nothing can use them, and a machine with GPUs "
+            "of its own refuses them",
+            otherwise="none",
+        ),
+        Setting(
+            "DEMO",
+            yes_or_no(),
+            False,
+            "a demonstration (`make demo`): made-up people who work on simulated GPUs, in a "
+            "database of its own",
+        ),
+        Setting(
             "SUPERVISOR_SOCKET",
             path(),
             DERIVED,

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-from runtime.drivers.local.gpus import GpuSource, default_source
+from runtime.drivers.local.gpus import GpuSource, gpu_source
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
 from runtime.drivers.mounts import checked
 from runtime.protocol import (
@@ -127,9 +127,7 @@ class LocalDriver:
         """Where nothing is said, the settings say it."""
         self._installation = installation
         self._client = Client(Path(socket or settings.BERTH_SUPERVISOR_SOCKET))
-        self._gpus = gpus or default_source(
-            scripted=getattr(settings, "BERTH_SCRIPTED_GPUS", False)  # tests and demonstrations
-        )
+        self._gpus = gpus or gpu_source(settings.BERTH_SIMULATED_GPUS)
 
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         """Secrets are made and sent only when the supervisor says it will start something."""

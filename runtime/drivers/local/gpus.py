@@ -1,10 +1,8 @@
 """The GPUs of this machine, read in the portal's own process; the supervisor needs none of it."""
 
 import logging
-import os
 import re
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -95,25 +93,26 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-class ScriptedGpus:
-    """GPUs that a test or a demonstration says are there. ``2xH100-80``: two of 80 GiB."""
+class SimulatedGpus:
+    """GPUs that only a setting says are there. ``2xH100-80``: two of 80 GiB.
+
+    What they do is unknown: nothing can use them.
+    """
 
     def __init__(self, script: str) -> None:
         found: list[Device] = []
         for part in filter(None, (part.strip() for part in script.split(","))):
             match = _SCRIPT.fullmatch(part)
             if match is None:
-                raise ValueError(f"scripted GPUs look like 2xH100-80, not {part!r}")
+                raise ValueError(f"simulated GPUs look like 2xH100-80, not {part!r}")
             for _ in range(int(match["count"])):
                 index = len(found)
                 found.append(
                     Device(
-                        uuid=f"GPU-scripted-{index:04d}",
+                        uuid=f"GPU-simulated-{index:04d}",
                         index=index,
                         name=f"NVIDIA {match['name']}",
                         memory_mib=int(match["gib"]) * 1024,
-                        memory_used_mib=0,
-                        utilisation=0,
                         simulated=True,
                     )
                 )
@@ -123,9 +122,6 @@ class ScriptedGpus:
         return self._devices
 
 
-def default_source(environ: Mapping[str, str] = os.environ, *, scripted: bool = False) -> GpuSource:
-    """Return NVML's GPUs; ``BERTH_FAKE_GPUS`` only where ``scripted`` ones are allowed."""
-    script = environ.get("BERTH_FAKE_GPUS", "")
-    if scripted and script:
-        return ScriptedGpus(script)
-    return NvmlSource()
+def gpu_source(simulated: str) -> GpuSource:
+    """Return the simulated GPUs that a setting names, else NVML's."""
+    return SimulatedGpus(simulated) if simulated else NvmlSource()

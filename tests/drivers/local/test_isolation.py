@@ -305,16 +305,18 @@ class TestGpus:
             ("devices.allow", "c 511:* rw"),
         ]
 
-    def test_scripted_gpus_are_read_and_refused_outside_tests(self):
-        from runtime.drivers.local.gpus import NvmlSource, ScriptedGpus, default_source
+    def test_simulated_gpus_are_what_the_setting_says_and_do_nothing(self):
+        from runtime.drivers.local.gpus import NvmlSource, SimulatedGpus, gpu_source
 
-        found = ScriptedGpus("2xH100-80, 1xA100-40").devices()
+        found = SimulatedGpus("2xH100-80, 1xA100-40").devices()
         assert [d.memory_mib for d in found] == [81920, 81920, 40960]
         assert found[2].name == "NVIDIA A100"
         assert len({d.uuid for d in found}) == 3
-        assert isinstance(default_source({"BERTH_FAKE_GPUS": "1xH100-80"}), NvmlSource)
+        assert all(d.simulated and d.utilisation is None for d in found)
+        assert isinstance(gpu_source(""), NvmlSource)
+        assert gpu_source("2xH100-80, 1xA100-40").devices() == found
         with pytest.raises(ValueError, match="2xH100-80"):
-            ScriptedGpus("many")
+            SimulatedGpus("many")
 
     def test_no_gpu_is_a_normal_machine(self):
         from runtime.drivers.local.gpus import NvmlSource
@@ -386,12 +388,12 @@ def mount(uid):
     return Mount(uid, role="home")
 
 
-def test_the_settings_say_where_the_supervisor_is(settings, tmp_path, monkeypatch):
+def test_the_settings_say_where_the_supervisor_is(settings, tmp_path):
     from runtime.drivers.local.driver import LocalDriver
     from runtime.protocol import Unreachable
 
     settings.BERTH_SUPERVISOR_SOCKET = tmp_path / "none.sock"
-    monkeypatch.setenv("BERTH_FAKE_GPUS", "2xH100-80")
+    settings.BERTH_SIMULATED_GPUS = "2xH100-80"
     driver = LocalDriver()
     assert len(driver._gpus.devices()) == 2
     with pytest.raises(Unreachable) as caught:

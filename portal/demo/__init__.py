@@ -1,0 +1,1 @@
+"""The demonstration (``make demo``): made-up people at work on simulated GPUs."""

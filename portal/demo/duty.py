@@ -1,0 +1,108 @@
+"""The worker's duty that plays the script: through the same services as pages and API."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import QuerySet
+
+from accounts.models import User
+from accounts.principal import Principal
+from clusters.models import Device
+from common.clock import now
+from common.errors import BerthError
+from common.ids import next_name
+from jobs.kind import JOB
+from jobs.models import Job
+from jobs.states import ENDED
+from notebooks.kind import WORKSPACE
+from notebooks.models import Preset, Workspace
+from portal.demo import script
+from projects.models import Project
+from work import selectors
+from work.services import workload_create, workload_delete, workload_stop
+
+log = structlog.get_logger(__name__)
+
+EVERY_S = 2.0
+MOST_WAITING = 12  # nobody of the script asks for more while so many jobs wait
+KEPT = timedelta(minutes=20)  # what is over is looked at for a while
+TEAM_OF = {person: team for team in script.TEAMS for person in team.people}
+PROGRAM = str(Path(__file__).with_name("train.py"))
+
+
+class Day:
+    """Does what the script says between one turn and the next, from its own start on."""
+
+    def __init__(self) -> None:
+        self._began: datetime | None = None
+        self._done_s = 0.0
+
+    def tick(self) -> None:
+        if not Device.objects.filter(simulated=True, healthy=True).exists():
+            return  # this machine was not asked yet
+        at = now()
+        if self._began is None:
+            self._began = at
+            if _live_jobs().exists():  # it goes on: the opening is for a machine that is free
+                self._began, self._done_s = at - timedelta(seconds=script.DAY_S), script.DAY_S
+        until_s = (at - self._began).total_seconds()
+        acts = list(script.acts(self._done_s, until_s))
+        self._done_s = until_s
+        for act in acts:
+            try:
+                self._do(act)
+            except (BerthError, ObjectDoesNotExist) as problem:
+                # a limit, a full machine, a project that somebody deleted: as people meet it
+                log.info("demo.refused", act=repr(act), why=str(problem))
+        self._tidy(at)
+
+    def _do(self, act: script.Act) -> None:
+        who = Principal(user=User.objects.get(username=act.who))
+        project = Project.objects.get(slug=TEAM_OF[act.who].slug)
+        match act:
+            case script.Submit():
+                self._submit(act, who, project)
+            case script.Cancel():
+                waiting = Job.objects.filter(owner=who.user, desired="running", phase="pending")
+                if row := waiting.order_by("asked_at").first():
+                    workload_stop(principal=who, row=row)
+            case script.Open():
+                preset = Preset.objects.filter(gpu_flavor=act.kind, is_active=True).first()
+                if preset is not None:
+                    said = {"preset": preset.slug, "time_limit_minutes": act.minutes}
+                    workload_create(principal=who, project=project, kind=WORKSPACE, said=said)
+
+    def _submit(self, act: script.Submit, who: Principal, project: Project) -> None:
+        if Job.objects.filter(desired="running", phase="pending").count() >= MOST_WAITING:
+            return
+        taken = selectors.names_taken(project, who.user, JOB)
+        said: dict[str, Any] = {
+            "name": next_name(act.name, taken),
+            "command": ["python", PROGRAM, str(act.seconds)],
+            "gpus": act.gpus,
+            "gpu_flavor": act.kind,
+            "cpu_milli": 100,
+            "memory_mib": 256,
+        }
+        if act.limited:
+            said["time_limit_minutes"] = act.seconds // 60 + 1
+        workload_create(principal=who, project=project, kind=JOB, said=said)
+
+    def _tidy(self, at: datetime) -> None:
+        """Delete what was over for long."""
+        people = list(TEAM_OF)
+        rows: QuerySet[Any]
+        for rows in (Job.objects.all(), Workspace.objects.all()):
+            old = rows.filter(owner__username__in=people, phase__in=ENDED)
+            old = old.filter(stopped_at__lt=at - KEPT).exclude(desired="absent")
+            for row in old.select_related("owner"):
+                workload_delete(principal=Principal(user=row.owner), row=row)
+
+
+def _live_jobs() -> QuerySet[Job]:
+    return Job.objects.filter(desired="running").exclude(phase__in=ENDED)

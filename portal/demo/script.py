@@ -1,0 +1,166 @@
+"""Who is there, and what they do: a day pressed into ten minutes, the same at each start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+SEED = "berth"
+DAY_S = 600.0
+QUIET_S = 60.0  # the first minute of the first day is written out: what is to be seen comes soon
+H100, A100 = "h100", "a100"
+ORGANISATION = "Research"
+GUARANTEED = 2  # H100s of each project; who is below the organisation has it through that
+
+
+@dataclass(frozen=True)
+class Team:
+    """A project and its people; the first one owns it. ``kinds``: what their jobs are called."""
+
+    slug: str
+    name: str
+    people: tuple[str, ...]
+    jobs: tuple[str, ...]
+    in_organisation: bool
+
+
+TEAMS = (
+    Team(
+        "vision",
+        "Vision",
+        ("aiko", "ben", "chloe", "daisuke"),
+        ("train-resnet", "segment-cells", "sweep-lr", "detect-defects"),
+        in_organisation=True,
+    ),
+    Team(
+        "language",
+        "Language",
+        ("emma", "farid", "grace", "hiro"),
+        ("finetune-7b", "evaluate", "tokenise", "distil"),
+        in_organisation=True,
+    ),
+    Team(
+        "robotics",
+        "Robotics",
+        ("ines", "jonas", "kenji", "lena"),
+        ("grasping", "simulate-arm", "policy-ppo", "track-hands"),
+        in_organisation=False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Submit:
+    """A job that computes nothing for ``seconds``. ``limited``: it says how long it may take."""
+
+    at_s: float
+    who: str
+    name: str
+    seconds: int
+    gpus: int = 1
+    kind: str = H100
+    limited: bool = False
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Somebody thinks better of what waits longest of theirs."""
+
+    at_s: float
+    who: str
+
+
+@dataclass(frozen=True)
+class Open:
+    """A workspace with one GPU and a time limit."""
+
+    at_s: float
+    who: str
+    minutes: int
+    kind: str = A100
+
+
+Act = Submit | Cancel | Open
+
+
+def day(number: int) -> list[Act]:
+    """Return the acts of one day in their order; day 0 begins with the opening."""
+    random = Random(f"{SEED}-{number}")  # noqa: S311 - a script, no secret
+    acts = [*_opening()] if number == 0 else []
+    acts += _submissions(random, QUIET_S if number == 0 else 0.0)
+    for at_s in range(90, int(DAY_S), 100):
+        acts.append(Cancel(at_s, random.choice(random.choice(TEAMS).people)))
+    for at_s in range(130, int(DAY_S) - 60, 150):
+        acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(1, 3)))
+    return sorted(acts, key=lambda act: act.at_s)
+
+
+def acts(begin_s: float, end_s: float) -> Iterator[Act]:
+    """Yield what is to be done from ``begin_s`` until before ``end_s`` of the first day on."""
+    for number in range(int(begin_s // DAY_S), int(end_s // DAY_S) + 1):
+        for act in day(number):
+            if begin_s <= number * DAY_S + act.at_s < end_s:
+                yield act
+
+
+def _opening() -> Iterator[Act]:
+    """Vision borrows what is free; Robotics asks for its own and gets it back; others wait."""
+    for number in range(1, 7):
+        yield Submit(1, "aiko", f"sweep-lr-{number}", 240)
+    yield Submit(2, "emma", "finetune-7b", 200, gpus=2)
+    yield Submit(4, "chloe", "segment-cells", 150, gpus=2, kind=A100)
+    yield Open(6, "lena", 4)
+    yield Submit(20, "ines", "grasping-1", 90)
+    yield Submit(20, "ines", "grasping-2", 120)
+    yield Submit(28, "farid", "evaluate", 60, gpus=4, limited=True)
+    yield Submit(34, "ben", "train-resnet", 80, gpus=2)
+    yield Submit(40, "jonas", "policy-ppo", 45, limited=True)
+
+
+def _submissions(random: Random, from_s: float) -> Iterator[Act]:
+    """About as much as there is: in the first half of the day most of Vision, then of Language."""
+    at_s = from_s
+    while (at_s := at_s + random.expovariate(1 / 20)) < DAY_S:
+        weights = (4, 2, 2) if at_s < DAY_S / 2 else (1, 5, 2)
+        (team,) = random.choices(TEAMS, weights)
+        yield Submit(
+            at_s,
+            random.choice(team.people),
+            random.choice(team.jobs),
+            seconds=int(min(240, max(20, random.lognormvariate(4.2, 0.5)))),
+            gpus=random.choice((1, 1, 1, 2, 2, 4)),
+            kind=A100 if random.random() < 0.3 else H100,  # noqa: PLR2004 - almost a third
+            limited=random.random() < 0.5,  # noqa: PLR2004 - half
+        )
+
+
+@dataclass(frozen=True)
+class Held:
+    """One time that a job of the script held GPUs, in seconds before the demonstration began."""
+
+    who: str
+    kind: str
+    gpus: int
+    asked_s: float
+    granted_s: float
+    ended_s: float
+
+
+def past(days: int, exists: dict[str, int]) -> list[Held]:
+    """Return how days before the first one went where who came first was served first."""
+    free = {kind: [float("-inf")] * number for kind, number in exists.items()}
+    turn = dict.fromkeys(exists, float("-inf"))  # nobody passes
+    held = []
+    for number in range(-days, 0):
+        for act in day(number):
+            if not isinstance(act, Submit) or act.gpus > exists.get(act.kind, 0):
+                continue
+            asked = number * DAY_S + act.at_s
+            devices = sorted(free[act.kind])
+            granted = turn[act.kind] = max(asked, turn[act.kind], devices[act.gpus - 1])
+            ended = granted + act.seconds
+            free[act.kind] = [*devices[act.gpus :], *[ended] * act.gpus]
+            if ended < 0:
+                held.append(Held(act.who, act.kind, act.gpus, asked, granted, ended))
+    return held

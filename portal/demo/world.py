@@ -1,0 +1,135 @@
+"""What the demonstration begins with: people, projects, guarantees, presets, and a past."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+from django.db import transaction
+from django.utils.translation import gettext_noop
+
+from accounts.models import User
+from accounts.principal import Principal
+from accounts.services.people import password_reset_by_operator, user_create
+from clusters.installed import ensure_local_cluster
+from clusters.models import Cluster, Flavor
+from clusters.services.parts import flavor_save
+from common.clock import now
+from notebooks.services.presets import PresetFields, preset_create
+from portal.demo import script
+from portal.server.paths import Refusal
+from projects.choices import Role
+from projects.models import Project
+from projects.services.life import project_create
+from projects.services.members import member_add
+from queues.models import Guarantee, Queue, Turn
+from runtime.models import ONE_MACHINE
+
+_KINDS = {script.H100: ("NVIDIA H100 80 GB", "H100"), script.A100: ("NVIDIA A100 40 GB", "A100")}
+_PAST_DAYS = 12
+
+
+def world_ensure(simulated: str) -> dict[str, str]:
+    """Make the world of the demonstration once; return the new passwords, by person.
+
+    ``simulated``: the GPUs, as the setting says them. The world is made in an empty database,
+    never among real work.
+    """
+    people = [person for team in script.TEAMS for person in team.people]
+    if User.objects.filter(username__in=people).count() == len(people):
+        return {}
+    if User.objects.count() > 1:
+        message = (
+            "A demonstration needs a database of its own, and this one has people. `make demo`"
+            " keeps it in var/demo."
+        )
+        raise Refusal(message, code=2)
+    with transaction.atomic():
+        return _make(_counted(simulated))
+
+
+def _counted(simulated: str) -> dict[str, int]:
+    """Return how many GPUs of each kind of the script there are."""
+    counted = dict.fromkeys(_KINDS, 0)
+    for part in simulated.split(","):
+        number, _x, name = part.partition("x")
+        for kind, (_label, match) in _KINDS.items():
+            counted[kind] += int(number) if match in name else 0
+    return counted
+
+
+def _make(exists: dict[str, int]) -> dict[str, str]:
+    operator = Principal(user=User.objects.get())
+    cluster = ensure_local_cluster()
+    for name, (label, match) in _KINDS.items():
+        flavor_save(principal=operator, values={"name": name, "label": label, "match": match})
+    passwords: dict[str, str] = {}
+    projects: dict[str, Project] = {}
+    for team in script.TEAMS:
+        people = [user_create(who=None, username=n, display_name=n.title()) for n in team.people]
+        passwords |= {u.username: password_reset_by_operator(who=None, user=u) for u in people}
+        owner = Principal(user=people[0])
+        project = project_create(principal=owner, name=team.name, slug=team.slug)
+        for user in people[1:]:
+            member_add(principal=owner, project=project, user=user, role=Role.MEMBER)
+        projects |= dict.fromkeys(team.people, project)
+    _share(cluster)
+    for name, label in ((script.A100, "A100"), (script.H100, "H100")):
+        values = {
+            "name": f"JupyterLab + 1 {label}",
+            "description": gettext_noop("A simulated GPU: it can be held, and nothing can use it."),
+            "cluster_key": ONE_MACHINE,
+            "cpu_milli": 500,
+            "memory_mib": 1024,
+            "gpus": 1,
+            "gpu_flavor": name,
+            "position": 15,
+        }
+        preset_create(principal=operator, fields=PresetFields(values))
+    _remember(cluster, projects, exists)
+    return passwords
+
+
+def _share(cluster: Cluster) -> None:
+    """Give each project its guarantee, and the organisation what its projects have."""
+    flavor = Flavor.objects.get(name=script.H100)
+    above = Queue.objects.create(name=script.ORGANISATION)
+    inside = [team.slug for team in script.TEAMS if team.in_organisation]
+    rows = [(above, script.GUARANTEED * len(inside))]
+    for team in script.TEAMS:
+        project = Project.objects.get(slug=team.slug)
+        parent = above if team.in_organisation else None
+        queue = Queue.objects.create(name=team.slug, project=project, parent=parent)
+        rows.append((queue, script.GUARANTEED))
+    for queue, guaranteed in rows:
+        Guarantee.objects.create(queue=queue, cluster=cluster, flavor=flavor, guaranteed=guaranteed)
+
+
+def _remember(cluster: Cluster, projects: dict[str, Project], exists: dict[str, int]) -> None:
+    """Write how days before this one went, so that waits have something to be estimated by."""
+    at = now()
+    Turn.objects.bulk_create(
+        Turn(
+            cluster=cluster,
+            workload_uid=uuid4(),
+            workload_kind="job",
+            project_uid=projects[held.who].uid,
+            gpus=held.gpus,
+            gpu_flavor=held.kind,
+            asked_at=at + timedelta(seconds=held.asked_s),
+            granted_at=at + timedelta(seconds=held.granted_s),
+            ended_at=at + timedelta(seconds=held.ended_s),
+        )
+        for held in script.past(_PAST_DAYS, exists)
+    )
+
+
+def told(passwords: dict[str, str], address: str) -> str:
+    """Return what the terminal shows, once: who may sign in, and by what."""
+    lines = ["", "  The people of the demonstration, shown this once; sign in as one of them:"]
+    lines.append(f"    address:  {address}")
+    for team in script.TEAMS:
+        below = f", in {script.ORGANISATION}" if team.in_organisation else ""
+        lines.append(f"    {team.name} ({script.GUARANTEED} H100 guaranteed{below})")
+        lines += [f"      {person:<9} {passwords[person]}" for person in team.people]
+    return "\n".join([*lines, ""])
