@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 KEPT = timedelta(days=90)
 _LOOKED_AT = 1000  # the last ones
+_READ = (
+    *("workload_kind", "project_uid", "granted_at", "ended_at"),
+    *("expected_from", "expected_until"),
+)
 _ENOUGH = 5  # so many of a project say more than all of a kind
 _LOW, _HIGH = 0.25, 0.75
 
@@ -23,21 +27,30 @@ _LOW, _HIGH = 0.25, 0.75
 class History:
     """The last turns on a cluster, read once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, most: int = _LOOKED_AT) -> None:
         rows = Turn.objects.filter(cluster=cluster, gpus__gt=0).order_by("-ended_at")
         self._all: list[float] = []
         self._by: dict[tuple[str, ...], list[float]] = defaultdict(list)
         right = over = 0
-        for turn in rows[:_LOOKED_AT]:
-            seconds = (turn.ended_at - turn.granted_at).total_seconds()
+        for kind, project, granted_at, ended_at, first, last in rows.values_list(*_READ)[:most]:
+            seconds = (ended_at - granted_at).total_seconds()
             self._all.append(seconds)
-            self._by[turn.workload_kind,].append(seconds)
-            self._by[turn.workload_kind, str(turn.project_uid)].append(seconds)
-            if turn.expected_from is not None and turn.expected_until is not None:
+            self._by[kind,].append(seconds)
+            self._by[kind, str(project)].append(seconds)
+            if first is not None and last is not None:
                 over += 1
-                right += turn.expected_from <= turn.granted_at <= turn.expected_until
+                right += first <= granted_at <= last
         self.held = right / over if over >= _ENOUGH else None
         self.samples = len(self._all)
+
+    def held_for(self, kind: str) -> tuple[float, float] | None:
+        """Return for how many seconds half of all turns of a kind held GPUs: from, until."""
+        known = self._by[kind,]
+        known = sorted(known if len(known) >= _ENOUGH else self._all)
+        if not known:
+            return None
+        low, high = (known[int(part * (len(known) - 1) + 0.5)] for part in (_LOW, _HIGH))
+        return low, high
 
     def left(self, claim: Claim, *, late: bool, at: datetime) -> timedelta:
         """Return how much longer a claim holds what it has, by what was like it.

@@ -104,10 +104,15 @@ class Verdict:
 
 
 class Line:
-    """The queue of one machine as it stands: read once, then asked without further reads."""
+    """The queue of one machine as it stands: read once, then asked without further reads.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
+    ``claims``: those of it that somebody has read already.
+    """
+
+    def __init__(self, cluster: Cluster, claims: list[Claim] | None = None) -> None:
+        if claims is None:
+            claims = list(Claim.objects.filter(cluster=cluster))
+        self.claims = sorted(claims, key=lambda claim: (claim.asked_at, claim.pk))
         self.devices = _devices(cluster)
         self._parts = parts_of(cluster)
         self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))

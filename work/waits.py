@@ -19,7 +19,7 @@ from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
 from projects.models import Project
 from runtime.reasons import Reason
-from work import kinds
+from work import kinds, why
 from work.services.resolve import request_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Change:
 class Wait:
     """``ahead``: whose work is before it, as far as the reader may know, in words."""
 
+    sentence: str  # why it waits
     position: int | None
     ahead: str
     estimate: Estimate | None
@@ -76,7 +77,7 @@ class Wait:
 
 def wait_of(reader: Principal, row: Workload) -> Wait | None:
     """Return what is to be said of its wait; None where it stands in no line."""
-    if not row.is_waiting or row.reason not in IN_LINE:
+    if not row.is_seen or not row.is_waiting or row.reason not in IN_LINE:
         return None
     kind = kinds.kind_of(row.kind)
     cluster = known_cluster(row.cluster_key)
@@ -87,11 +88,17 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     changes = list(_sooner(made)) if row.owner_id == reader.user.pk else []
     known = {field.name for field in kind.table}
     return Wait(
+        sentence=_sentence(row),
         position=queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=made.estimate,
         changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
     )
+
+
+def _sentence(row: Workload) -> str:
+    found = why.on_its_way(row.reason, row.external_ref, row.resources)
+    return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
 
 
 def when_of(estimate: Estimate | None) -> str:
@@ -120,7 +127,7 @@ def _ahead(reader: Principal, uids: tuple[str, ...]) -> str:
     """Return the projects ahead by name where the reader belongs to them, else how many."""
     if not uids:
         return ""
-    rows = Project.objects.filter(uid__in={UUID(uid) for uid in uids})
+    rows = Project.objects.filter(uid__in=[UUID(uid) for uid in set(uids)])
     if not reader.is_operator:
         rows = rows.filter(memberships__user=reader.user)
     names = {str(uid): name for uid, name in rows.values_list("uid", "name")}

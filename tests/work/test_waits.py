@@ -124,3 +124,23 @@ def test_what_never_fits_is_said_with_what_would(machine, job, settle, alice, pr
     assert found.estimate is None
     assert found.when.startswith("Nobody can say")
     assert found.changes[0].said == {"gpus": 3}
+
+
+def test_the_api_tells_of_one_that_waits_and_keeps_lists_short(
+    machine, job, settle, alice, bob, api, project
+):
+    turns(machine, 40)
+    settle(job(gpus=4))
+    row = settle(job(gpus=3))
+    every = f"/api/v1/projects/{project.slug}/jobs"
+    found = api(alice, "GET", f"{every}/{row.short_id}").json()["wait"]
+    assert found["position"] == 1
+    assert found["sentence"] == "Waiting for 3 × h100; position 1 in the queue."  # noqa: RUF001 - the sign
+    assert found["earliest"] <= found["latest"]
+    assert "minutes" in found["when"]
+    assert (found["samples"], found["held"]) == (8, None)
+    said = found["changes"][0]["said"]
+    assert said == {"gpu_flavor": "a100"}
+    assert api(alice, "PATCH", f"{every}/{row.short_id}", said).status_code == 202
+    assert api(bob, "GET", f"{every}/{row.short_id}").json()["wait"] is None  # not seen again yet
+    assert {one["wait"] for one in api(alice, "GET", every).json()["results"]} == {None}
