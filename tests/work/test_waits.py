@@ -144,3 +144,56 @@ def test_the_api_tells_of_one_that_waits_and_keeps_lists_short(
     assert api(alice, "PATCH", f"{every}/{row.short_id}", said).status_code == 202
     assert api(bob, "GET", f"{every}/{row.short_id}").json()["wait"] is None  # not seen again yet
     assert {one["wait"] for one in api(alice, "GET", every).json()["results"]} == {None}
+
+
+# --- pages ------------------------------------------------------------------------------------
+
+
+def test_the_page_tells_the_wait_and_one_press_starts_it_and_is_taken_back(
+    machine, job, settle, alice, as_user
+):
+    turns(machine, 40)
+    settle(job(gpus=4))
+    row = settle(job(gpus=3))
+    client, here = as_user(alice), row.get_absolute_url()
+    html = client.get(here).content.decode()
+    assert "3 × A100 instead: starts now" in html  # noqa: RUF001 - the sign
+    assert "From 8 past runs." in html
+    said = {"gpu_flavor": "a100", "generation": str(row.generation)}
+    answer = client.post(f"{here}change/", said, follow=True)
+    assert f"“{row.name}” is changed." in answer.content.decode()
+    row.refresh_from_db()
+    assert row.gpu_flavor == "a100"
+    assert client.post(f"{here}change/", said).status_code == 409  # it is another one than was read
+    back = {"gpu_flavor": "h100", "generation": str(row.generation)}
+    assert f'name="generation" value="{row.generation}"' in answer.content.decode()
+    assert client.post(f"{here}change/", back).status_code == 302
+    row.refresh_from_db()
+    assert row.gpu_flavor == "h100"
+
+
+def test_a_press_changes_only_how_many_and_which_and_only_what_waits(
+    machine, job, settle, alice, bob, as_user
+):
+    row = settle(job(gpus=1))
+    here = f"{row.get_absolute_url()}change/"
+    client, told = as_user(alice), {"generation": str(row.generation)}
+    assert client.post(here, {**told, "command": "rm"}).status_code in {400, 422}
+    assert client.post(here, {**told, "gpus": "-1"}).status_code in {400, 422}
+    assert client.post(here, {**told, "gpus": "2"}).status_code == 409
+    assert as_user(bob).post(here, {**told, "gpus": "2"}).status_code == 403
+
+
+def test_who_gives_back_is_told_for_whom_and_how_long(machine, job, settle, alice, as_user):
+    row = settle(job(gpus=4))
+    other = Project.objects.create(slug="secret", name="Secret", phase="running")
+    wants = job(gpus=1, project=other)
+    until = now() + timedelta(seconds=30)
+    Claim.objects.filter(workload_uid=row.uid).update(
+        reclaim_at=now(), reclaim_until=until, reclaim_for=wants.uid
+    )
+    Job.objects.filter(pk=row.pk).update(phase="stopping", reason="preempted")
+    html = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "Its GPUs are asked back for another project" in html
+    assert "Secret" not in html
+    assert f'data-countdown="{until.isoformat()[:16]}' in html

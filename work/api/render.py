@@ -66,6 +66,7 @@ def _wait(row: Any, who: Principal) -> dict[str, Any] | None:
         "earliest": estimate and estimate.earliest,
         "latest": estimate and estimate.latest,
         "when": found.when,
+        "honesty": found.honesty,
         "samples": estimate.samples if estimate else 0,
         "held": estimate and estimate.held,
         "changes": [{"said": dict(one.said), "text": one.text} for one in found.changes],

@@ -159,6 +159,7 @@ class WaitOut(serializers.Serializer[Any]):
     earliest = serializers.DateTimeField(allow_null=True, help_text="null: nobody can say")
     latest = serializers.DateTimeField(allow_null=True)
     when = serializers.CharField(help_text="the same in words")
+    honesty = serializers.CharField(allow_blank=True, help_text="how good estimates were, in words")
     samples = serializers.IntegerField(help_text="past runs that the estimate goes by")
     held = serializers.FloatField(
         allow_null=True, help_text="what part of past estimates held; null: too few are over"
