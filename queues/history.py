@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from clusters.models import Cluster
 from common.clock import now
 from queues.models import Turn
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from clusters.models import Claim, Cluster
+    from clusters.models import Claim
 
 KEPT = timedelta(days=90)
 _LOOKED_AT = 1000  # the last ones
@@ -94,6 +95,26 @@ def keep(claim: Claim) -> None:
         expected_from=claim.expected_from,
         expected_until=claim.expected_until,
         gave_back=claim.reclaim_at is not None,
+    )
+
+
+def keep_of_cluster(row: Any, *, asked_at: datetime, ended_at: datetime) -> None:
+    """Note a turn of work on a cluster that keeps its own line; once, however often it is told."""
+    cluster = Cluster.objects.filter(key=row.cluster_key).first()
+    if cluster is None or not cluster.runs_images:
+        return
+    Turn.objects.get_or_create(
+        workload_uid=row.uid,
+        granted_at=row.started_at,
+        defaults={
+            "cluster": cluster,
+            "workload_kind": row.KIND,
+            "project_uid": row.project.uid,
+            "gpus": row.gpus,
+            "gpu_flavor": row.gpu_flavor,
+            "asked_at": asked_at,
+            "ended_at": ended_at,
+        },
     )
 
 

@@ -7,15 +7,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models import F
 
 from clusters import services
-from clusters.models import Claim, Cluster
+from clusters.models import Claim, Cluster, Flavor, Node
 from common.clock import now
 from jobs.models import Job
 from projects.models import Project
 from queues.models import Turn
 from runtime.hints import hint
-from runtime.protocol import Device
+from runtime.protocol import Device, Phase
+from runtime.reconcilers import Outcome, Transition
+from work import turns as turns_of_work
 from work.services import workload_edit
 from work.waits import wait_of
 
@@ -197,3 +200,65 @@ def test_who_gives_back_is_told_for_whom_and_how_long(machine, job, settle, alic
     assert "Its GPUs are asked back for another project" in html
     assert "Secret" not in html
     assert f'data-countdown="{until.isoformat()[:16]}' in html
+
+
+# --- clusters whose own queue keeps the line ----------------------------------------------------
+
+
+@pytest.fixture
+def far(db: Any) -> Cluster:
+    """Eight H100 on one node; its queue decides who starts."""
+    cluster = Cluster.objects.create(
+        key="gpu",
+        name="GPU",
+        driver="kubernetes",
+        reachable=True,
+        checked_at=now(),
+        kinds={"h100": {"total": 8, "largest": 8}},
+    )
+    Flavor.objects.get_or_create(
+        name="h100", defaults={"label": "H100", "resource": "nvidia.com/gpu"}
+    )
+    Node.objects.create(
+        cluster=cluster,
+        name="n1",
+        ready=True,
+        cpu_milli=64_000,
+        memory_mib=512_000,
+        accelerators={"nvidia.com/gpu": 8},
+        offers={"h100": 8},
+        seen_at=now(),
+    )
+    return cluster
+
+
+def ended(row: Job, **updates: Any) -> Transition:
+    outcome = Outcome(phase=Phase.STOPPED, updates=updates)
+    return Transition(row, Phase.RUNNING, Phase.STOPPED, outcome, gone=False, seen=row)
+
+
+def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job, alice, principal):
+    start = now() - timedelta(hours=3)
+    for n in range(6):
+        begun = start + timedelta(seconds=n)
+        over = begun + timedelta(minutes=40)
+        row = job(cluster_key="gpu", gpus=8, asked_at=start, started_at=begun, stopped_at=over)
+        turns_of_work.on_transition(ended(row))
+        turns_of_work.on_transition(ended(row))
+    assert Turn.objects.filter(cluster=far).count() == 6
+    held = {"launch": 1, "queue": {}}
+    waits = {"cluster_key": "gpu", "phase": "pending", "reason": "queued", "external_ref": held}
+    job(gpus=4, asked_at=now() - timedelta(minutes=9), **waits)
+    row = job(gpus=4, **waits)
+    Job.objects.update(observed_generation=F("generation"))
+    row.refresh_from_db()
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert (found.position, found.changes) == (None, ())
+    assert found.when == "in about 40 minutes"  # 8 GPUs before and with it, of 8, 40 minutes each
+    assert found.honesty == "From 6 past runs."
+
+
+def test_what_never_began_on_a_cluster_leaves_no_turn(far, job):
+    turns_of_work.on_transition(ended(job(cluster_key="gpu", gpus=8)))
+    assert not Turn.objects.exists()
