@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -148,7 +148,7 @@ def shown(who: Principal, row: Load) -> Shown:
         why=why_of(row),
         advice=advice_of(row),
         position=_position(row),
-        wait=partial(wait_of, who, row),
+        wait=cache(partial(wait_of, who, row)),
         errors=[_shown_error(error) for error in row.errors] if inside else [],
         inside=inside,
         hidden=bool(row.errors) and not inside,

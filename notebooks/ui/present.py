@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from django.db.models import Min
@@ -192,7 +192,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         why=row.why,
         pull=pull.sentence_so_far if pull else "",
         position=queue.get("position"),
-        wait=partial(wait_of, who, row),
+        wait=cache(partial(wait_of, who, row)),
         gives_back=partial(giving_back, who.user, row),
         next_end=next_end(row) if queue else None,
         settled=phase in SETTLED and row.is_seen,

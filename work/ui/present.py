@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -106,7 +106,7 @@ def shown(who: Principal, row: Any) -> Shown:
         fault=whose[info.fault],
         level=_level(row, is_over=is_over, waits=bool(queue)),
         position=queue.get("position"),
-        wait=partial(wait_of, who, row),
+        wait=cache(partial(wait_of, who, row)),
         gives_back=partial(giving_back, who.user, row),
         lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
         took=took(row),
