@@ -15,7 +15,7 @@ from benchmarks.lib import SMALL, Result, is_small, save
 from benchmarks.report import write
 from tests.support.portal import ROOT, Portal
 
-ALL = ["warm", "lists", "spawn", "idle", "storm"]
+ALL = ["warm", "lists", "waits", "spawn", "idle", "storm"]
 # Need Go, gigabytes of memory and minutes; sizes by BENCH_… (docs/dev/object-stores.md).
 LOADS = {
     "loads-large": ("loads_large", "run"),
@@ -73,10 +73,8 @@ def main(names: list[str]) -> int:
         from benchmarks.warm import run
 
         results = run()
-    elif name == "lists":
-        from benchmarks.lists import run
-
-        results = run()
+    elif name in {"lists", "waits"}:
+        results = importlib.import_module(f"benchmarks.{name}").run()
     elif name in LOADS:
         where, verb = LOADS[name]
         results = getattr(importlib.import_module(f"benchmarks.{where}"), verb)()

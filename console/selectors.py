@@ -29,16 +29,20 @@ from clusters.demand import HELD
 from clusters.device_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
 from clusters.wording import work_words
+from common.clock import now
 from console import work
 from events.models import Event, Seal
 from events.selectors import audit
 from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
+from placement.decision import Estimate
 from projects.models import Project
+from queues.line import Line
 from quotas.models import Reservation
 from runtime.models import ObservedWorkload
 from runtime.protocol import Phase
 from work.models import Workload
+from work.waits import when_of
 
 MEASURED = timedelta(minutes=3)  # older figures of use tell nothing of now
 
@@ -272,6 +276,8 @@ class Waiter:
     project: str
     sentence: str
     url: str
+    share: str  # whether it is within a guarantee; "": it asks for no GPU
+    turn: str  # when its turn comes, as it was expected when it began to wait
 
 
 def queue(most: int = 200) -> list[Waiter]:
@@ -279,9 +285,11 @@ def queue(most: int = 200) -> list[Waiter]:
     claims = list(clusters.queue()[:most])
     rows = work.rows_of((claim.workload_kind, claim.workload_uid) for claim in claims)
     ways = work.ways()
+    borrows = _borrowing(claims)
     found = []
     for position, claim in enumerate(claims, 1):
         row = rows.get(claim.workload_uid)
+        share = _("borrowed") if claim.pk in borrows else _("guaranteed")
         found.append(
             Waiter(
                 position=position,
@@ -291,9 +299,28 @@ def queue(most: int = 200) -> list[Waiter]:
                 project=row.project.name if row else "",
                 sentence=ways[row.KIND].reason(row) if row else "",
                 url=row.get_absolute_url() if row else "",
+                share=share if claim.gpus else "",
+                turn=_turn_of(claim),
             )
         )
     return found
+
+
+def _borrowing(claims: list[Claim]) -> set[int]:
+    """Return the claims that would hold more than is guaranteed to them."""
+    clusters_of = {claim.cluster_id: claim.cluster for claim in claims}
+    held = list(Claim.objects.filter(cluster__in=clusters_of, granted_at__isnull=False))
+    found: set[int] = set()
+    for pk, cluster in clusters_of.items():
+        there = [claim for claim in (*held, *claims) if claim.cluster_id == pk]
+        found |= {v.claim.pk for v in Line(cluster, there).verdicts() if v.borrows}
+    return found
+
+
+def _turn_of(claim: Claim) -> str:
+    if claim.expected_from is None or claim.expected_until is None or claim.expected_until < now():
+        return ""
+    return when_of(Estimate(claim.expected_from, claim.expected_until, 0))
 
 
 def flavors() -> list[clusters.FlavorUse]:

@@ -120,7 +120,7 @@ def moment(tree: Tree, capacity: Mapping[str, int], works: Iterable[Work]) -> Mo
 
 
 _Key = tuple[str, tuple[str, ...], int, bool, int]
-_Turn = tuple[int, tuple[float, ...], int, float]
+_Turn = tuple[float, tuple[float, ...], int, float]
 
 
 class _Line:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from clusters.models import Cluster
 from common.clock import now
 from queues.models import Turn
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from clusters.models import Claim, Cluster
+    from clusters.models import Claim
 
 KEPT = timedelta(days=90)
 _LOOKED_AT = 1000  # the last ones
+_READ = (
+    *("workload_kind", "project_uid", "granted_at", "ended_at"),
+    *("expected_from", "expected_until"),
+)
 _ENOUGH = 5  # so many of a project say more than all of a kind
 _LOW, _HIGH = 0.25, 0.75
 
@@ -23,21 +28,30 @@ _LOW, _HIGH = 0.25, 0.75
 class History:
     """The last turns on a cluster, read once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, most: int = _LOOKED_AT) -> None:
         rows = Turn.objects.filter(cluster=cluster, gpus__gt=0).order_by("-ended_at")
         self._all: list[float] = []
         self._by: dict[tuple[str, ...], list[float]] = defaultdict(list)
         right = over = 0
-        for turn in rows[:_LOOKED_AT]:
-            seconds = (turn.ended_at - turn.granted_at).total_seconds()
+        for kind, project, granted_at, ended_at, first, last in rows.values_list(*_READ)[:most]:
+            seconds = (ended_at - granted_at).total_seconds()
             self._all.append(seconds)
-            self._by[turn.workload_kind,].append(seconds)
-            self._by[turn.workload_kind, str(turn.project_uid)].append(seconds)
-            if turn.expected_from is not None and turn.expected_until is not None:
+            self._by[kind,].append(seconds)
+            self._by[kind, str(project)].append(seconds)
+            if first is not None and last is not None:
                 over += 1
-                right += turn.expected_from <= turn.granted_at <= turn.expected_until
+                right += first <= granted_at <= last
         self.held = right / over if over >= _ENOUGH else None
         self.samples = len(self._all)
+
+    def held_for(self, kind: str) -> tuple[float, float] | None:
+        """Return for how many seconds half of all turns of a kind held GPUs: from, until."""
+        known = self._by[kind,]
+        known = sorted(known if len(known) >= _ENOUGH else self._all)
+        if not known:
+            return None
+        low, high = (known[int(part * (len(known) - 1) + 0.5)] for part in (_LOW, _HIGH))
+        return low, high
 
     def left(self, claim: Claim, *, late: bool, at: datetime) -> timedelta:
         """Return how much longer a claim holds what it has, by what was like it.
@@ -81,6 +95,26 @@ def keep(claim: Claim) -> None:
         expected_from=claim.expected_from,
         expected_until=claim.expected_until,
         gave_back=claim.reclaim_at is not None,
+    )
+
+
+def keep_of_cluster(row: Any, *, asked_at: datetime, ended_at: datetime) -> None:
+    """Note a turn of work on a cluster that keeps its own line; once, however often it is told."""
+    cluster = Cluster.objects.filter(key=row.cluster_key).first()
+    if cluster is None or not cluster.runs_images:
+        return
+    Turn.objects.get_or_create(
+        workload_uid=row.uid,
+        granted_at=row.started_at,
+        defaults={
+            "cluster": cluster,
+            "workload_kind": row.KIND,
+            "project_uid": row.project.uid,
+            "gpus": row.gpus,
+            "gpu_flavor": row.gpu_flavor,
+            "asked_at": asked_at,
+            "ended_at": ended_at,
+        },
     )
 
 

@@ -105,10 +105,15 @@ class Verdict:
 
 
 class Line:
-    """The queue of one machine as it stands: read once, then asked without further reads."""
+    """The queue of one machine as it stands: read once, then asked without further reads.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
+    ``claims``: those of it that somebody has read already.
+    """
+
+    def __init__(self, cluster: Cluster, claims: list[Claim] | None = None) -> None:
+        if claims is None:
+            claims = list(Claim.objects.filter(cluster=cluster))
+        self.claims = sorted(claims, key=lambda claim: (claim.asked_at, claim.pk))
         self.devices = _devices(cluster)
         look = Look(cluster) if self.devices else None  # where there is nothing to share, no tree
         self._parts = look.parts() if look else []

@@ -3,37 +3,67 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.db.models import Count, F, Q
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Claim
-from placement.decision import IN_USE, STARTS_NOW, DeviceRequest, KindRoom, Reason, Standing
+from common.clock import now
+from placement.decision import (
+    IN_USE,
+    STARTS_NOW,
+    DeviceRequest,
+    Estimate,
+    KindRoom,
+    Reason,
+    Standing,
+    names_in,
+)
 from queues.history import History
-from queues.line import Line
+from queues.line import Line, Verdict, kind_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from clusters.models import Cluster
-    from placement.decision import Decision, Estimate
+    from placement.decision import Decision
 
 _THIS_MACHINE = _("This machine")
+# Who waits in a longer line is counted, not read: a page looks at it in milliseconds.
+LONG = 100
+_FEW_TURNS = 200  # of those that are over; in a long line the last ones say enough
+
+
+def sight_of(cluster: Cluster) -> LineSight:
+    """Look at the line of a machine; of one with very many in it only at what a page needs."""
+    rows = Claim.objects.filter(cluster=cluster)
+    first = F("granted_at").asc(nulls_last=True)
+    found = list(rows.order_by(first, "asked_at", "pk")[: LONG + 1])
+    if len(found) <= LONG:
+        return LineSight(cluster, found)
+    if found[-1].granted_at is not None:
+        found = list(rows.filter(granted_at__isnull=False))
+    return LongSight(cluster, [claim for claim in found if claim.granted_at is not None])
 
 
 class LineSight:
     """One look at the line of a machine. Implements ``placement.decision.QueueSight``."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, claims: list[Claim]) -> None:
         self._cluster = cluster
-        self._line = Line(cluster)
-        self._history: History | None = None
+        self._line = Line(cluster, claims)
 
     def _asked(self, made: Decision) -> Claim:
         """Return the claim that such work would have, at the place where its own one stands."""
         size, request = made.request.total, made.request
         project = str(made.fleet.project_uid or UUID(int=0))  # a preset is nobody's yet
         rules = self._line.rules(project, request.purpose, request.priority)
-        own = next((c for c in self._line.claims if c.workload_uid == made.uid), None)
+        own = self._own(made.uid)
         same = own is not None and own.size == size
         asked = Claim(
             workload_uid=made.uid or UUID(int=0),
@@ -48,9 +78,14 @@ class LineSight:
             asked.asked_at = own.asked_at
         return asked
 
+    def _own(self, uid: UUID | None) -> Claim | None:
+        return next((c for c in self._line.claims if c.workload_uid == uid), None)
+
+    @cached_property
+    def _history(self) -> History:
+        return History(self._cluster)
+
     def estimate(self, made: Decision) -> Estimate | None:
-        if self._history is None:
-            self._history = History(self._cluster)
         return self._line.estimate(self._asked(made), self._history)
 
     def ahead(self, made: Decision) -> tuple[str, ...]:
@@ -60,7 +95,7 @@ class LineSight:
     def standing(self, made: Decision) -> Standing:
         """What the queue itself would decide."""
         line, size = self._line, made.request.total
-        verdict = line.would(self._asked(made))
+        verdict = self._verdict(self._asked(made))
         if verdict.never:
             said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
             return Standing(said, fits=False, waits_for=verdict.lacking)
@@ -78,6 +113,9 @@ class LineSight:
             reason = Reason("behind", {"n": verdict.ahead})
         return Standing(reason, position=verdict.ahead + 1, waits_for=verdict.lacking)
 
+    def _verdict(self, asked: Claim) -> Verdict:
+        return self._line.would(asked)
+
     def rooms(self, devices: DeviceRequest) -> list[KindRoom]:
         total, free = Counter[str](), Counter[str]()
         labels: dict[str, str] = {}
@@ -90,3 +128,80 @@ class LineSight:
             free[name] += self._line.is_free(device)
         names = [name for name in devices.kinds or labels if total[name]]
         return [KindRoom(name, labels[name], total[name], free[name]) for name in names]
+
+
+class LongSight(LineSight):
+    """A look at a line in which very many stand: who holds what is read, who waits is counted.
+
+    Its estimates go by how much is before a claim and how long such work held GPUs.
+    """
+
+    @cached_property
+    def _history(self) -> History:
+        return History(self._cluster, most=_FEW_TURNS)
+
+    def _own(self, uid: UUID | None) -> Claim | None:
+        if uid is not None and uid not in self._found:
+            known = super()._own(uid)
+            self._found[uid] = known or Claim.objects.filter(workload_uid=uid).first()
+        return self._found.get(uid) if uid else None
+
+    @cached_property
+    def _found(self) -> dict[UUID, Claim | None]:
+        return {}
+
+    def _before(self, asked: Claim) -> dict[UUID, tuple[int, int]]:
+        """Return of each project how many want the same and asked before, and how many GPUs."""
+        own = self._own(asked.workload_uid)
+        all_of_them = own is None or asked.asked_at != own.asked_at
+        found: dict[UUID, tuple[int, int]] = {}
+        for uid, names, gpus, every, before in self._counted(own.asked_at if own else None):
+            n = every if all_of_them else before
+            kinds, wanted = set(names_in(names)), set(asked.size.kinds)
+            same = not kinds or not wanted or kinds & wanted
+            if n and bool(gpus) == bool(asked.gpus) and same:
+                known = found.get(uid, (0, 0))
+                found[uid] = (known[0] + n, known[1] + n * gpus)
+        return found
+
+    def _counted(self, at: datetime | None) -> list[tuple[Any, ...]]:
+        """Return who waits, counted in one query by project and size: all, and those before."""
+        if at not in self._counts:
+            before = Q(asked_at__lt=at) if at else Q()
+            rows = Claim.objects.filter(
+                cluster=self._cluster, granted_at__isnull=True, held_at__isnull=True
+            )
+            size = rows.order_by().values_list("project_uid", "gpu_flavor", "gpus")
+            counted: Any = size.annotate(every=Count("pk"), before=Count("pk", filter=before))
+            self._counts[at] = list(counted)
+        return self._counts[at]
+
+    @cached_property
+    def _counts(self) -> dict[datetime | None, list[tuple[Any, ...]]]:
+        return {}
+
+    def _verdict(self, asked: Claim) -> Verdict:
+        """Return what it would get if nobody waited; who is within no guarantee is behind them."""
+        found = self._line.would(asked)
+        first = found.fits and asked.gpus and not found.borrows
+        if found.never or found.ceiling or found.owed or first:
+            return found
+        ahead = sum(n for n, _gpus in self._before(asked).values())
+        lacking = found.lacking or (("gpu",) if asked.gpus else ("cpu",))
+        return replace(found, ahead=ahead, lacking=lacking) if ahead else found
+
+    def estimate(self, made: Decision) -> Estimate | None:
+        asked, history = self._asked(made), self._history
+        kinds = asked.size.kinds
+        there = sum(1 for d in self._line.devices if not kinds or kind_of(d) in kinds)
+        held = history.held_for(asked.workload_kind)
+        if not there or not asked.gpus or held is None:
+            return None
+        before = sum(gpus for _n, gpus in self._before(asked).values()) + asked.gpus
+        at = now()
+        first, last = (at + timedelta(seconds=before / there * seconds) for seconds in held)
+        return Estimate(first, last, history.samples, history.held)
+
+    def ahead(self, made: Decision) -> tuple[str, ...]:
+        before = self._before(self._asked(made))
+        return tuple(str(uid) for uid, (n, _gpus) in before.items() for _one in range(n))

@@ -7,7 +7,8 @@ class WorkConfig(AppConfig):
 
     def ready(self) -> None:
         from runtime import reconcilers
-        from work import reclaim, rules
+        from work import reclaim, rules, turns
 
         rules.connect()
         reconcilers.on_transition(reclaim.on_transition)
+        reconcilers.on_transition(turns.on_transition)

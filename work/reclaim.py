@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,10 +12,14 @@ from django.utils.translation import gettext as _
 from events import services as events
 from notifications.services import notify
 from projects.models import Project
+from queues.admission import reclaim_of
+from runtime.protocol import Phase
 from runtime.reasons import Reason
 from work.models import Workload
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from accounts.models import User
     from runtime.reconcilers import Transition
 
@@ -43,6 +48,23 @@ def on_transition(change: Transition) -> None:
             url=change.row.get_absolute_url(),
             key=f"{row.uid}/{change.seen.launch}",
         )
+
+
+@dataclass(frozen=True)
+class GivesBack:
+    """It is ending so that others get its devices; ``until``: so long it has, where one knows."""
+
+    whom: str
+    until: datetime | None
+
+
+def giving_back(reader: User, row: Workload) -> GivesBack | None:
+    """Return for whom it gives its devices back at this moment; None: it does not."""
+    if row.phase != Phase.STOPPING or row.reason != Reason.PREEMPTED:
+        return None
+    owed = reclaim_of(str(row.uid))
+    project = _project_of(owed.beneficiary) if owed else None
+    return GivesBack(whom(project, reader), owed.until if owed else None)
 
 
 def whom(project: Project | None, reader: User) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -18,20 +19,23 @@ from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
 from projects.models import Project
+from queues.history import History
+from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
-from work import kinds
+from work import kinds, why
+from work.models import Workload
 from work.services.resolve import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from accounts.principal import Principal
-    from work.models import Workload
 
 # Why it waits for devices, a place or its turn: the rest has no line to stand in.
 IN_LINE = frozenset(
     {Reason.QUEUED, Reason.DOES_NOT_FIT, Reason.CEILING, Reason.RECLAIMING, Reason.PREEMPTED}
 )
+_BEFORE = frozenset({Phase.PENDING, Phase.STARTING})
 _CHANGES = 3
 _SOONER = 0.7  # a change that is no quicker than this is none
 
@@ -48,6 +52,7 @@ class Change:
 class Wait:
     """``ahead``: whose work is before it, as far as the reader may know, in words."""
 
+    sentence: str  # why it waits
     position: int | None
     ahead: str
     estimate: Estimate | None
@@ -76,22 +81,55 @@ class Wait:
 
 def wait_of(reader: Principal, row: Workload) -> Wait | None:
     """Return what is to be said of its wait; None where it stands in no line."""
-    if not row.is_waiting or row.reason not in IN_LINE:
+    if not row.is_seen or row.reason not in IN_LINE or row.phase not in _BEFORE:
         return None
     kind = kinds.kind_of(row.kind)
     cluster = known_cluster(row.cluster_key)
+    if not row.is_waiting and not cluster.runs_images:
+        return None
     fleet = Fleet([cluster], row.project.uid)
     asked = request_of(kind, row)
     made = fleet.decide(cluster, asked, uid=row.uid)
     queue = row.external_ref.get("queue") or {}
-    changes = list(_sooner(made)) if row.owner_id == reader.user.pk else []
+    # what its cluster's queue holds back is made there: its program does not change
+    may = row.owner_id == reader.user.pk and row.is_waiting
+    changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
+        sentence=_sentence(row),
         position=queue.get("position"),
         ahead=_ahead(reader, made.ahead),
-        estimate=made.estimate,
+        estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
         changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
     )
+
+
+def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
+    """Return when its turn comes where a cluster keeps the line: by how much of ours asked before
+    it, and how long such work held GPUs there. None where nothing like it has ended yet.
+    """
+    history = History(made.cluster)
+    held = history.held_for(row.kind)
+    there = sum(room.total for room in made.rooms)
+    if held is None or not there:
+        return None
+    before = Workload.objects.filter(
+        cluster_key=row.cluster_key,
+        desired=Desired.RUNNING,
+        phase__in=_BEFORE,
+        reason__in=IN_LINE,
+        gpus__gt=0,
+        asked_at__lt=row.asked_at or now(),
+        deleted_at__isnull=True,
+    )
+    gpus = sum(before.values_list("gpus", flat=True)) + made.request.total.gpus
+    first, last = (now() + timedelta(seconds=gpus / there * seconds) for seconds in held)
+    return Estimate(first, last, history.samples, history.held)
+
+
+def _sentence(row: Workload) -> str:
+    found = why.on_its_way(row.reason, row.external_ref, row.resources)
+    return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
 
 
 def when_of(estimate: Estimate | None) -> str:
@@ -120,7 +158,7 @@ def _ahead(reader: Principal, uids: tuple[str, ...]) -> str:
     """Return the projects ahead by name where the reader belongs to them, else how many."""
     if not uids:
         return ""
-    rows = Project.objects.filter(uid__in={UUID(uid) for uid in uids})
+    rows = Project.objects.filter(uid__in=[UUID(uid) for uid in set(uids)])
     if not reader.is_operator:
         rows = rows.filter(memberships__user=reader.user)
     names = {str(uid): name for uid, name in rows.values_list("uid", "name")}

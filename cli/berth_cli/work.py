@@ -25,10 +25,10 @@ from berth_cli.documents import (
     plan_option,
     waiting,
 )
-from berth_cli.fields import field_body, field_options
+from berth_cli.fields import field_body, field_options, fields_of
 from berth_cli.following import EVERY_S, Told, patiently, show_log
 from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why, yes_option
-from berth_cli.output import Column
+from berth_cli.output import Column, printable
 
 DAY_S = 86400.0
 _ABSENT = "absent"
@@ -74,6 +74,22 @@ class Work:
 
         ``ended``: to end it was what was asked for.
         """
+
+    def show_wait(self, row: Row) -> None:
+        """Print when the turn of one that waits comes, and what would start it sooner."""
+        wait = row.get("wait")
+        if not wait:
+            return
+        click.echo()
+        said = (wait["sentence"], f"Its turn: {wait['when']}.", wait.get("honesty", ""))
+        click.echo(printable(" ".join(filter(None, said))))
+        if wait["ahead"]:
+            click.echo(printable(f"Before it: {wait['ahead']}."))
+        called = {one["name"]: one["option"] for one in fields_of(self.word)}
+        for change in wait["changes"]:
+            options = " ".join(f"--{called[name]} {v}" for name, v in change["said"].items())
+            command = f"berth {self.group.name} edit {row['id']} {options}"
+            click.echo(printable(f"  {change['text']}: {command}"))
 
     def show_more(self, s: Session, row: Row) -> None:
         """Print below the table of one what does not fit into it."""
@@ -129,10 +145,14 @@ class Work:
         """Tell each change of its state until it stands still, or is as ``until`` says."""
         deadline = time.monotonic() + timeout
         until = until or self.is_settled
+        whens: dict[str, str] = {}
         with Told(in_place=self.in_place) as told:
             while True:
                 pull = row["status"].get("pull") or {}
-                told.tell(self.line(row), counts_since=pull.get("since"))
+                line = self.line(row)
+                if wait := row.get("wait"):  # as it was said first: minutes pass by themselves
+                    line = whens.setdefault(line, f"{line} {wait['when']}")
+                told.tell(line, counts_since=pull.get("since"))
                 if self.state(row) == GONE or until(row):
                     return row
                 self.require_time(row, deadline, timeout)
@@ -212,6 +232,7 @@ class Work:
             row = self.find(s, name)
             s.show(row, self.one)
             if s.fmt == "table":
+                self.show_wait(row)
                 self.show_more(s, row)
 
     def add_logs(self, text: str, *which: Any, follow: str) -> None:

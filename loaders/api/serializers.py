@@ -12,6 +12,7 @@ from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PA
 from loaders.reports import MAX_NUMBER
 from runtime.protocol import Desired, Phase
 from volumes.services.create import MAX_SIZE_MIB
+from work.api.serializers import NO_WAIT, WaitOut
 
 
 def _patterns() -> serializers.ListField:
@@ -165,6 +166,7 @@ class LoadOut(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     loaded_at = serializers.DateTimeField(allow_null=True)
+    wait = WaitOut(allow_null=True, help_text=NO_WAIT)
 
 
 class LoadErrorOut(serializers.Serializer[Any]):

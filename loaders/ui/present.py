@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -18,11 +19,15 @@ from loaders.words import advice_of, percent_of, why_of
 from runtime.protocol import Desired
 from runtime.reasons import Reason
 from work.selectors import may_change, may_end
+from work.waits import wait_of
 from work.why import Why
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from accounts.principal import Principal
     from loaders.models import Load
+    from work.waits import Wait
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Shown:
     why: Why
     advice: str
     position: int | None
+    wait: Callable[[], Wait | None]
     errors: list[dict[str, str]]
     inside: bool  # names of folders and files may be shown
     hidden: bool  # there are errors, and they are not
@@ -142,6 +148,7 @@ def shown(who: Principal, row: Load) -> Shown:
         why=why_of(row),
         advice=advice_of(row),
         position=_position(row),
+        wait=cache(partial(wait_of, who, row)),
         errors=[_shown_error(error) for error in row.errors] if inside else [],
         inside=inside,
         hidden=bool(row.errors) and not inside,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from django.db.models import Min
@@ -26,15 +27,20 @@ from runtime import reasons
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work.image_pull import pull_of
+from work.reclaim import giving_back
 from work.selectors import access_of, is_owner, may_end
 from work.services import extension_left
 from work.ui.timeline import Line, is_far, timeline
+from work.waits import wait_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from accounts.principal import Principal
     from notebooks.ui.home import Card
+    from work.reclaim import GivesBack
+    from work.waits import Wait
     from work.why import Why
 
 
@@ -137,6 +143,8 @@ class Shown:
     why: Why
     pull: str
     position: int | None
+    wait: Callable[[], Wait | None]  # asked by the page that shows it
+    gives_back: Callable[[], GivesBack | None]
     next_end: datetime | None
     settled: bool
     lines: list[Line]
@@ -184,6 +192,8 @@ def shown(who: Principal, row: Workspace) -> Shown:
         why=row.why,
         pull=pull.sentence_so_far if pull else "",
         position=queue.get("position"),
+        wait=cache(partial(wait_of, who, row)),
+        gives_back=partial(giving_back, who.user, row),
         next_end=next_end(row) if queue else None,
         settled=phase in SETTLED and row.is_seen,
         lines=timeline(row, phase, AHEAD[is_far(row)]),

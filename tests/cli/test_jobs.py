@@ -278,3 +278,28 @@ def test_a_name_that_two_credentials_have_is_not_chosen_from(
     ids = namesakes(me["token"])
     said = berth("job", "run", "--credential", "key", "--plan", *PROGRAM, **me)
     assert told_apart(said, ids), said.exception
+
+
+def test_one_that_waits_is_told_with_when_and_what_to_type(
+    berth: Run, me: Any, machine: Any, project: Any
+) -> None:
+    from clusters import services
+    from runtime.protocol import Device
+
+    names = ["H100"] * 2 + ["A100"] * 2
+    machine.set_devices([Device(f"G{n}", n, name, 80_000) for n, name in enumerate(names)])
+    services.health_store(key="local", health=machine.probe())
+    for name in ("first", "second"):
+        said = ("--name", name, "--gpus", "2", "--gpu", "h100")
+        assert berth("job", "run", *said, *PROGRAM, **me).exit_code == 0
+        driving.run_due()
+    shown = berth("job", "show", "second", **me)
+    assert "Its turn: " in shown.stdout
+    assert "Before it" not in shown.stdout
+    row = read(berth("job", "show", "second", "-o", "json", **me))
+    sooner = f"berth job edit {row['id']} --gpu a100"
+    assert f"  2 × A100 instead: starts now: {sooner}" in shown.stdout  # noqa: RUF001 - the sign
+    late = ("--wait", "--timeout", "0.1")
+    followed = berth("job", "start", "second", *late, **me)
+    assert "queued: Waiting for 2 × h100" in followed.stderr  # noqa: RUF001 - the sign
+    assert "Nobody can say when" in followed.stderr or " minute" in followed.stderr

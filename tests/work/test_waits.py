@@ -7,15 +7,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models import F
 
 from clusters import services
-from clusters.models import Claim, Cluster
+from clusters.models import Claim, Cluster, Flavor, Node
 from common.clock import now
 from jobs.models import Job
 from projects.models import Project
 from queues.models import Turn
 from runtime.hints import hint
-from runtime.protocol import Device
+from runtime.protocol import Device, Phase
+from runtime.reconcilers import Outcome, Transition
+from work import turns as turns_of_work
 from work.services import workload_edit
 from work.waits import wait_of
 
@@ -124,3 +127,138 @@ def test_what_never_fits_is_said_with_what_would(machine, job, settle, alice, pr
     assert found.estimate is None
     assert found.when.startswith("Nobody can say")
     assert found.changes[0].said == {"gpus": 3}
+
+
+def test_the_api_tells_of_one_that_waits_and_keeps_lists_short(
+    machine, job, settle, alice, bob, api, project
+):
+    turns(machine, 40)
+    settle(job(gpus=4))
+    row = settle(job(gpus=3))
+    every = f"/api/v1/projects/{project.slug}/jobs"
+    found = api(alice, "GET", f"{every}/{row.short_id}").json()["wait"]
+    assert found["position"] == 1
+    assert found["sentence"] == "Waiting for 3 × h100; position 1 in the queue."  # noqa: RUF001 - the sign
+    assert found["earliest"] <= found["latest"]
+    assert "minutes" in found["when"]
+    assert (found["samples"], found["held"]) == (8, None)
+    said = found["changes"][0]["said"]
+    assert said == {"gpu_flavor": "a100"}
+    assert api(alice, "PATCH", f"{every}/{row.short_id}", said).status_code == 202
+    assert api(bob, "GET", f"{every}/{row.short_id}").json()["wait"] is None  # not seen again yet
+    assert {one["wait"] for one in api(alice, "GET", every).json()["results"]} == {None}
+
+
+# --- pages ------------------------------------------------------------------------------------
+
+
+def test_the_page_tells_the_wait_and_one_press_starts_it_and_is_taken_back(
+    machine, job, settle, alice, as_user
+):
+    turns(machine, 40)
+    settle(job(gpus=4))
+    row = settle(job(gpus=3))
+    client, here = as_user(alice), row.get_absolute_url()
+    html = client.get(here).content.decode()
+    assert "3 × A100 instead: starts now" in html  # noqa: RUF001 - the sign
+    assert "From 8 past runs." in html
+    said = {"gpu_flavor": "a100", "generation": str(row.generation)}
+    answer = client.post(f"{here}change/", said, follow=True)
+    assert f"“{row.name}” is changed." in answer.content.decode()
+    row.refresh_from_db()
+    assert row.gpu_flavor == "a100"
+    assert client.post(f"{here}change/", said).status_code == 409  # it is another one than was read
+    back = {"gpu_flavor": "h100", "generation": str(row.generation)}
+    assert f'name="generation" value="{row.generation}"' in answer.content.decode()
+    assert client.post(f"{here}change/", back).status_code == 302
+    row.refresh_from_db()
+    assert row.gpu_flavor == "h100"
+
+
+def test_a_press_changes_only_how_many_and_which_and_only_what_waits(
+    machine, job, settle, alice, bob, as_user
+):
+    row = settle(job(gpus=1))
+    here = f"{row.get_absolute_url()}change/"
+    client, told = as_user(alice), {"generation": str(row.generation)}
+    assert client.post(here, {**told, "command": "rm"}).status_code in {400, 422}
+    assert client.post(here, {**told, "gpus": "-1"}).status_code in {400, 422}
+    assert client.post(here, {**told, "gpus": "2"}).status_code == 409
+    assert as_user(bob).post(here, {**told, "gpus": "2"}).status_code == 403
+
+
+def test_who_gives_back_is_told_for_whom_and_how_long(machine, job, settle, alice, as_user):
+    row = settle(job(gpus=4))
+    other = Project.objects.create(slug="secret", name="Secret", phase="running")
+    wants = job(gpus=1, project=other)
+    until = now() + timedelta(seconds=30)
+    Claim.objects.filter(workload_uid=row.uid).update(
+        reclaim_at=now(), reclaim_until=until, reclaim_for=wants.uid
+    )
+    Job.objects.filter(pk=row.pk).update(phase="stopping", reason="preempted")
+    html = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "Its GPUs are asked back for another project" in html
+    assert "Secret" not in html
+    assert f'data-countdown="{until.isoformat()[:16]}' in html
+
+
+# --- clusters whose own queue keeps the line ----------------------------------------------------
+
+
+@pytest.fixture
+def far(db: Any) -> Cluster:
+    """Eight H100 on one node; its queue decides who starts."""
+    cluster = Cluster.objects.create(
+        key="gpu",
+        name="GPU",
+        driver="kubernetes",
+        reachable=True,
+        checked_at=now(),
+        kinds={"h100": {"total": 8, "largest": 8}},
+    )
+    Flavor.objects.get_or_create(
+        name="h100", defaults={"label": "H100", "resource": "nvidia.com/gpu"}
+    )
+    Node.objects.create(
+        cluster=cluster,
+        name="n1",
+        ready=True,
+        cpu_milli=64_000,
+        memory_mib=512_000,
+        accelerators={"nvidia.com/gpu": 8},
+        offers={"h100": 8},
+        seen_at=now(),
+    )
+    return cluster
+
+
+def ended(row: Job, **updates: Any) -> Transition:
+    outcome = Outcome(phase=Phase.STOPPED, updates=updates)
+    return Transition(row, Phase.RUNNING, Phase.STOPPED, outcome, gone=False, seen=row)
+
+
+def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job, alice, principal):
+    start = now() - timedelta(hours=3)
+    for n in range(6):
+        begun = start + timedelta(seconds=n)
+        over = begun + timedelta(minutes=40)
+        row = job(cluster_key="gpu", gpus=8, asked_at=start, started_at=begun, stopped_at=over)
+        turns_of_work.on_transition(ended(row))
+        turns_of_work.on_transition(ended(row))
+    assert Turn.objects.filter(cluster=far).count() == 6
+    held = {"launch": 1, "queue": {}}
+    waits = {"cluster_key": "gpu", "phase": "pending", "reason": "queued", "external_ref": held}
+    job(gpus=4, asked_at=now() - timedelta(minutes=9), **waits)
+    row = job(gpus=4, **waits)
+    Job.objects.update(observed_generation=F("generation"))
+    row.refresh_from_db()
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert (found.position, found.changes) == (None, ())
+    assert found.when == "in about 40 minutes"  # 8 GPUs before and with it, of 8, 40 minutes each
+    assert found.honesty == "From 6 past runs."
+
+
+def test_what_never_began_on_a_cluster_leaves_no_turn(far, job):
+    turns_of_work.on_transition(ended(job(cluster_key="gpu", gpus=8)))
+    assert not Turn.objects.exists()

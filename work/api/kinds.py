@@ -161,6 +161,7 @@ class Api:
             created_at=serializers.DateTimeField(),
             **{name: serializers.DateTimeField(allow_null=True) for name in moments},
             stop_reason=serializers.CharField(allow_blank=True),
+            wait=s.WaitOut(allow_null=True, help_text=s.NO_WAIT),
             **self.own_shape,
             **self.detail_shape,
         )

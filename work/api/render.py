@@ -13,6 +13,7 @@ from work.attached import attached_to
 from work.image_pull import pull_of
 from work.models import Share
 from work.selectors import is_owner
+from work.waits import wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ def many_out(api: Api, rows: Sequence[Any], who: Principal) -> list[dict[str, An
     of its own.
     """
     if api.told is not None:
-        return [dict(api.told(row, who)) for row in rows]
+        return [{**api.told(row, who), "wait": None} for row in rows]
     others = [row.pk for row in rows if not is_owner(who, row)] if api.kind.shared else []
     visited: set[int] = set()
     if others:
@@ -39,18 +40,38 @@ def many_out(api: Api, rows: Sequence[Any], who: Principal) -> list[dict[str, An
     for row in rows:
         reader = Reader(is_owner(who, row), row.pk in visited, alone=False)
         spec = {**_spec(api, row, private=False), **dict.fromkeys(api.kind.attachments)}
-        found.append({**_told(api, row, spec, reader), **dict.fromkeys(api.detail_shape)})
+        alone = dict.fromkeys(("wait", *api.detail_shape))
+        found.append({**_told(api, row, spec, reader), **alone})
     return found
 
 
 def one_out(api: Api, row: Any, who: Principal) -> dict[str, Any]:
     """Return one, with what is private for its owner."""
     if api.told is not None:
-        return dict(api.told(row, who))
+        return {**api.told(row, who), "wait": _wait(row, who)}
     reader = _reader(api, row, who)
     given = attached_to(row) if row.just_attached is None else row.just_attached
     spec = {**_spec(api, row, private=reader.owns), **_attached(api.kind, given)}
-    return {**_told(api, row, spec, reader), **api.detail(row)}
+    return {**_told(api, row, spec, reader), "wait": _wait(row, who), **api.detail(row)}
+
+
+def _wait(row: Any, who: Principal) -> dict[str, Any] | None:
+    found = wait_of(who, row)
+    if found is None:
+        return None
+    estimate = found.estimate
+    return {
+        "sentence": found.sentence,
+        "position": found.position,
+        "ahead": found.ahead,
+        "earliest": estimate and estimate.earliest,
+        "latest": estimate and estimate.latest,
+        "when": found.when,
+        "honesty": found.honesty,
+        "samples": estimate.samples if estimate else 0,
+        "held": estimate and estimate.held,
+        "changes": [{"said": dict(one.said), "text": one.text} for one in found.changes],
+    }
 
 
 def state_out(api: Api, row: Any, who: Principal) -> dict[str, Any]:

@@ -140,6 +140,33 @@ class PullOut(serializers.Serializer[Any]):
     )
 
 
+NO_WAIT = "null: it stands in no line; and in lists"
+
+
+class SoonerOut(serializers.Serializer[Any]):
+    said = serializers.DictField(help_text="what to send as a change of it")
+    text = serializers.CharField()
+
+
+class WaitOut(serializers.Serializer[Any]):
+    """What it waits for in its line, until when, and what would start it sooner."""
+
+    sentence = serializers.CharField()
+    position = serializers.IntegerField(allow_null=True, help_text="null: its queue tells none")
+    ahead = serializers.CharField(
+        allow_blank=True, help_text="whose work is before it; projects of others by number"
+    )
+    earliest = serializers.DateTimeField(allow_null=True, help_text="null: nobody can say")
+    latest = serializers.DateTimeField(allow_null=True)
+    when = serializers.CharField(help_text="the same in words")
+    honesty = serializers.CharField(allow_blank=True, help_text="how good estimates were, in words")
+    samples = serializers.IntegerField(help_text="past runs that the estimate goes by")
+    held = serializers.FloatField(
+        allow_null=True, help_text="what part of past estimates held; null: too few are over"
+    )
+    changes = SoonerOut(many=True, help_text="for its owner: what starts it now, then sooner")
+
+
 class ChangeOut(serializers.Serializer[Any]):
     field = serializers.CharField()
     to = serializers.JSONField(allow_null=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -18,16 +19,22 @@ from runtime import reasons
 from runtime.protocol import Desired
 from runtime.reasons import Fault
 from work import fields as f
+from work.reclaim import giving_back
 from work.selectors import may_change, may_end
 from work.services import extension_left
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
+from work.waits import wait_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from accounts.principal import Principal
     from volumes.models import Volume
     from work.fields import Text
+    from work.reclaim import GivesBack
     from work.ui.timeline import Line
+    from work.waits import Wait
     from work.why import Why
 
 # Their units stand with the numbers.
@@ -54,6 +61,8 @@ class Shown:
     fault: str  # whose move it is, in words
     level: str  # of the note that tells why; "": nothing is to be told
     position: int | None
+    wait: Callable[[], Wait | None]  # asked by the page that shows it
+    gives_back: Callable[[], GivesBack | None]
     lines: list[Line]
     took: timedelta | None
     extension_left: int | None
@@ -97,6 +106,8 @@ def shown(who: Principal, row: Any) -> Shown:
         fault=whose[info.fault],
         level=_level(row, is_over=is_over, waits=bool(queue)),
         position=queue.get("position"),
+        wait=cache(partial(wait_of, who, row)),
+        gives_back=partial(giving_back, who.user, row),
         lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
         took=took(row),
         extension_left=extension_left(row),

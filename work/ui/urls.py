@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import URLPattern, path
 
-from work.ui import acts, bulk, launch, views
+from work.ui import acts, bulk, launch, views, waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,8 @@ def urls_for(pages: Pages, own: Mapping[str, type[WorkView]] | None = None) -> l
         (f"{one}yaml/", views.Yaml.of(pages), "yaml"),
         (f"{one}settings/", settings, "settings"),
     ]
+    if "gpus" in pages.kind.table:
+        found.append((f"{one}change/", waits.Change.of(pages, stands_on=detail), "change"))
     if "time_limit_minutes" in pages.kind.table:
         found.append((f"{one}extend/", acts.Extend.of(pages), "extend"))
     if pages.kind.renews:

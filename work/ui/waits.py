@@ -1,0 +1,62 @@
+"""A press on what would start work sooner: it is changed so, and can be changed back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
+
+from common.errors import Conflict, wrong
+from common.ui.responses import go
+from work.services import workload_edit
+from work.ui.base import OneView
+
+_COUNTS = ("gpus", "replicas")
+_KIND = "gpu_flavor"
+_DIGITS = 6
+
+
+class Change(OneView):
+    """Change how many GPUs or replicas, or which kind, one asks for that waits."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
+
+    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:  # noqa: ARG002
+        row = self.row()
+        said = self._said(request.POST)
+        generation = request.POST.get("generation", "")
+        before = {name: getattr(row, name) for name in said}
+
+        def check(locked: Any) -> None:
+            if not locked.is_waiting:
+                raise Conflict(_("It does not wait any more: nothing was changed."))
+            if str(locked.generation) != generation:
+                raise Conflict(_("It was changed meanwhile. Look at it as it is now."))
+
+        after = workload_edit(principal=self.principal, row=row, said=said, check=check)
+        undo = {
+            "text": _("“%(name)s” is changed.") % {"name": after.name},
+            "url": self.pages.address("change", after),
+            "said": {**before, "generation": after.generation},
+        }
+        messages.success(request, render_to_string("work/_undo.html", undo, request))
+        return go(request, self.pages.address("detail", after))
+
+    def _said(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is to change; nothing else of it can be changed here."""
+        said: dict[str, Any] = {}
+        for name in _COUNTS:
+            text = given.get(name, "")
+            if name in given and name in self.kind.table:
+                if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS:
+                    raise wrong(name, _("A whole number, please."))
+                said[name] = int(text)
+        if _KIND in given and _KIND in self.kind.table:
+            said[_KIND] = given[_KIND][:255]
+        if not said:
+            raise wrong("gpus", _("Say what to change."))
+        return said
