@@ -359,31 +359,39 @@ class Line:
         )
 
 
+_Alike = tuple[str, int, tuple[str, ...], int, bool]
+
+
 class _Turns:
     """Who waits, to be taken in turn: who wants GPUs by what is held, all others by time.
 
-    Each part's first in line is enough to look at.
+    Of those of a part who want the same, the first is enough to look at. Work within a guarantee
+    goes before older work of its part that would borrow: that would keep from it what it is owed.
     """
 
     def __init__(self, waiting: Iterable[tuple[Claim, Work]]) -> None:
         self._plain: deque[tuple[Claim, Work]] = deque()
-        self._parts: dict[str, deque[tuple[Claim, Work]]] = defaultdict(deque)
+        self._lines: dict[_Alike, deque[tuple[Claim, Work]]] = defaultdict(deque)
         for one in sorted(waiting, key=lambda one: (-one[1].priority, one[1].asked_at)):
-            (self._parts[one[1].part] if one[1].count else self._plain).append(one)
+            (self._lines[self._alike(one[1])] if one[1].count else self._plain).append(one)
+
+    @staticmethod
+    def _alike(work: Work) -> _Alike:
+        return work.part, work.count, work.kinds, work.priority, work.exceeds
 
     def __bool__(self) -> bool:
-        return bool(self._plain or self._parts)
+        return bool(self._plain or self._lines)
 
     def take(self, pool: Pool) -> tuple[Claim, Work]:
-        heads = (line[0][1] for line in self._parts.values())
+        heads = (line[0][1] for line in self._lines.values())
         best = min(heads, key=pool.turn, default=None)
         first = self._plain[0][1] if self._plain else None
         if best is None or (first is not None and first.asked_at < best.asked_at):
             return self._plain.popleft()
-        line = self._parts[best.part]
+        line = self._lines[self._alike(best)]
         found = line.popleft()
         if not line:
-            del self._parts[best.part]
+            del self._lines[self._alike(best)]
         return found
 
 

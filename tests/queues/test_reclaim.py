@@ -227,3 +227,18 @@ def test_nobody_passes_what_others_give_back_for_however_short_they_are(
     assert isinstance(local.admit(short), Waiting)
     assert isinstance(local.admit(replace(borrowing[1], launch=1)), Waiting)
     assert isinstance(local.admit(owed), Granted)
+
+
+def test_what_is_owed_is_not_kept_back_by_older_work_that_would_borrow(promise, projects, eight):
+    """A device is free: nobody is asked for one because older work of its project waits for two."""
+    hunter, allen, _evan = projects
+    promise(allen, 1)
+
+    def ask(project, gpus):
+        uid, owner, size = str(uuid4()), str(uuid4()), Resources(0, 0, gpus, KIND)
+        return AdmissionRequest("local", uid, "thing", str(project.uid), owner, size)
+
+    assert isinstance(local.admit(ask(hunter, 7)), Granted)
+    assert isinstance(local.admit(ask(allen, 2)), Waiting)
+    assert isinstance(local.admit(ask(allen, 1)), Granted)
+    assert not Claim.objects.filter(reclaim_at__isnull=False).exists()
