@@ -12,7 +12,7 @@ from accounts.models import User
 from accounts.principal import Principal
 from accounts.services.people import password_reset_by_operator, user_create
 from clusters.installed import ensure_local_cluster
-from clusters.models import Cluster, Flavor
+from clusters.models import Cluster
 from clusters.services.parts import flavor_save
 from common.clock import now
 from notebooks.services.presets import PresetFields, preset_create
@@ -22,7 +22,10 @@ from projects.choices import Role
 from projects.models import Project
 from projects.services.life import project_create
 from projects.services.members import member_add
-from queues.models import Guarantee, Queue, Turn
+from queues.models import Turn
+from queues.planning import Change
+from queues.services import queue_create, queues_change
+from queues.sharing import Share
 from runtime.models import ONE_MACHINE
 
 _KINDS = {script.H100: ("NVIDIA H100 80 GB", "H100"), script.A100: ("NVIDIA A100 40 GB", "A100")}
@@ -73,7 +76,7 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
         for user in people[1:]:
             member_add(principal=owner, project=project, user=user, role=Role.MEMBER)
         projects |= dict.fromkeys(team.people, project)
-    _share(cluster)
+    _share(operator, cluster)
     for name, label in ((script.A100, "A100"), (script.H100, "H100")):
         values = {
             "name": f"JupyterLab + 1 {label}",
@@ -90,19 +93,18 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
     return passwords
 
 
-def _share(cluster: Cluster) -> None:
+def _share(operator: Principal, cluster: Cluster) -> None:
     """Give each project its guarantee, and the organisation what its projects have."""
-    flavor = Flavor.objects.get(name=script.H100)
-    above = Queue.objects.create(name=script.ORGANISATION)
-    inside = [team.slug for team in script.TEAMS if team.in_organisation]
-    rows = [(above, script.GUARANTEED * len(inside))]
+    where = (cluster.key, script.H100)
+    above = queue_create(principal=operator, name=script.ORGANISATION)
+    inside = [team for team in script.TEAMS if team.in_organisation]
+    total = Share(script.GUARANTEED * len(inside))
+    changes = {above.key: Change(shares={where: total})}
     for team in script.TEAMS:
-        project = Project.objects.get(slug=team.slug)
-        parent = above if team.in_organisation else None
-        queue = Queue.objects.create(name=team.slug, project=project, parent=parent)
-        rows.append((queue, script.GUARANTEED))
-    for queue, guaranteed in rows:
-        Guarantee.objects.create(queue=queue, cluster=cluster, flavor=flavor, guaranteed=guaranteed)
+        key = str(Project.objects.get(slug=team.slug).uid)
+        parent = above.key if team.in_organisation else None
+        changes[key] = Change(parent=parent, shares={where: Share(script.GUARANTEED)})
+    queues_change(principal=operator, changes=changes)
 
 
 def _remember(cluster: Cluster, projects: dict[str, Project], exists: dict[str, int]) -> None:
