@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 PLACE = "place"
+# What Berth itself keeps on a cluster: without work it goes with the cluster.
+_OWN = frozenset({PLACE, "queues"})
 _NODE_KIND = ("cluster__key", "name", "flavor__name")
 HELD = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.DELETING, Phase.UNKNOWN)
 
@@ -57,7 +59,7 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
         rows.filter(cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0).order_by()
         for rows, _kind in rows_with_gpus()
     ]
-    live = [rows.annotate(count=_replicas(rows)) for rows in live]
+    live = [with_replicas(rows) for rows in live]
     columns = ("cluster_key", "gpu_flavor", "phase", "desired")
     sums = [rows.values(*columns).annotate(n=Sum(F("gpus") * F("count"))) for rows in live]
     loose = False
@@ -128,13 +130,13 @@ def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]
 def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
     """Return kind of row → how many there are that are not gone.
 
-    A project's place is not counted: without work in it, it goes with the cluster. ``holding``:
-    only those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
+    A project's place and the queues are not counted: they go with the cluster. ``holding``: only
+    those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
     without it all of them).
     """
     found = {}
     for kind, reconciler in reconcilers.registered().items():
-        if kind == PLACE:
+        if kind in _OWN:
             continue
         rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
         rows = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)
@@ -143,6 +145,17 @@ def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
         if count := rows.count():
             found[kind] = count
     return found
+
+
+def is_used(cluster_key: str) -> bool:
+    """Whether any work there runs, ends or waits to start."""
+    quiet = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
+    return any(
+        rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)
+        .exclude(phase__in=quiet)
+        .exists()
+        for rows, _kind in rows_with_gpus()
+    )
 
 
 def rows_with_gpus() -> Iterator[tuple[Any, str]]:
@@ -154,6 +167,11 @@ def rows_with_gpus() -> Iterator[tuple[Any, str]]:
         names = {f.name for f in rows.model._meta.get_fields()}  # noqa: SLF001 - any model
         if {"gpus", "gpu_flavor", "cluster_key"} <= names:
             yield rows, kind
+
+
+def with_replicas(rows: Any) -> Any:
+    """Return rows of one table with ``count``: how many take the size of each."""
+    return rows.annotate(count=_replicas(rows))
 
 
 def _replicas(rows: Any) -> Any:

@@ -65,7 +65,8 @@ class ClusterOptions:
     volume_access_mode: str = "ReadWriteMany"  # ReadWriteOnce where the storage can't share
     scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
     scheduler: str = ""  # name of a bin-packing profile; "": packed by affinity
-    queue: str = ""  # LocalQueue that admits workloads (Kueue); "": none
+    queue: str = ""  # LocalQueue of others that admits workloads (Kueue); "": none
+    manages_queues: bool = False  # Berth writes Kueue's objects from its own tree of queues
     run_as_user: int = 1000
     user_namespaces: bool = False  # the runtime supports hostUsers: false
     sidecar_image: str = ""  # signs people in before a port of a container; "": the default one
@@ -145,6 +146,8 @@ def check(options: ClusterOptions) -> ClusterOptions:
     for name in ("scheduler", "queue", "storage_class"):
         if (value := getattr(options, name)) and not _NAME.match(value):
             bad[name] = [_("Not a name that a cluster accepts.")]
+    if options.queue and options.manages_queues:
+        bad["queue"] = [_("Either others manage its queues, or Berth does: leave this empty.")]
     if bad := _volumes(options) | _account(options) | _words(options) | bad:
         raise Invalid(_("The cluster's settings are not valid."), fields=bad)
     return options

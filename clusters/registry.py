@@ -83,6 +83,7 @@ def _kubernetes(cluster: Cluster) -> Driver:
 
 def driver_options(cluster: Cluster) -> Any:
     """Return what the driver is to know of the operator's options."""
+    from runtime.drivers.kubernetes.builders.queues import LOCAL as LOCAL_QUEUE
     from runtime.drivers.kubernetes.options import KubernetesOptions
 
     options = options_of(cluster.options)
@@ -92,6 +93,8 @@ def driver_options(cluster: Cluster) -> Any:
     }
     values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
     values["installation"] = installation.own_id()
+    if options.manages_queues:
+        values["queue"] = LOCAL_QUEUE
     return KubernetesOptions(**values)
 
 

@@ -22,6 +22,7 @@ OBJECTS: dict[str, Promise] = {
     "job": gettext_lazy("Jobs"),
     "load": gettext_lazy("Loads"),
     "place": gettext_lazy("Places of projects on clusters"),
+    "queues": gettext_lazy("Queues on clusters"),
     "project": gettext_lazy("Projects"),
     "volume": gettext_lazy("Volumes"),
     "volume-snapshot": gettext_lazy("Snapshots"),

@@ -160,6 +160,14 @@ class OptionsForm(GroupedForm):
         max_length=63,
         help_text=_("The LocalQueue of Kueue that admits workloads. Empty: none."),
     )
+    manages_queues = forms.BooleanField(
+        label=_("Berth manages the queues of Kueue"),
+        required=False,
+        help_text=_(
+            "From its own tree of queues, for all work in projects' namespaces. Only while there"
+            " is no work on the cluster. Leave the queue above empty."
+        ),
+    )
     run_as_user = forms.IntegerField(
         label=_("User number in containers"), min_value=1, max_value=2**31 - 1
     )
@@ -235,7 +243,14 @@ class OptionsForm(GroupedForm):
         (
             _("Placement"),
             _("What decides where and when work starts."),
-            ("scheduler", "queue", "cpu_overcommit", "run_as_user", "user_namespaces"),
+            (
+                "scheduler",
+                "queue",
+                "manages_queues",
+                "cpu_overcommit",
+                "run_as_user",
+                "user_namespaces",
+            ),
         ),
         (
             _("Images"),

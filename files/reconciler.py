@@ -14,6 +14,8 @@ from clusters.options import options_of
 from clusters.where import image_cluster, namespace_of
 from files.models import FileSession
 from hubapi import services as hub
+from queues.choices import Purpose
+from queues.kueue import labels_of
 from runtime.models import Reconcilable
 from runtime.pods import PORT
 from runtime.protocol import InvalidSpec, Observation, Phase, Probe, Resources, WorkloadSpec
@@ -62,6 +64,7 @@ def workload_spec(row: FileSession) -> WorkloadSpec:
         namespace=namespace_of(row.project, cluster),
         image=options.data_image,
         port=PORT,
+        **labels_of(cluster, Purpose.BUILD, ""),  # somebody sits in front of it
         placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
 

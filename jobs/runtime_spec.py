@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 
 from clusters import registry
 from images.services import pinned
+from queues.choices import Purpose
 from runtime.protocol import InvalidSpec, PodGroup, RetryPolicy, WorkloadSpec
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
@@ -27,8 +28,6 @@ def workload_spec(row: Job) -> WorkloadSpec:
         "groups": (PodGroup("main", row.replicas),),
         "once": True,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
-        "queue": row.queue,
-        "priority": row.priority,
         "secret_env": keys.secret_env,
         "stop_grace_s": STOP_GRACE_S,
     }
@@ -44,7 +43,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
     keys = pod_keys(keys)
     return WorkloadSpec(
         **common,
-        **pod_fields(row, cluster, work_class=row.KIND, image=row.image),
+        **pod_fields(row, cluster, work_class=row.KIND, image=row.image, purpose=Purpose.TRAIN),
         image=pinned(row.image, row.image_digest),
         command=tuple(row.command),
         args=tuple(row.args),

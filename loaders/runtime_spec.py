@@ -21,6 +21,8 @@ from hubapi import services
 from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
+from queues.choices import Purpose
+from queues.kueue import labels_of
 from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
 from volumes.backing import mount_of
 from volumes.selectors import room_left
@@ -73,6 +75,7 @@ def workload_spec(row: Load) -> WorkloadSpec:
         namespace=namespace_of(row.project, cluster),
         image=options.data_image,
         retry=RETRY,
+        **labels_of(cluster, Purpose.TRAIN, row.priority),
         placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
 

@@ -12,10 +12,11 @@ from common.errors import Forbidden, NotFound
 from loaders.choices import State
 from loaders.models import Load, LoadRun, RunLog
 from loaders.states import ENDING, SETTLED, state_of
-from projects.access import Permission, scoped
 from runtime.protocol import Desired
 from runtime.reasons import Reason
 from volumes.choices import VolumeKind
+from work.kinds import kind_of
+from work.selectors import visible_to, workload_get
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -30,14 +31,7 @@ RELATED = ("project", "owner", "volume", "volume__owner", "credential")
 
 def loads_visible_to(who: Principal, project: Project | None = None) -> QuerySet[Load]:
     """Return the loads ``who`` may see, newest first; no secret is loaded with them."""
-    rows = (
-        Load.objects.filter(deleted_at__isnull=True)
-        .select_related(*RELATED)
-        .defer("credential__sealed")
-    )
-    if project is not None:
-        rows = rows.filter(project=project)
-    return scoped(rows, who, Permission.LOAD_READ).order_by("-id")
+    return visible_to(who, kind_of(Load.KIND), project)
 
 
 def without_objects(rows: QuerySet[Load]) -> QuerySet[Load]:
@@ -45,25 +39,18 @@ def without_objects(rows: QuerySet[Load]) -> QuerySet[Load]:
     return rows.defer("objects_listed")
 
 
-def load_get(
-    who: Principal, uid: UUID | str, project: Project | None = None, *, for_update: bool = False
-) -> Load:
+def load_get(who: Principal, uid: UUID | str, project: Project | None = None) -> Load:
     """Return one load, or NotFound (the same for "not yours")."""
-    return _one(loads_visible_to(who, project), uid, for_update=for_update)
+    row: Load = workload_get(who, kind_of(Load.KIND), uid, project)
+    return row
 
 
 def load_look(who: Principal, uid: UUID | str, project: Project | None = None) -> Load:
     """Return one load for a page that is drawn again and again."""
-    return _one(without_objects(loads_visible_to(who, project)), uid)
-
-
-def _one(rows: QuerySet[Load], uid: UUID | str, *, for_update: bool = False) -> Load:
-    if for_update:
-        rows = rows.select_for_update(of=("self",))
-    try:
-        return rows.get(uid=uid)
-    except Load.DoesNotExist:
-        raise NotFound(_("There is no such load, or you may not see it.")) from None
+    row = without_objects(loads_visible_to(who, project)).filter(uid=uid).first()
+    if row is None:
+        raise NotFound(_("There is no such load, or you may not see it."))
+    return row
 
 
 def matching(rows: QuerySet[Load], words: str) -> QuerySet[Load]:

@@ -9,6 +9,7 @@ from hubapi import services as hub
 from notebooks.hub import info_of, port_info_of
 from notebooks.kind import sidecar_port
 from notebooks.where import image_of
+from queues.choices import Purpose
 from runtime.pods import HOME, PORT
 from runtime.protocol import Probe, Sidecar, WorkloadSpec
 from volumes.backing import mount_of
@@ -68,7 +69,7 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     keys = pod_keys(keys_of(row))
     common = {
         **_common(row, keys),
-        **pod_fields(row, cluster, work_class=row.variant, image=row.image),
+        **pod_fields(row, cluster, work_class=row.variant, image=row.image, purpose=Purpose.BUILD),
         "image": image_of(row, options),
     }
     make = _container if row.is_container else _lab

@@ -55,6 +55,7 @@ CONSOLE = (
     Entry(_("Storage"), "database-cog", ("console:volume-classes",)),
     Entry(_("Machines"), "server-2", ("console:machines",)),
     Entry(_("All workspaces"), "devices", ("console:workspaces",)),
+    Entry(_("Queues"), "sitemap", ("queues:tree",)),
     Entry(_("Queue"), "list-numbers", ("console:queue",)),
     Entry(_("Audit log"), "clipboard-list", ("console:audit",)),
     Entry(_("Announcements"), "speakerphone", ("console:announcements",)),

@@ -11,6 +11,7 @@ API = (
     "credentials.api",
     "images.api",
     "quotas.api",
+    "queues.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -52,6 +53,7 @@ APPS = (
     "gate.urls",
     "usage.ui",
     "notifications.ui",
+    "queues.urls",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from clusters import registry
-from queues import local, none
+from clusters.options import options_of
+from queues import kueue, local, none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +32,14 @@ class Admitter(Protocol):
         """Return who waits there, in order, and for what."""
 
 
-ADMITTERS: tuple[Admitter, ...] = (local, none)
+ADMITTERS: tuple[Admitter, ...] = (local, kueue, none)
 
 
 def admitter_of(cluster: Cluster) -> Admitter:
-    """Return who decides there: on a cluster with nodes its own scheduler."""
-    return none if cluster.runs_images else local
+    """Return who decides there: on a cluster with nodes its own scheduler, or Kueue."""
+    if not cluster.runs_images:
+        return local
+    return kueue if options_of(cluster.options).manages_queues else none
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:

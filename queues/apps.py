@@ -6,11 +6,20 @@ class QueuesConfig(AppConfig):
 
     def ready(self) -> None:
         from clusters import hooks
+        from events import verbs
         from placement import fleet
-        from queues import admission, local
+        from queues import admission, kueue, local, reconciler
+        from queues.choices import changes_in_words
+        from queues.hooks import tree_changed
         from queues.standing import sight_of
-        from runtime import ports
+        from runtime import ports, reconcilers
 
         ports.provide_admission(admission)
+        verbs.register_details(("queue.tree-changed",), changes_in_words)
         fleet.provide_queues(sight_of)
         hooks.devices_added.register(local.grant_waiting)
+        hooks.cluster_changed.register(kueue.cluster_changed)
+        tree_changed.register(kueue.tree_changed)
+        reconcilers.register(reconciler.QueuesReconciler())
+        reconcilers.on_transition(reconciler.note_restored)
+        reconcilers.on_transition(kueue.place_changed)

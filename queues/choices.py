@@ -18,3 +18,29 @@ class Who(models.TextChoices):
     EVERYBODY = "everybody", _("everybody")
     MANAGERS = "managers", _("managers of the project")
     OPERATORS = "operators", _("operators")
+
+
+_NUMBERS = {
+    "name": _("name"),
+    "parent": _("stands below"),
+    "weight": _("weight"),
+    "build_exceeds": _("building may exceed the guarantee"),
+    "guaranteed": _("guaranteed"),
+    "most": _("most"),
+    "lends": _("lends"),
+}
+_ANSWERS = {"True": _("yes"), "False": _("no")}
+
+
+def changes_in_words(message: str) -> str:
+    """Return what was changed about a part as people read it: “local/h100 guaranteed: 2 → 4”."""
+    told = []
+    for piece in message.split(", "):
+        what, colon, change = piece.partition(": ")
+        where, _space, number = what.rpartition(" ")
+        if not colon or number not in _NUMBERS:
+            told.append(piece)
+            continue
+        shown = (str(_ANSWERS.get(one, one)) for one in change.split(" → "))
+        told.append(f"{where} {_NUMBERS[number]}: {' → '.join(shown)}".strip())
+    return ", ".join(told)

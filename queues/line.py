@@ -24,7 +24,7 @@ from common.clock import now
 from placement.decision import Amounts, Estimate, Reason, names_in
 from queues.history import History
 from queues.sharing import Pool, Work
-from queues.tree import parts_of
+from queues.tree import NO_RULES, Look, Rules
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -114,12 +114,17 @@ class Line:
             claims = list(Claim.objects.filter(cluster=cluster))
         self.claims = sorted(claims, key=lambda claim: (claim.asked_at, claim.pk))
         self.devices = _devices(cluster)
-        self._parts = parts_of(cluster)
+        look = Look(cluster) if self.devices else None  # where there is nothing to share, no tree
+        self._parts = look.parts() if look else []
+        self._look = look
         self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
         capacity = cluster.capacity or {}
         unknown = float("inf")
         self.cpu_milli = capacity.get("cpu_milli") or unknown
         self.memory_mib = capacity.get("memory_mib") or unknown
+
+    def rules(self, project_uid: str, purpose: str, priority: str) -> Rules:
+        return self._look.rules(project_uid, purpose, priority) if self._look else NO_RULES
 
     def is_free(self, device: Device) -> bool:
         """Whether it can be given out at this moment."""

@@ -23,7 +23,7 @@ from placement.decision import Reason as Decided
 from placement.decision import waiting
 from queues import history
 from queues.line import Line, Verdict
-from queues.tree import rules_of
+from queues.tree import NO_RULES, Look
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
 from runtime.protocol import Unreachable
@@ -136,7 +136,9 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
     A newer launch of what gave its devices back stands where it stood.
     """
     size = request.total
-    rules = rules_of(request.project_uid, request.purpose, request.priority)
+    rules = NO_RULES
+    if size.gpus:
+        rules = Look(cluster).rules(request.project_uid, request.purpose, request.priority)
     first: dict[str, Any] = {
         "cluster": cluster,
         "workload_kind": request.kind,

@@ -78,9 +78,18 @@ class Pool:
         self.capacity = dict(capacity)
         self.held: dict[str, Counter[str]] = defaultdict(Counter)  # by part, those below with it
         self._by_kind: dict[str, dict[str, Work]] = defaultdict(dict)
+        self._paths: dict[str, list[Part]] = {}
+        self._keeping: dict[str, list[Part]] = defaultdict(list)  # by kind: who keeps some of it
+        for part in self._parts.values():
+            for kind, share in part.shares.items():
+                if share.kept:
+                    self._keeping[kind].append(part)
 
     def path(self, key: str) -> list[Part]:
         """Return a part and those above it, the root left out."""
+        if key in self._paths:
+            return self._paths[key]
+        begin = key
         found: list[Part] = []
         while key != ROOT:
             part = self._parts.get(key) or Part(key)
@@ -88,6 +97,7 @@ class Pool:
                 break
             found.append(part)
             key = part.parent if part.parent in self._parts else ROOT
+        self._paths[begin] = found
         return found
 
     def take(self, work: Work) -> None:
@@ -107,11 +117,11 @@ class Pool:
 
     def free(self, key: str, kind: str) -> int:
         """Return how many are free for a part: those that others keep for themselves are not."""
-        above = {part.key for part in self.path(key)}
+        path = self.path(key)
         kept = sum(
             max(0, part.share(kind).kept - self.held[part.key][kind])
-            for part in self._parts.values()
-            if part.key not in above and part.share(kind).lends is not None
+            for part in self._keeping[kind]
+            if part not in path
         )
         return self.capacity.get(kind, 0) - self.held[ROOT][kind] - kept
 

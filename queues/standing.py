@@ -26,7 +26,6 @@ from placement.decision import (
 )
 from queues.history import History
 from queues.line import Line, Verdict, kind_of
-from queues.tree import Rules, rules_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -58,16 +57,12 @@ class LineSight:
     def __init__(self, cluster: Cluster, claims: list[Claim]) -> None:
         self._cluster = cluster
         self._line = Line(cluster, claims)
-        self._rules: dict[tuple[str, str, str], Rules] = {}  # asked once, whatever the requests
 
     def _asked(self, made: Decision) -> Claim:
         """Return the claim that such work would have, at the place where its own one stands."""
         size, request = made.request.total, made.request
         project = str(made.fleet.project_uid or UUID(int=0))  # a preset is nobody's yet
-        said = (project, request.purpose, request.priority)
-        if said not in self._rules:
-            self._rules[said] = rules_of(*said)
-        rules = self._rules[said]
+        rules = self._line.rules(project, request.purpose, request.priority)
         own = self._own(made.uid)
         same = own is not None and own.size == size
         asked = Claim(

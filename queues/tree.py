@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from projects.models import Project
 from queues.choices import Purpose
+from queues.effect import Tree
 from queues.models import Guarantee, Priority, Queue
-from queues.sharing import ROOT, Part, Share
+from queues.sharing import NO_SHARE, ROOT, Part, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from clusters.models import Cluster
 
@@ -19,24 +23,108 @@ if TYPE_CHECKING:
 _OTHERS = Purpose.TRAIN.value
 
 
-def parts_of(cluster: Cluster) -> list[Part]:
-    """Return the tree with what its parts have on a cluster; two queries.
+Where = tuple[str, str]  # the key of a cluster, the name of a kind of GPU
 
-    A project without a row is not among them: ``sharing.Pool`` knows it as a part of weight 1.
+
+@dataclass(frozen=True)
+class Entry:
+    """One part of the tree with all that is laid down about it, on every cluster."""
+
+    key: str
+    name: str
+    slug: str = ""  # of a project; '': an organisation
+    parent: str = ROOT
+    weight: Decimal = Decimal(1)
+    build_exceeds: bool = False
+    shares: Mapping[Where, Share] = field(default_factory=dict)
+
+    @property
+    def is_project(self) -> bool:
+        return bool(self.slug)
+
+    def share(self, where: Where) -> Share:
+        return self.shares.get(where, NO_SHARE)
+
+
+def entries() -> dict[str, Entry]:
+    """Return the whole tree by the keys of its parts; three queries.
+
+    Every project is in it, but for those that are archived and have nothing laid down.
     """
-    shares: dict[int, dict[str, Share]] = defaultdict(dict)
-    for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
-        shares[row.queue_id][row.flavor.name] = Share(row.guaranteed, row.most, row.lends)
-    queues = Queue.objects.select_related("project", "parent__project")
-    return [
-        Part(
+    shares: dict[int, dict[Where, Share]] = defaultdict(dict)
+    columns = ("queue_id", "cluster__key", "flavor__name", "guaranteed", "most", "lends")
+    for pk, key, name, *numbers in Guarantee.objects.order_by("pk").values_list(*columns):
+        shares[pk][key, name] = Share(*numbers)
+    queues = list(Queue.objects.select_related("project", "parent__project"))
+    own = {queue.project_id: queue for queue in queues if queue.project_id}
+    found = {
+        queue.key: Entry(
             key=queue.key,
+            name=queue.name,
             parent=queue.parent.key if queue.parent else ROOT,
-            weight=float(queue.weight),
+            weight=queue.weight,
+            build_exceeds=queue.build_exceeds,
             shares=shares.get(queue.pk, {}),
         )
         for queue in queues
+        if not queue.project_id
+    }
+    for project in Project.objects.filter(deleted_at__isnull=True).order_by("name", "pk"):
+        queue = own.get(project.pk)
+        if project.archived_at and queue is None:
+            continue
+        found[str(project.uid)] = Entry(
+            key=str(project.uid),
+            name=project.name,
+            slug=project.slug,
+            parent=queue.parent.key if queue and queue.parent else ROOT,
+            weight=queue.weight if queue else Decimal(1),
+            build_exceeds=queue.build_exceeds if queue else False,
+            shares=shares.get(queue.pk, {}) if queue else {},
+        )
+    return found
+
+
+def tree_on(cluster_key: str, parts: Iterable[Entry]) -> Tree:
+    """Return what of the tree matters on one cluster, as ``queues.effect`` reads it."""
+    known = list(parts)
+    return Tree(
+        parts=tuple(
+            Part(
+                key=entry.key,
+                parent=entry.parent,
+                weight=float(entry.weight),
+                shares={kind: s for (key, kind), s in entry.shares.items() if key == cluster_key},
+            )
+            for entry in known
+        ),
+        building_exceeds=frozenset(entry.key for entry in known if entry.build_exceeds),
+    )
+
+
+def in_order(parts: Mapping[str, Entry]) -> list[tuple[Entry, int]]:
+    """Return parts as a tree is read, each with how deep it stands; organisations first."""
+    below: dict[str, list[Entry]] = defaultdict(list)
+    for entry in parts.values():
+        below[entry.parent if entry.parent in parts else ROOT].append(entry)
+    found: list[tuple[Entry, int]] = []
+
+    def walk(key: str, depth: int) -> None:
+        for entry in sorted(below[key], key=lambda e: (e.is_project, e.name.casefold(), e.key)):
+            found.append((entry, depth))
+            walk(entry.key, depth + 1)
+
+    walk(ROOT, 0)
+    return found
+
+
+def revision_of(tree: Mapping[str, Entry]) -> str:
+    """Return what differs when anything in the tree does."""
+    said = [
+        (e.key, e.name, e.parent, str(e.weight), e.build_exceeds, sorted(e.shares.items()))
+        for e in sorted(tree.values(), key=lambda one: one.key)
     ]
+    return sha256(repr(said).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -48,18 +136,58 @@ class Rules:
     reclaimable: bool
 
 
-def rules_of(project_uid: str, purpose: str, priority: str) -> Rules:
-    """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
+def priority_of(
+    purpose: str, name: str, known: Iterable[Priority] | None = None
+) -> Priority | None:
+    """Return the priority of work; one that is gone is the purpose's own."""
+    rows = list(Priority.objects.all() if known is None else known)
+    by_name = {row.name: row for row in rows}
+    by_purpose = {row.purpose: row for row in rows if row.purpose}
+    return by_name.get(name) or by_purpose.get(purpose) or by_purpose.get(_OTHERS)
 
-    What people sit in front of stays within what is guaranteed to their project, and is never
-    asked for; where nothing is guaranteed it borrows as everything does.
-    """
-    known: Mapping[str, Priority] = {row.name: row for row in Priority.objects.all()}
-    by_purpose = {row.purpose: row for row in known.values() if row.purpose}
-    chosen = known.get(priority) or by_purpose.get(purpose) or by_purpose.get(_OTHERS)
-    queue = Queue.objects.filter(project__uid=project_uid).first()
-    promised = Guarantee.objects.filter(queue=queue, guaranteed__gt=0) if queue else None
-    stays = purpose == Purpose.BUILD and bool(
-        queue and not queue.build_exceeds and promised is not None and promised.exists()
-    )
-    return Rules(priority=chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays)
+
+NO_RULES = Rules(priority=0, exceeds=True, reclaimable=True)  # of what asks for no GPU
+
+
+class Look:
+    """Queues, what they have on a cluster, and priorities, as they are now; three queries."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        queues = Queue.objects.filter(project__deleted_at__isnull=True)
+        self._queues = list(queues.select_related("project", "parent__project"))
+        self._shares: dict[int, dict[str, Share]] = defaultdict(dict)
+        for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
+            share = Share(row.guaranteed, row.most, row.lends)
+            self._shares[row.queue_id][row.flavor.name] = share
+        self._priorities = list(Priority.objects.all())
+
+    def parts(self) -> list[Part]:
+        """Return the tree with what its parts have.
+
+        A project without a row is not among them: ``sharing.Pool`` knows it as a part of weight 1.
+        """
+        return [
+            Part(
+                key=queue.key,
+                parent=queue.parent.key if queue.parent else ROOT,
+                weight=float(queue.weight),
+                shares=self._shares.get(queue.pk, {}),
+            )
+            for queue in self._queues
+        ]
+
+    def rules(self, project_uid: str, purpose: str, priority: str) -> Rules:
+        """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
+
+        What people sit in front of stays within what is guaranteed to their project, and is never
+        asked for; where nothing is guaranteed it borrows as everything does.
+        """
+        chosen = priority_of(purpose, priority, self._priorities)
+        own = (q for q in self._queues if q.project and str(q.project.uid) == project_uid)
+        queue = next(own, None)
+        stays = purpose == Purpose.BUILD and queue is not None and not queue.build_exceeds
+        if stays and queue is not None:
+            stays = any(share.guaranteed for share in self._shares.get(queue.pk, {}).values())
+        return Rules(
+            priority=chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays
+        )

@@ -5,6 +5,7 @@ Asked by ``isinstance``, never by name. The contracts are those of ``runtime.pro
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -102,6 +103,8 @@ class Names(Protocol):
 
     def claim(self, volume_uid: str, /) -> str: ...
 
+    def queue_object(self, prefix: str, word: str, /) -> str: ...
+
 
 @dataclass(frozen=True)
 class Traits:
@@ -151,6 +154,71 @@ class SupportsTenants(Protocol):
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         """Remove it with all that is in it. NotYet while ending."""
+
+
+@dataclass(frozen=True)
+class QueueShare:
+    """What a part of the tree has of one kind of device."""
+
+    guaranteed: int = 0
+    most: int | None = None  # guaranteed and borrowed together; None: no ceiling
+    lends: int | None = None  # of what is guaranteed and not used; None: all of it
+
+
+@dataclass(frozen=True)
+class QueuePart:
+    """An organisation, or a project: that one has a namespace."""
+
+    key: str
+    name: str
+    parent: str = ""  # key; "": the root, or one that is not among the parts
+    namespace: str = ""
+    weight: Decimal = Decimal(1)
+    shares: Mapping[str, QueueShare] = field(default_factory=dict)  # by kind of device
+
+
+@dataclass(frozen=True)
+class QueueKind:
+    """The devices of one kind on nodes with the same labels, as far as they can be given out.
+
+    A kind on nodes whose labels differ is several of these. ``beside``: what those nodes have
+    besides, cpu (milli), memory (MiB) and the rest counted; each device brings its part of it.
+    """
+
+    name: str
+    resource: str
+    labels: Mapping[str, str]
+    devices: int
+    variant: str = ""  # tells those of one kind apart
+    open: bool = True  # work without devices may run there too
+    beside: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class QueueTree:
+    """How one cluster is shared. ``plain``: what nodes without devices have, as ``beside``."""
+
+    parts: tuple[QueuePart, ...] = ()
+    kinds: tuple[QueueKind, ...] = ()  # the first is tried first
+    plain: Mapping[str, int] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)  # name → value
+
+
+@runtime_checkable
+class SupportsQueues(Protocol):
+    """A cluster whose queues Berth writes. Every verb may be repeated.
+
+    Denied where the part of the cluster that lets work in is not there or does not answer.
+    """
+
+    def ensure_queues(self, tree: QueueTree) -> tuple[str, ...]:
+        """Make them as they should be; return what had to be written or removed (``Kind/name``).
+
+        What shrinks is written before what grows, so that no more is promised on the way.
+        """
+
+    def remove_queues(self) -> None:
+        """Remove all that ``ensure_queues`` made. NotYet while work still stands in them."""
 
 
 @runtime_checkable

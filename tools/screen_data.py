@@ -38,6 +38,7 @@ from tools import (  # noqa: E402
     screen_credentials,
     screen_jobs,
     screen_loads,
+    screen_queues,
     screen_volumes,
     screen_workspaces,
 )
@@ -227,6 +228,7 @@ def pages(
     found += screen_clusters.pages()
     found += screen_jobs.pages(vision, jobs)
     found += screen_loads.pages(vision, loads)
+    found += screen_queues.pages()
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))
     preset = Preset.objects.first()
@@ -235,7 +237,7 @@ def pages(
         ("olga", "console-limits", url("console:limits", uid=vision.uid)),
         ("olga", "console-preset", url("console:preset", preset=preset.uid) if preset else ""),
     ]
-    acts = {**screen_clusters.ACTS, **screen_jobs.ACTS, **screen_loads.ACTS}
+    acts = {**screen_clusters.ACTS, **screen_jobs.ACTS, **screen_loads.ACTS, **screen_queues.ACTS}
     return [
         {"user": user, "name": name, "url": place, "acts": acts.get(name, ())}
         for user, name, place in found
@@ -254,6 +256,7 @@ def main() -> None:
     made = screen_workspaces.make(who, tenants)
     ensure_default_presets()
     screen_clusters.make(tenants["vision"])
+    screen_queues.make(tenants, who)
     news(who, made)
     loads = screen_loads.make(tenants["vision"], who["alice"])
     jobs = screen_jobs.make(tenants["vision"], who)

@@ -53,6 +53,9 @@ JAPANESE = {
     "workspaces-stop-of-others",
     "settings-profile",
     "project-overview",
+    "queues-effect",
+    "queues-effect-now",
+    "queues-two-groups",
     "usage",
     "sign-in",
 }

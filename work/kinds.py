@@ -106,7 +106,8 @@ class Kind:
     # Columns of its own as a new launch finds them, or what gives them.
     of_a_launch: Mapping[str, Any] = field(default_factory=dict)
     pin: Callable[[Any, str], None] = _pin  # keeps which bytes its image means
-    related: tuple[str, ...] = ()  # read with each row that is locked, beside project and owner
+    related: tuple[str, ...] = ()  # read with each row, beside project and owner
+    deferred: tuple[str, ...] = ()  # of these, columns that nobody who looks at it reads
     # The words of its model's ``stop_reason``, the one for a stop that its owner asks for, and
     # where it is another one for others.
     stop_reasons: type[TextChoices] = StopReason

@@ -11,6 +11,7 @@ from credentials.selectors import credentials_for_launch
 from images.services import architectures_for
 from placement.decision import Request
 from placement.fleet import engine_decision
+from queues.kueue import labels_of
 from runtime.pods import with_secrets
 from runtime.protocol import Mount
 from volumes.backing import mount_of
@@ -62,12 +63,15 @@ def pod_keys(keys: Embedded) -> Embedded:
     return replace(keys, env={name: with_secrets(text) for name, text in keys.env.items()})
 
 
-def pod_fields(row: Any, cluster: Cluster, *, work_class: str, image: str) -> dict[str, Any]:
+def pod_fields(
+    row: Any, cluster: Cluster, *, work_class: str, image: str, purpose: str
+) -> dict[str, Any]:
     """Return the fields that pods add. ``image`` "": it has none of its own but the cluster's."""
     request = Request.of_size(work_class, row.resources, pool=row.pool, network=row.network)
     decision = engine_decision(row.cluster_key, request, row.project.uid)
     digest = row.image_digest if image else ""
     return {
+        **labels_of(cluster, purpose, row.priority, row.queue),
         "verbatim": True,
         "namespace": namespace_of(row.project, cluster),
         "shm_mib": row.shm_mib,

@@ -48,7 +48,7 @@ def steps_of(row: Workload, launch: int | None = None) -> Sequence[Step]:
 def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> QuerySet[Any]:
     """Return the rows of a kind whose name and state ``who`` may see, newest first."""
     rows = kind.model.objects.filter(deleted_at__isnull=True)
-    rows = rows.select_related("project", "owner", *kind.related)
+    rows = rows.select_related("project", "owner", *kind.related).defer(*kind.deferred)
     if project is not None:
         rows = rows.filter(project=project)
     return scoped(rows, who, kind.read).order_by("-id")

@@ -31,6 +31,7 @@ COMMANDS = {
     "kube-config": "kube:kube_config",
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",
+    "queues": "queues:queues",
     "volumes": "volumes:volumes",
     "workspace": "workspaces:workspace",
 }

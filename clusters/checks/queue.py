@@ -13,16 +13,21 @@ from django.utils.translation import gettext_noop as _n
 from clusters.checks import recipe
 from clusters.checks.base import Finding, green, red, unknown
 from clusters.checks.probe_runner import NOT_FOUND
+from runtime import reconcilers
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders.queues import LOCAL, VERSION
 from runtime.drivers.kubernetes.builders.tenant import QUEUE
+from runtime.protocol import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clusters.checks.base import Subject
+    from clusters.checks.base import Answer, Subject
     from clusters.checks.probe_runner import Bench
 
 NAME = "queue"
+KIND = "queues"  # of the rows that stand for what Berth keeps there
+_POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 MANAGED = {QUEUE: "kueue"}  # as namespaces of projects are labelled
 GATE = "kueue.x-k8s.io/admission"
 SHOWN = 3
@@ -31,7 +36,8 @@ _FIX = "kubectl get localqueues -A && kubectl get clusterqueues -o wide"
 
 
 def act(subject: Subject, bench: Bench) -> Finding:
-    wanted = subject.options.queue
+    managed = subject.options.manages_queues
+    wanted = LOCAL if managed else subject.options.queue
     if not wanted:
         return green(NAME, _n("Not used here: pods are not queued."))
     found = subject.api.ask("GET", "/apis/kueue.x-k8s.io")
@@ -42,6 +48,8 @@ def act(subject: Subject, bench: Bench) -> Finding:
             queue=wanted,
             fix="kubectl get crd localqueues.kueue.x-k8s.io",
         )
+    if managed and (trouble := _unmanaged(subject, found)):
+        return trouble
     preferred = (found.body.get("preferredVersion") or {}).get("groupVersion", "")
     listed = subject.api.ask("GET", f"/apis/{preferred}/localqueues", params={"limit": "1000"})
     if not listed.ok:
@@ -57,7 +65,52 @@ def act(subject: Subject, bench: Bench) -> Finding:
         _missing(subject, wanted, there, _projects(subject, bench))
         or _inactive(there)
         or _held(subject, bench, wanted)
+        or _well(subject, wanted)
     )
+
+
+def _unmanaged(subject: Subject, found: Answer) -> Finding | None:
+    """What keeps Berth from managing the queues there: Kueue itself, or what was last said."""
+    versions = {entry.get("groupVersion") for entry in found.body.get("versions") or ()}
+    if VERSION not in versions:
+        return red(
+            NAME,
+            _n("This Kueue has no %(version)s, so Berth can't manage its queues: take a newer."),
+            version=VERSION,
+            fix="kubectl get crd clusterqueues.kueue.x-k8s.io -o yaml",
+        )
+    rows = reconcilers.rows_of(KIND) if KIND in reconcilers.registered() else None
+    row = rows and rows.filter(cluster_key=subject.cluster.key, deleted_at__isnull=True).first()
+    if row and row.phase != Phase.RUNNING:
+        why = row.message or row.reason or row.phase
+        return red(NAME, _n("Berth's queues are not as they should be: %(why)s"), why=why, fix=_FIX)
+    policy = recipe.scale_policy(subject.options)
+    answer = subject.api.ask("GET", f"{_POLICIES}/{policy}")
+    if answer.ok:
+        return None
+    sentence = _n(
+        "No policy keeps workspaces from being scaled past Kueue (kubectl scale), which leaves"
+        " them waiting for good: apply the roles and the fence again."
+    )
+    told = red if answer.status == NOT_FOUND else unknown
+    return told(NAME, sentence, fix=recipe.roles_and_fence(subject.options))
+
+
+def _well(subject: Subject, wanted: str) -> Finding:
+    if not subject.options.manages_queues:
+        sentence = _n("Kueue holds what names “%(queue)s” until it lets it in.")
+        return green(NAME, sentence, queue=wanted)
+    params = {"labelSelector": "app.kubernetes.io/name=kueue", "limit": "1"}
+    pods = subject.api.ask("GET", "/api/v1/pods", params=params)
+    version = ""
+    for pod in pods.body.get("items") or () if pods.ok else ():
+        images = [str(found.get("image", "")) for found in pod["spec"]["containers"]]
+        version = next((image.rpartition(":")[2] for image in images if "kueue" in image), "")
+    sentence = _n(
+        "Kueue %(version)s holds all work of projects in the queues that Berth keeps there. Its"
+        " quotaCheckStrategy must be BlockUndeclared, which can't be seen from here."
+    )
+    return green(NAME, sentence, version=version or VERSION.rpartition("/")[2])
 
 
 def _projects(subject: Subject, bench: Bench) -> list[str]:
@@ -73,7 +126,7 @@ def _missing(
     subject: Subject, wanted: str, there: Mapping[str, Any], projects: list[str]
 ) -> Finding | None:
     lacking = [name for name in projects if name not in there]
-    if not lacking and there:
+    if not lacking and (there or subject.options.manages_queues):
         return None
     where = ", ".join(lacking[:SHOWN]) + ("…" if len(lacking) > SHOWN else "")
     if not where:
@@ -105,7 +158,7 @@ def _inactive(there: Mapping[str, Any]) -> Finding | None:
     return None
 
 
-def _held(subject: Subject, bench: Bench, wanted: str) -> Finding:
+def _held(subject: Subject, bench: Bench, wanted: str) -> Finding | None:
     """A namespace as projects' are, and a pod as work's: Kueue must put its gate on it."""
     where = bench.namespace("q", MANAGED)
     pod = {
@@ -135,4 +188,4 @@ def _held(subject: Subject, bench: Bench, wanted: str) -> Finding:
             label=f"{QUEUE}=kueue",
             fix="kubectl get configmap -n kueue-system kueue-manager-config -o yaml",
         )
-    return green(NAME, _n("Kueue holds what names “%(queue)s” until it lets it in."), queue=wanted)
+    return None

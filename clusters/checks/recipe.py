@@ -70,6 +70,11 @@ def _account(options: ClusterOptions) -> tuple[str, str]:
     return namespace, name
 
 
+def scale_policy(options: ClusterOptions) -> str:
+    """Return the name of the policy that keeps what stands in a queue from being scaled."""
+    return f"{_release(options)}-statefulset-scale"
+
+
 def _release(options: ClusterOptions) -> str:
     """Return the release whose roles have the name that the options say."""
     return options.portal_role.removesuffix("-projects") or "berth"
@@ -86,6 +91,8 @@ def _values(options: ClusterOptions, account: str) -> dict[str, str]:
         found["cluster.namespacePrefix"] = options.namespace_prefix
     if options.volume_path != _USUAL.volume_path:
         found["cluster.volumePath"] = options.volume_path
+    if options.manages_queues:
+        found["cluster.options.manages_queues"] = "true"
     if options.volume_kind == NFS:
         found["cluster.storage.kind"] = NFS
         found["cluster.storage.nfs.server"] = options.nfs_server

@@ -73,6 +73,17 @@ NEEDED = (
 VOLUMES = tuple(
     Act(verb, "persistentvolumes", inside=False) for verb in ("create", "patch", "delete")
 )
+_KUEUE = "kueue.x-k8s.io"
+QUEUES = (
+    *(
+        Act(verb, name, _KUEUE, inside=False)
+        for name in ("resourceflavors", "workloadpriorityclasses", "cohorts", "clusterqueues")
+        for verb in ("list", "create", "patch", "update", "delete")
+    ),
+    *(Act(verb, "localqueues", _KUEUE) for verb in ("create", "patch", "update", "delete")),
+    Act("patch", "workloads", _KUEUE),
+    Act("list", "workloads", _KUEUE, inside=False),
+)
 _GATEWAY = "gateway.networking.k8s.io"
 ROUTES = (
     *(Act(verb, "httproutes", _GATEWAY) for verb in ("create", "patch", "delete")),
@@ -123,6 +134,7 @@ def allowed(subject: Subject, act: Act, namespace: str) -> bool | None:
 def needed(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     acts = NEEDED + (VOLUMES if subject.options.volume_kind != STORAGE_CLASS else ())
+    acts += QUEUES if subject.options.manages_queues else ()
     acts += _routes(subject)
     answers = _settled(subject, acts, where, bench.settles_s)
     lacking = [act for act, answer in answers.items() if answer is False]

@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
-from clusters.demand import live_on
+from clusters.demand import is_used, live_on
 from clusters.models import KUBERNETES, CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator
@@ -140,11 +140,13 @@ def cluster_update(
     if options:
         before = options_of(row.options)
         if "namespace_prefix" in options and options["namespace_prefix"] != before.namespace_prefix:
-            if live_on(row.key):
-                message = _("It can't be changed while there is work on the cluster.")
-                raise Conflict(message, fields={"namespace_prefix": [message]})
+            _refuse_used("namespace_prefix", used=bool(live_on(row.key)))
             _refuse_twin(row.server, row.identity, options["namespace_prefix"], but=row)
-        row.options = changed(before, options).as_json()
+        after = changed(before, options)
+        if (after.queue, after.manages_queues) != (before.queue, before.manages_queues):
+            # What was made by the old value stands past the queues, or in none that is left.
+            _refuse_used("manages_queues", used=is_used(row.key))
+        row.options = after.as_json()
         told += [n for n in options if row.options[n] != before.as_json()[n]]
     row.revision += 1
     row.save()
@@ -153,6 +155,12 @@ def cluster_update(
     )
     _after(row)
     return row
+
+
+def _refuse_used(name: str, *, used: bool) -> None:
+    if used:
+        message = _("It can't be changed while there is work on the cluster.")
+        raise Conflict(message, fields={name: [message]})
 
 
 def attached(cluster: Cluster) -> Cluster:

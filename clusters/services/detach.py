@@ -48,6 +48,9 @@ def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> l
     The worker then removes its empty namespaces; the sealed credential goes after that.
     """
     row = _confirmed(principal, cluster, confirm)
+    if options_of(row.options).manages_queues:
+        sentence = _("Berth keeps the queues of %(name)s. Switch that off first: it removes them.")
+        raise Conflict(sentence % {"name": row.name})
     if there := live_on(row.key, holding=True):
         said = {"name": row.name, "kept": counted(there)}
         sentence = _("There is still work on %(name)s (%(kept)s). Delete it first.")

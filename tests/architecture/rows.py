@@ -15,6 +15,7 @@ def fill(n: int, *, project: Any, user: Any, mark: str) -> None:
     _own(n, user, mark)
     _happened(n, project, user)
     _clusters(n, project, mark)
+    _queues(mark)
 
 
 def _clusters(n: int, project: Any, mark: str) -> None:
@@ -49,6 +50,28 @@ def _clusters(n: int, project: Any, mark: str) -> None:
     )
     CheckResult.objects.bulk_create(
         CheckResult(cluster=c, name="network", state="red", at=now()) for c in made
+    )
+
+
+def _queues(mark: str) -> None:
+    """An organisation above each project, with something guaranteed to both."""
+    from clusters.models import Cluster, Flavor
+    from projects.models import Project
+    from queues.models import Guarantee, Priority, Queue
+
+    cluster = Cluster.objects.get(key=f"k{mark}-0")
+    flavor = Flavor.objects.get(name=f"f{mark}-0")
+    projects = list(Project.objects.filter(slug__startswith=f"q{mark}-"))
+    above = Queue.objects.bulk_create(Queue(name=f"org {p.slug}") for p in projects)
+    own = Queue.objects.bulk_create(
+        Queue(name=p.slug, project=p, parent=org) for p, org in zip(projects, above, strict=True)
+    )
+    Guarantee.objects.bulk_create(
+        Guarantee(queue=queue, cluster=cluster, flavor=flavor, guaranteed=1)
+        for queue in [*above, *own]
+    )
+    Priority.objects.bulk_create(
+        Priority(name=f"p{mark}-{i}", label="P", value=i) for i in range(len(projects))
     )
 
 

@@ -93,6 +93,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "preset": _preset(),
         **_of_volume(volume, owner, mark),
         **_cluster(),
+        **_queue(),
     }
 
 
@@ -133,6 +134,17 @@ def _cluster() -> dict[str, str]:
     )
     Flavor.objects.get_or_create(name="guard", defaults={"label": "Guard"})
     return dict.fromkeys(("cluster", "pool", "network", "flavor", "name"), "guard")
+
+
+def _queue() -> dict[str, str]:
+    """An organisation, and a class of priority."""
+    from queues.models import Priority, Queue
+
+    part, _made = Queue.objects.get_or_create(name="guard", project=None)
+    row, _made = Priority.objects.get_or_create(
+        name="guard", defaults={"label": "Guard", "value": 1}
+    )
+    return {"part": part.key, "priority": row.name}
 
 
 def _preset() -> str:

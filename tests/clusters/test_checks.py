@@ -18,6 +18,7 @@ from clusters.options import ClusterOptions
 from clusters.services import checks_store
 from common.clock import now
 from events.models import Event
+from queues.models import ClusterQueues
 from runtime.protocol import Unreachable
 from tests.clusters.probing import Api, bench, ended, subject
 
@@ -418,6 +419,34 @@ def test_no_queue_is_well_and_a_queue_without_kueue_is_not():
     assert queue.act(subject(Api()), bench(Api())).state == "green"  # not used
     gone = Api(kueue=Answer(404, {}))
     assert "not installed" in queue.act(subject(gone, queue="q"), bench(gone)).text()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("answers", "phase", "state", "words"),
+    [
+        ({}, "running", "green", "Kueue v0.19.2 holds all work"),
+        ({}, "pending", "red", "not as they should be: Kueue is away"),
+        ({"kueue": Answer(404, {})}, "running", "red", "not installed"),
+        ({"kueue": Answer(200, {"versions": []})}, "running", "red", "has no kueue.x-k8s.io/v1"),
+        ({"berth-statefulset-scale": Answer(404, {})}, "running", "red", "scaled past Kueue"),
+        ({"berth-statefulset-scale": Answer(403, {})}, "running", "unknown", "scaled past"),
+        ({"namespaces/": Answer(201, {})}, "running", "red", "does not hold pods"),
+    ],
+)
+def test_queues_that_berth_manages_are_there_and_hold_all_work(answers, phase, state, words):
+    ClusterQueues.objects.create(cluster_key="c", phase=phase, message="Kueue is away.")
+    image = {"image": "registry.k8s.io/kueue/kueue:v0.19.2"}
+    said = {
+        "kueue": Answer(200, {"versions": [{"groupVersion": "kueue.x-k8s.io/v1beta2"}]}),
+        "namespaces/": Answer(201, QUEUED),
+        "api/v1/pods": Answer(200, {"items": [{"spec": {"containers": [image]}}]}),
+    }
+    api = Api(**{**said, **answers})
+    found = queue.act(
+        subject(api, manages_queues=True), bench(api, manages_queues=True, check_image="x")
+    )
+    assert (found.state, words in found.text()) == (state, True), found
 
 
 @pytest.mark.django_db

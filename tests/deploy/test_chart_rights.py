@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from clusters.checks.recipe import small_account
-from clusters.checks.rights import NEEDED, ROUTES, VOLUMES, Act
+from clusters.checks.rights import NEEDED, QUEUES, ROUTES, VOLUMES, Act
 from clusters.options import ClusterOptions
 from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes.builders.tenant_access import rules_of
@@ -19,6 +19,7 @@ GATEWAY = {
     "settings": {"BERTH_ROUTER": "gateway"},
     "gatewayApi": {"enabled": True, "parentRefs": [{"name": "public", "namespace": "edge"}]},
 }
+KUEUE = {"cluster": {**chart.values()["cluster"], "options": {"manages_queues": True}}}
 SHOWN = ("--kube-version", "1.36.0", "--show-only", "templates/rbac.yaml")
 READS = {"get", "list", "watch"}
 Right = tuple[str, str, str]  # verb, group, resource
@@ -67,7 +68,7 @@ def granted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return roles
 
 
-@pytest.mark.parametrize(("changes", "acts"), [({}, ()), (GATEWAY, ROUTES)])
+@pytest.mark.parametrize(("changes", "acts"), [({}, ()), (GATEWAY, ROUTES), (KUEUE, QUEUES)])
 def test_the_roles_grant_what_the_self_check_asks_for(
     granted: Any, changes: dict[str, Any], acts: tuple[Act, ...]
 ) -> None:
@@ -77,7 +78,7 @@ def test_the_roles_grant_what_the_self_check_asks_for(
         assert right(act) in (inside if act.inside else anywhere), act.words
 
 
-@pytest.mark.parametrize(("changes", "acts"), [({}, ()), (GATEWAY, ROUTES)])
+@pytest.mark.parametrize(("changes", "acts"), [({}, ()), (GATEWAY, ROUTES), (KUEUE, QUEUES)])
 def test_c6_the_roles_change_nothing_that_berth_does_not_change(
     granted: Any, changes: dict[str, Any], acts: tuple[Act, ...]
 ) -> None:

@@ -27,7 +27,7 @@ def test_an_owner_whose_role_was_lowered_is_offered_only_what_is_still_possible(
     assert offers(whole(text, alice, runs)) == [False] * 4
     settings = text(alice, url(runs, "settings/"))
     assert "You may look at this project but not start anything in it." in settings
-    assert 'id="delete-workspace' in settings  # to give back what is held stays possible
+    assert 'id="delete-work' in settings  # to give back what is held stays possible
     assert f'action="{url(runs, "stop/")}"' in text(alice, url(runs))
     for tail in ("start/", "extend/", "settings/", "share/"):
         assert as_user(alice).post(url(runs, tail)).status_code == 403

@@ -44,7 +44,7 @@ def test_a_wrongly_typed_name_stands_in_its_open_question(
     answer = as_user(alice).post(f"{row.get_absolute_url()}delete/", {"confirm": "zebr"})
     page = answer.content.decode()
     assert answer.status_code == 422
-    sheet = re.search(r'<div id="delete-workspace"[^>]*data-open[^>]*>.*?</form>', page, re.DOTALL)
+    sheet = re.search(r'<div id="delete-work"[^>]*data-open[^>]*>.*?</form>', page, re.DOTALL)
     assert sheet
     assert 'role="alert"' in sheet[0]
     assert Workspace.objects.filter(desired="stopped").exists()

@@ -115,7 +115,7 @@ def _edit(
 
 def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
     """Raise where what runs to its end would run as something else, or its kind refuses it."""
-    if kind.once and found.restarting and not (row.is_ended or row.is_waiting):
+    if kind.once and found.restarting and not (row.is_ended or _begins_anew(kind, row)):
         raise Conflict(
             _("It has not ended: what it runs can be changed for its next start only."),
             code="running",
@@ -127,4 +127,9 @@ def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
 def needs_restart(kind: Kind, row: Workload, found: Resolved) -> bool:
     if not row.is_on_its_way or not found.restarting:
         return False
-    return not kind.once or row.is_waiting
+    return not kind.once or _begins_anew(kind, row)
+
+
+def _begins_anew(kind: Kind, row: Workload) -> bool:
+    """Whether what runs to its end, and was handed to no cluster yet, can be another one."""
+    return row.is_waiting and kind.start is None

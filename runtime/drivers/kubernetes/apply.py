@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from runtime.drivers import mounts
-from runtime.drivers.kubernetes import ending, names, observe, shapes
+from runtime.drivers.kubernetes import ending, names, observe, queues, shapes
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
@@ -67,6 +67,7 @@ class Workloads:
         pod = "" if spec.once else names.pod(name)
         reference = {"namespace": spec.namespace, "name": name, "pod": pod}
         had_files = False
+        priority = spec.priority
         # A first launch that the watch has never seen needs no look: one worker has the row.
         # Should it exist all the same, made a moment ago by a worker that died, then what is
         # applied is what is there.
@@ -76,12 +77,15 @@ class Workloads:
             if found is not None and not self._must_write(found, spec):
                 return reference
             had_files = found is not None and _has_files(found)
+            priority = _priority_of(found) if found is not None else priority
         self._volumes.ensure_mounts(spec)
         files = self._write_secrets(spec)
         if had_files and not files:
             self._client.delete("v1", "secrets", names.files_secret(name), spec.namespace)
         for obj in shapes.of_spec(spec).build(spec, self._options, files=files):
             made = self._client.apply(obj)  # what owns the pods is the last
+        if self._options.manages_queues and priority != spec.priority and not spec.once:
+            queues.priority_moved(self._client, made, spec.priority)
         now = time.monotonic()
         if len(self._made) > _MADE_KEPT:
             self._made = {u: m for u, m in self._made.items() if now - m[0] < _MADE_S}
@@ -275,6 +279,10 @@ class Workloads:
             except DriverError as error:
                 log.info("kubernetes.no_events", namespace=meta["namespace"], error=str(error))
         return rows
+
+
+def _priority_of(found: Object) -> str:
+    return str((found["metadata"].get("labels") or {}).get(names.PRIORITY, ""))
 
 
 def _has_files(found: Object) -> bool:

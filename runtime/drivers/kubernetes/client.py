@@ -40,6 +40,7 @@ _PLURALS = {
     "StatefulSet": "statefulsets",
     "NetworkPolicy": "networkpolicies",
     "PersistentVolumeClaim": "persistentvolumeclaims",
+    "WorkloadPriorityClass": "workloadpriorityclasses",
 }
 
 

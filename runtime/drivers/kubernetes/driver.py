@@ -14,6 +14,7 @@ from runtime.capabilities import (
     NodeChanges,
     NodeFacts,
     Program,
+    QueueTree,
     TenantSpec,
     Tried,
 )
@@ -32,6 +33,7 @@ from runtime.drivers.kubernetes.names import key_of, uid_of
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pace import Pace, Versions
+from runtime.drivers.kubernetes.queues import Queues
 from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
 from runtime.drivers.kubernetes.volumes import Volumes
@@ -104,6 +106,7 @@ class KubernetesDriver:
         self._metrics = Metrics(self.client, options, self._locator)
         self._exporters = Exporters(self.client, options, self._pods)
         self._tenants = Tenants(self.client, options)
+        self._queues = Queues(self.client, options)
         self._versions = Versions()
         self._nodes: tuple[float, list[NodeFacts]] = (0.0, [])
         self._lock = threading.Lock()
@@ -280,7 +283,7 @@ class KubernetesDriver:
     def try_program(self, program: Program) -> Tried:
         return oneshot.step(self.client, self.options, program)
 
-    # --- SupportsTenants, SupportsKubeTokens ----------------------------------------------------
+    # --- SupportsTenants, SupportsQueues, SupportsKubeTokens ------------------------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
         written = self._tenants.ensure(spec)
         if written:  # it may be a new namespace of the old name, with none of the claims
@@ -289,6 +292,12 @@ class KubernetesDriver:
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         self._tenants.remove(uid, namespace)
+
+    def ensure_queues(self, tree: QueueTree) -> tuple[str, ...]:
+        return self._queues.ensure(tree)
+
+    def remove_queues(self) -> None:
+        self._queues.remove()
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)

@@ -73,7 +73,7 @@ def job(
         imagePullSecrets=[{"name": names.REGISTRIES}],
         terminationGracePeriodSeconds=1,
         volumes=[{"name": _ROOT, "persistentVolumeClaim": {"claimName": claim}}],
-        **(_on(where) if isinstance(where, Beside) else pod_fields.nodes(where)),
+        **(_on(where) if isinstance(where, Beside) else pod_fields.nodes(where, options)),
         **({"hostUsers": False} if options.user_namespaces else {}),
     )
 

@@ -94,6 +94,15 @@ def snapshot(snapshot_uid: str) -> str:
     return f"snap-{_label(snapshot_uid, snapshot_uid, 50)}"
 
 
+def queue_object(prefix: str, word: str) -> str:
+    """What a queue, a flavor or a priority of Berth is called in the whole cluster; "": the root.
+
+    What is too long, or no plain name, gets a digest: no two words share one.
+    """
+    whose = instance(prefix)
+    return f"{whose}-{_label(word, word, _LABEL_MAX - len(whose) - 1)}" if word else whose
+
+
 def label_value(text: str) -> str:
     """Any text as a label value; what can't be said is left out."""
     return _VALUE_JUNK.sub("-", text)[:_LABEL_MAX].strip("-._")

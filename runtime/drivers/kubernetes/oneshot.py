@@ -86,7 +86,7 @@ def build(options: KubernetesOptions, program: Program) -> Object:
         kept_s=KEPT_S,
         imagePullSecrets=[{"name": names.REGISTRIES}],
         terminationGracePeriodSeconds=1,
-        **pod_fields.nodes(program.placement),
+        **pod_fields.nodes(program.placement, options),
     )
 
 

@@ -26,6 +26,7 @@ class KubernetesOptions:
     volume_access_mode: str = "ReadWriteMany"
     scheduler: str = ""
     queue: str = ""
+    manages_queues: bool = False  # its queues are made from Berth's rows
     run_as_user: int = 1000
     default_image: str = ""  # for presets that name none; every project may have it
     data_image: str = ""  # has python3 and the package dataplane

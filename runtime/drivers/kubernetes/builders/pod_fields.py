@@ -157,13 +157,18 @@ def _among(pods: Mapping[str, str]) -> Object:
     }
 
 
+# No node has this taint. It tells Kueue which flavors are for work with devices only: other work
+# would be led there as soon as its project has a guarantee in them.
+DEVICES = f"{names.DOMAIN}/devices"
+_TOLERATED: Mapping[str, str] = {"key": DEVICES, "operator": "Exists"}
+
 _HOSTNAME, _ARCH = "kubernetes.io/hostname", "kubernetes.io/arch"
 _HEAVIEST = 100
 
 
 def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
     """Return the fields of a workload's pod that choose its node."""
-    found = nodes(spec.placement)
+    found = nodes(spec.placement, options, devices=bool(spec.resources.gpus))
     # Where an order is asked for, being together must not outweigh it: both count the same.
     if spec.resources.gpus and not options.scheduler and not _liked(spec.placement):
         # Without a packing scheduler: prefer nodes on which GPU pods already are
@@ -181,7 +186,9 @@ def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
     return found
 
 
-def nodes(placement: Placement) -> dict[str, Any]:
+def nodes(
+    placement: Placement, options: KubernetesOptions, *, devices: bool = False
+) -> dict[str, Any]:
     """Return the same of any pod of a tenant, however short its work is."""
     found: dict[str, Any] = {}
     if placement.node_labels:
@@ -209,8 +216,11 @@ def nodes(placement: Placement) -> dict[str, Any]:
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = liked
     if affinity:
         found["affinity"] = {"nodeAffinity": affinity}
-    if placement.tolerations:
-        found["tolerations"] = [_toleration(t) for t in placement.tolerations]
+    tolerations = [_toleration(t) for t in placement.tolerations]
+    if options.manages_queues and (devices or placement.any_of):
+        tolerations.append(dict(_TOLERATED))
+    if tolerations:
+        found["tolerations"] = tolerations
     return found
 
 

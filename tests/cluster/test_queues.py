@@ -1,0 +1,153 @@
+"""The whole portal with the real Kueue: guarantees kept on a real node, queues put back."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from devcluster.kube import Kube
+from tests.cluster.visitors import until
+from tests.jobs.running import Jobs
+from tests.support.clustered import KEY, ClusteredPortal, ok
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+API = "kueue.x-k8s.io/v1beta2"
+WITHIN_S = 120.0
+
+_PROMISE = """
+from clusters.models import Cluster
+from django.db import transaction
+from projects.models import Project
+from queues.hooks import tree_changed
+from queues.models import Guarantee, Queue
+cluster = Cluster.objects.get(key={key!r})
+with transaction.atomic():
+    for node in cluster.nodes.exclude(offers={{}}).filter(name="node1"):
+        for slug, count in {promised!r}.items():
+            project = Project.objects.get(slug=slug)
+            queue = Queue.objects.create(project=project, name=slug)
+            Guarantee.objects.create(
+                queue=queue, cluster=cluster, flavor=node.flavor, guaranteed=count
+            )
+    tree_changed()
+answer = True
+"""
+_ROW = """
+from queues.models import ClusterQueues
+row = ClusterQueues.objects.get(cluster_key={key!r}, deleted_at=None)
+answer = [row.phase, row.message, row.generation == row.observed_generation,
+          len(row.external_ref.get("projects", ()))]
+"""
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
+    prefix = f"qu{secrets.token_hex(2)}-"
+    running = ClusteredPortal(devcluster, prefix, options={"manages_queues": True})
+    try:
+        yield running.start()
+    finally:
+        running.close()
+        label = f"berth.dev/instance={prefix.strip('-')},berth.dev/kind=queue"
+        for kind in ("ClusterQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass"):
+            for found in kube.list(API, kind, labelSelector=label):
+                kube.delete(API, kind, found["metadata"]["name"])
+
+
+@pytest.fixture(scope="module")
+def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
+    with portal.api(portal.token("admin")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def other(api: httpx.Client) -> str:
+    slug = f"other-{secrets.token_hex(3)}"
+    ok(api.post("projects", json={"name": "Other", "slug": slug}))
+    return slug
+
+
+def test_guarantees_are_kept_and_who_gave_back_goes_on_by_itself(
+    portal: ClusteredPortal, devcluster: dict[str, Any], other: str
+) -> None:
+    tool = devcluster["images"]["tool"]["reference"]
+    size = {"cpu_milli": 500, "memory_mib": 128, "gpus": 1, "cluster_key": KEY, "image": tool}
+    mine, theirs = (Jobs(portal, owner="admin", project=slug, **size) for slug in ("demo", other))
+    portal.shell(_PROMISE.format(key=KEY, promised={"demo": 1, other: 2}))
+    a = [mine.make(f"a{n}", command=["sleep", "3600"]) for n in range(4)]
+    for one in a:
+        mine.until(one, "running")
+    b = [theirs.make(f"b{n}", command=["sleep", "15"]) for n in range(2)]
+    for one in b:
+        theirs.until(one, "running")
+    states = [mine.look(one)["state"] for one in a]
+    assert states.count("running") == 2, states
+    for one in b:
+        theirs.until(one, "succeeded")
+    for one in a:
+        assert mine.until(one, "running")["exit_code"] is None
+    phase, message, seen, projects = portal.shell(_ROW.format(key=KEY))
+    assert (phase, message, seen) == ("running", "", True)
+    assert projects >= 2
+
+
+def test_what_hands_took_away_is_back_within_a_minute_and_told(
+    portal: ClusteredPortal, kube: Kube, api: httpx.Client, other: str
+) -> None:
+    def space() -> str:
+        (place,) = api.get(f"projects/{other}/places").json()
+        return str(place["namespace"])
+
+    where = space()
+    kube.delete(API, "LocalQueue", "default", where)
+    kube.patch(f"/apis/{API}/clusterqueues/{where}", {"spec": {"stopPolicy": "HoldAndDrain"}})
+
+    def is_back() -> bool:
+        found = kube.get(API, "ClusterQueue", where)
+        local = kube.get(API, "LocalQueue", "default", where)
+        return bool(local and found and found["spec"]["stopPolicy"] == "None")
+
+    until(is_back, 60.0)
+    told = portal.shell(
+        "from events.models import Event\n"
+        "answer = list(Event.objects.filter(verb='queues.restored').values_list('message', flat=True))"
+    )
+    assert any(where in message for message in told), told
+
+
+def test_the_self_check_sees_the_queues_and_wants_the_policy_of_the_chart(
+    kube: Kube, api: httpx.Client
+) -> None:
+    def told(words: str) -> bool:
+        found = {check["name"]: check for check in api.get(f"clusters/{KEY}/checks").json()}
+        return words in json.dumps(found.get("queue", ""), ensure_ascii=False)
+
+    ok(api.post(f"clusters/{KEY}/checks"))
+    until(lambda: told("scaled past Kueue"), WITHIN_S)
+    # what matters is its name: that it works is seen by tests/drivers/kubernetes
+    scale = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["statefulsets/scale"],
+        "operations": ["UPDATE"],
+    }
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "berth-statefulset-scale"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [scale]},
+            "validations": [{"expression": "true"}],
+        },
+    }
+    kube.apply(policy)
+    try:
+        ok(api.post(f"clusters/{KEY}/checks"))
+        until(lambda: told("holds all work of projects"), WITHIN_S)
+    finally:
+        kube.delete(policy["apiVersion"], policy["kind"], "berth-statefulset-scale")

@@ -1,0 +1,285 @@
+"""Queues that Berth keeps in Kueue: from rows to what the cluster is told, and when."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clusters import registry, services
+from clusters.models import Cluster, Flavor, NetworkProfile, Pool
+from clusters.services import cluster_detach, cluster_update
+from common.clock import now
+from common.errors import Conflict, Invalid
+from events.models import Event
+from jobs.models import Job
+from jobs.runtime_spec import workload_spec
+from projects import namespaces
+from projects.models import Project
+from queues import admission, kueue
+from queues.hooks import tree_changed
+from queues.models import ClusterQueues, Guarantee, Priority, Queue
+from runtime import ports
+from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
+from runtime.hints import hint
+from runtime.ports import AdmissionRequest, Granted, Waiting
+from runtime.protocol import Denied, Desired, NotYet, Phase, Resources
+from runtime.reasons import Reason
+from tests.projects.cluster_double import KEY, TenantFake
+from tests.support import driving
+
+pytestmark = pytest.mark.django_db
+GPU = "nvidia.com/gpu"
+MODEL = "nvidia.com/gpu.product"
+
+
+class QueueFake(TenantFake):
+    """A cluster that keeps the tree it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tree: QueueTree | None = None
+        self.broken_queues: tuple[str, ...] = ()
+        self.away = ""
+        self.in_use = 0
+
+    def ensure_queues(self, tree: QueueTree) -> tuple[str, ...]:
+        if self.away:
+            raise Denied(self.away)
+        written, self.broken_queues = self.broken_queues, ()
+        if self.tree != tree:
+            self.tree, written = tree, ("Cohort/berth",)
+        return written
+
+    def remove_queues(self) -> None:
+        if self.in_use:
+            self.in_use -= 1
+            raise NotYet("In use.", retry_in=0.01)
+        self.tree = None
+
+
+@pytest.fixture
+def fake(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueueFake]:
+    driver = QueueFake()
+    monkeypatch.setitem(registry.DRIVERS, "kubernetes", lambda _cluster: driver)
+    options = {"manages_queues": True}
+    Cluster.objects.create(
+        key=KEY,
+        name="Alpha",
+        driver="kubernetes",
+        reachable=True,
+        options=options,
+        attached_at=now(),
+    )
+    registry.reset()
+    yield driver
+    registry.reset()
+
+
+@pytest.fixture
+def cluster(fake: QueueFake) -> Cluster:
+    kueue.cluster_changed(KEY)
+    driving.run_due()
+    return Cluster.objects.get(key=KEY)
+
+
+@pytest.fixture
+def place(cluster: Cluster, project: Any) -> Any:
+    made = namespaces.place_ensure(project=project, cluster_key=KEY)
+    driving.run_due()
+    assert made is not None
+    return made
+
+
+def row() -> ClusterQueues:
+    return ClusterQueues.objects.get(cluster_key=KEY, deleted_at__isnull=True)
+
+
+def look_again() -> None:
+    hint(row())
+    driving.run_due()
+
+
+def node(name: str, product: str = "", gpus: int = 8, **changes: Any) -> NodeFacts:
+    facts = {
+        "ready": True,
+        "cpu_milli": 64_000,
+        "memory_mib": 262_144,
+        "accelerators": {GPU: gpus, "example.com/rdma": 4} if product else {},
+        "labels": {MODEL: product} if product else {},
+    }
+    return NodeFacts(name, **{**facts, **changes})
+
+
+def asked(project: Project) -> AdmissionRequest:
+    return AdmissionRequest(
+        KEY, "7" * 32, "job", str(project.uid), "", Resources(1000, 1024, gpus=1)
+    )
+
+
+def test_a_project_has_a_queue_before_its_work_is_made(
+    fake: QueueFake, cluster: Cluster, project: Any
+) -> None:
+    waits = admission.admit(asked(project))
+    assert isinstance(waits, Waiting)
+    assert waits.reason == Reason.NO_QUEUE
+    assert ports.tenant_ready(KEY, str(project.uid))
+    driving.run_due()
+    assert admission.admit(asked(project)) == Granted()
+    assert fake.tree is not None
+    (part,) = fake.tree.parts
+    assert (part.key, part.parent, part.shares) == (str(project.uid), "", {})
+    assert part.namespace in fake.places
+
+
+def test_the_tree_is_what_rows_and_nodes_say(
+    fake: QueueFake, cluster: Cluster, place: Any, project: Any
+) -> None:
+    models = {MODEL: ["H100-SXM", "H100-PCIe"]}
+    flavor = Flavor.objects.create(name="h100", label="H100", node_labels=models)
+    Pool.objects.create(cluster=cluster, name="far", tolerations=[{"key": "far"}])
+    NetworkProfile.objects.create(
+        cluster=cluster, name="ib", attachment="net/ib", resource="example.com/rdma"
+    )
+    services.nodes_store(
+        cluster_key=KEY,
+        changes=NodeChanges(
+            seen=(
+                node("sxm-0", "H100-SXM", held={GPU: 3}),
+                node("sxm-1", "H100-SXM", ready=False),
+                node("pcie", "H100-PCIe", 4, taints=({"key": GPU, "effect": "NoSchedule"},)),
+                node("cpu-0"),
+                node("cpu-1", taints=({"key": "theirs", "effect": "NoSchedule"},)),
+            ),
+            full=True,
+        ),
+    )
+    org = Queue.objects.create(name="Research", weight=2)
+    own = Queue.objects.create(name=project.slug, project=project, parent=org)
+    Guarantee.objects.create(queue=org, cluster=cluster, flavor=flavor, guaranteed=6, lends=1)
+    Guarantee.objects.create(queue=own, cluster=cluster, flavor=flavor, guaranteed=2, most=5)
+    tree_changed()
+    driving.run_due()
+    tree = fake.tree
+    assert tree is not None
+    assert {p.name: (p.parent, p.weight, p.namespace, dict(p.shares)) for p in tree.parts} == {
+        "Research": ("", 2, "", {"h100": QueueShare(6, None, 1)}),
+        project.name: (org.key, 1, place.namespace, {"h100": QueueShare(2, 5)}),
+    }
+    found = {(k.variant, k.devices, k.open, k.beside["cpu"]) for k in tree.kinds}
+    assert found == {("h100-sxm", 5, True, 64_000), ("h100-pcie", 4, False, 64_000)}
+    assert {k.beside["example.com/rdma"] for k in tree.kinds} == {4}
+    assert tree.plain["cpu"] == 64_000  # the tainted one is for nobody
+    assert tree.priorities == dict(Priority.objects.values_list("name", "value"))
+
+
+def test_what_was_changed_by_hand_is_put_back_and_told(
+    fake: QueueFake, cluster: Cluster, place: Any
+) -> None:
+    look_again()
+    assert not Event.objects.filter(verb="queues.restored").exists()
+    fake.broken_queues = (f"ClusterQueue/{place.namespace}",)
+    assert row().next_reconcile_at is not None
+    look_again()
+    event = Event.objects.get(verb="queues.restored")
+    assert event.message == f"ClusterQueue/{place.namespace}"
+    tree_changed()  # what we change ourselves is not told so
+    Queue.objects.create(name="New")
+    driving.run_due()
+    assert Event.objects.filter(verb="queues.restored").count() == 1
+
+
+def test_without_kueue_nothing_new_is_made_and_nothing_is_lost(
+    fake: QueueFake, cluster: Cluster, place: Any, project: Any, alice: Any
+) -> None:
+    fake.away = "A webhook of the cluster does not answer."
+    look_again()
+    assert (row().phase, row().reason, row().message) == (
+        Phase.PENDING,
+        Reason.NO_QUEUE,
+        fake.away,
+    )
+    job = Job.objects.create(
+        project=project,
+        owner=alice,
+        name="train",
+        cluster_key=KEY,
+        image="example.org/train:1",
+        launch=1,
+        gpus=1,
+        cpu_milli=1000,
+        memory_mib=1024,
+    )
+    hint(job)
+    driving.run_due()
+    job.refresh_from_db()
+    assert (job.phase, job.reason, job.message) == (Phase.PENDING, Reason.NO_QUEUE, fake.away)
+    assert fake.calls("ensure") == 0
+    fake.away = ""
+    look_again()
+    assert fake.calls("ensure") == 1
+
+
+def test_a_namespace_in_trouble_keeps_its_queue(
+    fake: QueueFake, cluster: Cluster, place: Any, project: Any
+) -> None:
+    type(place).objects.filter(pk=place.pk).update(phase=Phase.PENDING, reason=Reason.DENIED)
+    look_again()
+    assert [part.namespace for part in fake.tree.parts] == [place.namespace]
+    type(place).objects.filter(pk=place.pk).update(desired=Desired.ABSENT)
+    look_again()
+    assert fake.tree.parts == ()
+
+
+def test_what_work_is_for_says_its_priority(
+    fake: QueueFake, cluster: Cluster, place: Any, project: Any, alice: Any
+) -> None:
+    job = Job(
+        project=project, owner=alice, name="train", cluster_key=KEY, image="example.org/a:1", gpus=1
+    )
+    job.save()
+    usual = Priority.objects.get(purpose="train").name
+    assert workload_spec(job).priority == f"berth-{usual}"
+    job.queue, job.priority = "theirs", Priority.objects.exclude(name=usual)[0].name
+    spec = workload_spec(job)
+    assert (spec.queue, spec.priority) == ("", f"berth-{job.priority}")
+    Cluster.objects.filter(key=KEY).update(options={})
+    registry.reset()
+    spec = workload_spec(job)
+    assert (spec.queue, spec.priority) == ("theirs", job.priority)
+
+
+def test_an_operator_turns_it_on_and_off_while_nothing_runs(
+    fake: QueueFake, cluster: Cluster, operator: Any, principal: Any, project: Any, alice: Any
+) -> None:
+    of_it = {"principal": principal(operator), "cluster": cluster}
+    change = {**of_it, "values": {}}
+    with pytest.raises(Invalid):
+        cluster_update(**change, options={"queue": "theirs"})
+    job = Job.objects.create(project=project, owner=alice, name="a", cluster_key=KEY)
+    with pytest.raises(Conflict):
+        cluster_update(**change, options={"manages_queues": False})
+    job.phase = Phase.STOPPED
+    job.save()
+    with pytest.raises(Conflict, match="Switch that off"):
+        cluster_detach(**of_it, confirm="Alpha")
+    fake.in_use = 2
+    cluster_update(**change, options={"manages_queues": False})
+    driving.run_due()
+    assert fake.tree is None
+    assert not ClusterQueues.objects.filter(deleted_at__isnull=True).exists()
+    cluster_update(**change, options={"manages_queues": True})
+    driving.run_due()
+    assert fake.tree is not None
+    assert row().phase == Phase.RUNNING
+
+
+def test_a_number_of_queries_whatever_the_number_of_projects(
+    cluster: Cluster, django_assert_num_queries: Any
+) -> None:
+    for n in range(20):
+        project = Project.objects.create(name=f"p{n}", slug=f"p{n}")
+        made = namespaces.place_ensure(project=project, cluster_key=KEY)
+        assert made is not None
+        type(made).objects.filter(pk=made.pk).update(external_ref={"namespace": made.namespace})
+    with django_assert_num_queries(8):
+        assert len(kueue.tree_on(cluster).parts) == 20
