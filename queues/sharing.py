@@ -78,6 +78,7 @@ class Pool:
         self.capacity = dict(capacity)
         self.held: dict[str, Counter[str]] = defaultdict(Counter)  # by part, those below with it
         self._by_kind: dict[str, dict[str, Work]] = defaultdict(dict)
+        self._in_part: dict[tuple[str, str], dict[str, Work]] = defaultdict(dict)
         self._paths: dict[str, list[Part]] = {}
         self._keeping: dict[str, list[Part]] = defaultdict(list)  # by kind: who keeps some of it
         for part in self._parts.values():
@@ -104,11 +105,13 @@ class Pool:
         for key in (*(part.key for part in self.path(work.part)), ROOT):
             self.held[key][work.kind] += work.count
         self._by_kind[work.kind][work.uid] = work
+        self._in_part[work.part, work.kind][work.uid] = work
 
     def give_back(self, work: Work) -> None:
         for key in (*(part.key for part in self.path(work.part)), ROOT):
             self.held[key][work.kind] -= work.count
         del self._by_kind[work.kind][work.uid]
+        del self._in_part[work.part, work.kind][work.uid]
 
     def holders(self, kind: str) -> Iterator[Work]:
         return iter(self._by_kind[kind].values())
@@ -135,11 +138,36 @@ class Pool:
         return left, whose
 
     def guarantor(self, work: Work, kind: str) -> str | None:
-        """Return the lowest part above a work within whose guarantee it is; None: it borrows."""
+        """Return the lowest part above a work within whose guarantee it is; None: it borrows.
+
+        In its own part the guarantee covers what can't be asked back, and then by priority: what
+        is less there gives way.
+        """
+        return self._plain(work, kind) or (work.part if self._below(work, kind) else None)
+
+    def _plain(self, work: Work, kind: str) -> str | None:
         for part in self.path(work.part):
             if self.held[part.key][kind] + work.count <= part.share(kind).guaranteed:
                 return part.key
         return None
+
+    def _below(self, work: Work, kind: str) -> list[Work]:
+        """Return what gives way to a work in its own part, where all of that makes it guaranteed.
+
+        The lowest priority first, then who began last.
+        """
+        part = self.path(work.part)[0]
+        room = part.share(kind).guaranteed - work.count - self.held[part.key][kind]
+        if part.share(kind).guaranteed < work.count:
+            return []
+        lower = [
+            one
+            for one in self._in_part[part.key, kind].values()
+            if one.reclaimable and one.priority < work.priority
+        ]
+        if room + sum(one.count for one in lower) < 0:
+            return []
+        return sorted(lower, key=_covered, reverse=True)
 
     def may_exceed(self, work: Work, kind: str) -> bool:
         """Whether it may borrow: what is to stay within guarantees only where there is none."""
@@ -197,9 +225,9 @@ class Pool:
         Nobody within a guarantee, and nobody where it would not be enough. First the part that
         borrows most for its weight; there the lowest priority, then who began last.
         """
-        guarantor = self.guarantor(work, kind)
+        guarantor = self._plain(work, kind)
         if guarantor is None:
-            return []
+            return _enough(self._below(work, kind), lacking)
         chosen: list[Work] = []
         got = 0
         while got < lacking:
@@ -222,14 +250,7 @@ class Pool:
             got += victim.count
         for victim in chosen:
             self.take(victim)
-        if got < lacking:
-            return []
-        # A large one taken late may make earlier, smaller ones needless.
-        for victim in sorted(chosen, key=lambda one: one.count):
-            if got - victim.count >= lacking:
-                chosen.remove(victim)
-                got -= victim.count
-        return chosen
+        return _enough(chosen, lacking)
 
     def _lends_to(self, holder: Work, guarantor: str, kind: str) -> list[Part]:
         """Return the parts over their guarantee between a holder and what it shares with who asks.
@@ -242,6 +263,24 @@ class Pool:
             return []
         over = all(self.held[p.key][kind] > p.share(kind).guaranteed for p in below)
         return below if over else []
+
+
+def _enough(chosen: list[Work], lacking: int) -> list[Work]:
+    """Return the first that are enough, without those that a later, larger one makes needless."""
+    found: list[Work] = []
+    got = 0
+    for one in chosen:
+        if got >= lacking:
+            break
+        found.append(one)
+        got += one.count
+    if got < lacking:
+        return []
+    for one in sorted(found, key=lambda one: one.count):
+        if got - one.count >= lacking:
+            found.remove(one)
+            got -= one.count
+    return found
 
 
 def _covered(work: Work) -> tuple[bool, int, float, str]:

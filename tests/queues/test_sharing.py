@@ -217,3 +217,23 @@ def test_for_any_tree_giving_back_comes_to_an_end(asked, own, above, capacity):
             return
         waiting += [replace(victim, kind="", granted_at=0.0) for victim in back]
     raise AssertionError("it never stands still")
+
+
+def test_a1_in_its_own_part_what_is_less_gives_way_and_nobody_elsewhere():
+    """Jobs fill the project's guarantee: a workspace is guaranteed all the same."""
+    there = pool(guaranteed=2, capacity=8)
+    jobs = [held(there, work(f"a{n}", A, priority=100), at=n) for n in range(4)]
+    for n in range(4):
+        held(there, work(f"b{n}", B, priority=100), at=n)
+    notebook = work("n", A, priority=1000, exceeds=False)
+    assert there.guarantor(notebook, KIND) == A
+    assert [v.uid for v in there.victims(notebook, KIND, 1)] == ["a3"]
+    more = work("m", A, 3, priority=1000, exceeds=False)
+    assert there.guarantor(more, KIND) is None  # three are more than is guaranteed
+    assert there.guarantor(work("j", A, priority=100), KIND) is None  # a job is no more than they
+    for job in jobs:
+        there.give_back(job)
+    kept = [held(there, work(f"k{n}", A, priority=1000), at=n) for n in range(2)]
+    assert there.guarantor(notebook, KIND) is None
+    assert there.over(KIND) == {"b2", "b3"}
+    assert len(kept) == 2
