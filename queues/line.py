@@ -10,7 +10,7 @@ read, and what its own queue holds.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -22,14 +22,15 @@ from django.conf import settings
 from clusters.models import Claim, Cluster, Device, Hold
 from clusters.selectors import devices_there
 from common.clock import now
-from placement.decision import Amounts, Estimate, Reason, names_in
+from placement.decision import Amounts, Estimate, Reason
 from queues.history import History
 from queues.sharing import Pool, Work
 from queues.tree import NO_RULES, Look, Rules
+from queues.turns import Before, Turns, overlap
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 _STEPS = 300  # so many ends are looked ahead
@@ -103,6 +104,11 @@ class Verdict:
     def is_held(self) -> bool:
         return self.claim.held_at is not None
 
+    @property
+    def is_in_line(self) -> bool:
+        """Whether others stand behind it."""
+        return not self.fits and not self.aside
+
 
 class Line:
     """The queue of one machine as it stands: read once, then asked without further reads.
@@ -147,7 +153,7 @@ class Line:
         found = self._walk([*others, asked])
         mine = next(verdict for verdict in found if verdict.claim is asked)
         before = found[: found.index(mine)]
-        same = [v for v in before if _overlap(v, list(mine.lacking))]
+        same = [v for v in before if v.is_in_line and overlap(v.lacking, mine.lacking)]
         return tuple(str(v.claim.project_uid) for v in same)
 
     def estimate(self, asked: Claim, history: History) -> Estimate | None:
@@ -254,7 +260,7 @@ class Line:
         unheld = [d for d in total.devices if self.holds.get(d.pk) not in uids]
         free = _Free(total.cpu_milli, total.memory_mib, unheld)
         pool = self.pool(claims)
-        turns = _Turns((c, self._work(c)) for c in claims if c.granted_at is None)
+        turns = Turns((c, self._work(c)) for c in claims if c.granted_at is None)
         for claim in claims:
             if claim.granted_at is None:
                 continue
@@ -262,23 +268,25 @@ class Line:
             if claim.reclaim_at is not None:
                 free.coming[self._work(claim).kind] += claim.gpus
         verdicts: list[Verdict] = []
+        before = Before()
+        never_there, unread_there = _by_size(there.lacking), _by_size(total.lacking)
         while turns:
             claim, work = turns.take(pool)
-            if never := there.lacking(claim):
+            if never := never_there(claim):
                 verdicts.append(Verdict(claim, lacking=tuple(never), never=True, aside=True))
             elif claim.held_at is not None:
                 verdicts.append(Verdict(claim, aside=True))
-            elif unread := total.lacking(claim):
+            elif unread := unread_there(claim):
                 # Who waits for a device that can't be read holds up nobody: it may be days.
-                ahead = sum(1 for v in verdicts if _overlap(v, unread))
+                ahead = before.wanting(unread)
                 verdicts.append(Verdict(claim, lacking=tuple(unread), ahead=ahead, aside=True))
             else:
-                verdicts.append(self._judge(claim, work, free, pool, verdicts))
+                verdicts.append(self._judge(claim, work, free, pool, before))
+                if verdicts[-1].is_in_line:
+                    before.add(verdicts[-1].lacking)
         return verdicts
 
-    def _judge(
-        self, claim: Claim, work: Work, free: _Free, pool: Pool, before: list[Verdict]
-    ) -> Verdict:
+    def _judge(self, claim: Claim, work: Work, free: _Free, pool: Pool, before: Before) -> Verdict:
         """Judge one claim that is good in itself, and keep what it waits for from later ones."""
         over_by = None
         if claim.time_limit_minutes:
@@ -302,7 +310,7 @@ class Line:
             if chosen:
                 pool.take(replace(work, kind=kind_of(chosen[0])))
             return Verdict(claim, devices=tuple(chosen), borrows=borrows)
-        ahead = sum(1 for v in before if _overlap(v, short))
+        ahead = before.wanting(short)
         aside = self.is_oversized(claim)
         victims, coming = ((), False) if aside else self._victims(work, allowed, free, pool)
         if not aside:
@@ -359,42 +367,6 @@ class Line:
         )
 
 
-_Alike = tuple[str, int, tuple[str, ...], int, bool]
-
-
-class _Turns:
-    """Who waits, to be taken in turn: who wants GPUs by what is held, all others by time.
-
-    Of those of a part who want the same, the first is enough to look at. Work within a guarantee
-    goes before older work of its part that would borrow: that would keep from it what it is owed.
-    """
-
-    def __init__(self, waiting: Iterable[tuple[Claim, Work]]) -> None:
-        self._plain: deque[tuple[Claim, Work]] = deque()
-        self._lines: dict[_Alike, deque[tuple[Claim, Work]]] = defaultdict(deque)
-        for one in sorted(waiting, key=lambda one: (-one[1].priority, one[1].asked_at)):
-            (self._lines[self._alike(one[1])] if one[1].count else self._plain).append(one)
-
-    @staticmethod
-    def _alike(work: Work) -> _Alike:
-        return work.part, work.count, work.kinds, work.priority, work.exceeds
-
-    def __bool__(self) -> bool:
-        return bool(self._plain or self._lines)
-
-    def take(self, pool: Pool) -> tuple[Claim, Work]:
-        heads = (line[0][1] for line in self._lines.values())
-        best = min(heads, key=pool.turn, default=None)
-        first = self._plain[0][1] if self._plain else None
-        if best is None or (first is not None and first.asked_at < best.asked_at):
-            return self._plain.popleft()
-        line = self._lines[self._alike(best)]
-        found = line.popleft()
-        if not line:
-            del self._lines[self._alike(best)]
-        return found
-
-
 def _devices(cluster: Cluster) -> list[Device]:
     """The cheapest first, so that "any GPU" leaves the better ones to those who ask for them."""
     rows = devices_there(cluster).select_related("flavor")
@@ -417,18 +389,13 @@ def kinds_of(claim: Claim, devices: Iterable[Device]) -> list[str]:
     return list(claim.size.kinds or dict.fromkeys(kind_of(d) for d in devices))
 
 
-def _overlap(verdict: Verdict, short: list[str]) -> bool:
-    if verdict.fits or verdict.aside:
-        return False
-    if set(verdict.lacking) & set(short):
-        return True
-    return any(
-        not one or not other or set(one) & set(other)
-        for one in _kinds_in(verdict.lacking)
-        for other in _kinds_in(short)
-    )
+def _by_size(look: Callable[[Claim], list[str]]) -> Callable[[Claim], list[str]]:
+    """Return the same look, taken once for each size: thousands wait with a handful of them."""
+    known: dict[Resources, list[str]] = {}
 
+    def found(claim: Claim) -> list[str]:
+        if claim.size not in known:
+            known[claim.size] = look(claim)
+        return known[claim.size]
 
-def _kinds_in(lacking: Iterable[str]) -> list[tuple[str, ...]]:
-    """The names in each word about GPUs; none: of any kind."""
-    return [names_in(w.partition(":")[2]) for w in lacking if w == "gpu" or w.startswith("gpu:")]
+    return found

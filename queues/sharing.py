@@ -79,6 +79,7 @@ class Pool:
         self.held: dict[str, Counter[str]] = defaultdict(Counter)  # by part, those below with it
         self._by_kind: dict[str, dict[str, Work]] = defaultdict(dict)
         self._in_part: dict[tuple[str, str], dict[str, Work]] = defaultdict(dict)
+        self.changes = 0  # how often somebody took or gave back: turns differ after each
         self._paths: dict[str, list[Part]] = {}
         self._keeping: dict[str, list[Part]] = defaultdict(list)  # by kind: who keeps some of it
         for part in self._parts.values():
@@ -102,12 +103,14 @@ class Pool:
         return found
 
     def take(self, work: Work) -> None:
+        self.changes += 1
         for key in (*(part.key for part in self.path(work.part)), ROOT):
             self.held[key][work.kind] += work.count
         self._by_kind[work.kind][work.uid] = work
         self._in_part[work.part, work.kind][work.uid] = work
 
     def give_back(self, work: Work) -> None:
+        self.changes += 1
         for key in (*(part.key for part in self.path(work.part)), ROOT):
             self.held[key][work.kind] -= work.count
         del self._by_kind[work.kind][work.uid]
