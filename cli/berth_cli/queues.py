@@ -50,7 +50,7 @@ def queues() -> None:
 @with_session
 def queues_list(s: Session) -> None:
     """List the tree: organisations and projects. For operators and auditors."""
-    rows = s.client.get("queues")
+    rows = list(s.client.pages("queues"))
     names = {row["key"]: row["name"] for row in rows}
     shown = [{**row, "below": names.get(row["parent"])} for row in rows]
     emit(shown if s.fmt == "table" else rows, fmt=s.fmt, columns=_TREE)
@@ -94,7 +94,7 @@ def queues_set(  # noqa: PLR0913, PLR0917 - an option each
 
     What is not said stays. --plan tells who would start and who would be asked to give back.
     """
-    tree = s.client.get("queues")
+    tree = list(s.client.pages("queues"))
     row = _found(tree, part)
     body: dict[str, Any] = {}
     if weight is not None:

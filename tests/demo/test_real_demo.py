@@ -12,7 +12,7 @@ from tests.support.portal import Portal
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.long("tests/demo/test_demo.py plays the same script on the fake machine"),
+    pytest.mark.long("demo/test_demo.py plays the same script on the fake machine"),
     pytest.mark.timeout(600),
     NO_REAL_GPUS,
 ]

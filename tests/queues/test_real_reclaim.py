@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,7 @@ signal.signal(signal.SIGTERM, told)
 while step < 40:
     time.sleep(0.25)
     step += 1
+    print("step", step, flush=True)
 print("done", step, flush=True)
 """
 SHARED = """
@@ -69,6 +71,10 @@ def test_a6_a7_who_borrows_is_told_by_file_and_signal_and_resumes_from_its_check
     )
     for one in (first, second):
         hunter.until(one, "running")
+    deadline = time.monotonic() + 60
+    while "step 3" not in hunter.logs(hunter.look(second), 1)[0]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
     owed = allen.make("owed", command=["python", "-c", "import time; time.sleep(3)"])
     allen.until(owed, "running", "succeeded", within_s=60)
     assert hunter.look(first)["state"] in {"running", "succeeded"}  # guaranteed
