@@ -191,7 +191,7 @@ class _Line:
             work = self._rows[key][0]
             if turn[0] and kept.issuperset(work.kinds):
                 continue  # it borrows, and others wait for all that it would take
-            allowed = [kind for kind in work.kinds if self._may_have(work, kind)]
+            allowed = [kind for kind in work.kinds if self._pool.may_have(work, kind)]
             for kind in allowed:
                 if kind not in kept and self._lacks(work, kind) <= 0:
                     return work, key, kind, []
@@ -201,12 +201,6 @@ class _Line:
             passed.add(key)
             kept.update(allowed)
         return None
-
-    def _may_have(self, work: Work, kind: str) -> bool:
-        left, _whose = self._pool.ceiling(work.part, kind)
-        return left >= work.count and (
-            self._pool.guarantor(work, kind) is not None or self._pool.may_exceed(work, kind)
-        )
 
     def _lacks(self, work: Work, kind: str) -> int:
         return work.count - self._pool.free(work.part, kind)

@@ -291,7 +291,7 @@ class Line:
         over_by = None
         if claim.time_limit_minutes:
             over_by = now() + timedelta(minutes=claim.time_limit_minutes)
-        allowed = [kind for kind in work.kinds if self._may_have(pool, work, kind)]
+        allowed = [kind for kind in work.kinds if pool.may_have(work, kind)]
         if work.kinds and not allowed:
             _left, whose = pool.ceiling(work.part, work.kinds[0])
             return Verdict(claim, aside=True, ceiling=whose or work.part, borrows=True)
@@ -330,13 +330,6 @@ class Line:
             borrows=borrows,
             victims=victims,
             owed=bool(victims) or coming,
-        )
-
-    @staticmethod
-    def _may_have(pool: Pool, work: Work, kind: str) -> bool:
-        left, _whose = pool.ceiling(work.part, kind)
-        return left >= work.count and (
-            pool.guarantor(work, kind) is not None or pool.may_exceed(work, kind)
         )
 
     @staticmethod

@@ -41,11 +41,6 @@ class Queue(models.Model):
         validators=[MinValueValidator(0), MaxValueValidator(1000)],
     )
     build_exceeds = models.BooleanField(_("building may exceed the guarantee"), default=False)
-    person_most = models.PositiveIntegerField(
-        _("most GPUs of one person"), null=True, blank=True, validators=[MaxValueValidator(100_000)]
-    )
-    # minutes after which work of a purpose is ended; nothing said: no limit
-    time_limits = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -172,6 +172,13 @@ class Pool:
             return []
         return sorted(lower, key=_covered, reverse=True)
 
+    def may_have(self, work: Work, kind: str) -> bool:
+        """Whether it may hold so many, were they free: guaranteed or borrowed, below ceilings."""
+        left, _whose = self.ceiling(work.part, kind)
+        return left >= work.count and (
+            self.guarantor(work, kind) is not None or self.may_exceed(work, kind)
+        )
+
     def may_exceed(self, work: Work, kind: str) -> bool:
         """Whether it may borrow: what is to stay within guarantees only where there is none."""
         return work.exceeds or not any(p.share(kind).guaranteed for p in self.path(work.part))

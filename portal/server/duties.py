@@ -35,6 +35,7 @@ from portal import beat
 from portal.celery import app, prepare_broker
 from portal.server.processes import turn_file, wanted_file
 from projects import middleware
+from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
@@ -358,6 +359,7 @@ def tidy() -> None:
         log.warning("quota.repaired", workloads=repaired)
     create.shared_volumes_repair()
     measuring.prune_days()
+    turns.prune()
     middleware.purge()
     notifications.housekeeping()
     tell_due()

@@ -71,8 +71,6 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=63, verbose_name='name')),
                 ('weight', models.DecimalField(decimal_places=2, default=1, max_digits=6, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(1000)], verbose_name='weight')),
                 ('build_exceeds', models.BooleanField(default=False, verbose_name='building may exceed the guarantee')),
-                ('person_most', models.PositiveIntegerField(blank=True, null=True, validators=[django.core.validators.MaxValueValidator(100000)], verbose_name='most GPUs of one person')),
-                ('time_limits', models.JSONField(blank=True, default=dict)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='queues.queue')),
                 ('project', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='own_queue', to='projects.project')),

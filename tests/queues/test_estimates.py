@@ -119,3 +119,15 @@ def test_a_turn_is_kept_when_it_is_over_and_forgotten_later(machine, ask):
     assert (turn.gpus, turn.gave_back, str(turn.project_uid)) == (1, False, one.project_uid)
     Turn.objects.update(ended_at=now() - KEPT - MINUTE)
     assert (prune(), Turn.objects.count()) == (1, 0)
+
+
+def test_housekeeping_forgets_old_turns(machine):
+    from portal.server import duties
+
+    cluster = machine(gpus=["H100"])
+    past(cluster, [10, 20])
+    old = Turn.objects.order_by("pk").first()
+    Turn.objects.filter(pk=old.pk).update(ended_at=now() - KEPT - MINUTE)
+    duties.tidy()
+    assert not Turn.objects.filter(pk=old.pk).exists()
+    assert Turn.objects.count() == 1
