@@ -178,8 +178,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*args)
         self._open: set[Any] = set()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)  # here, not in its thread: one that has not begun is cut as well
+        super().process_request(request, client_address)
+
     def finish_request(self, request: Any, client_address: Any) -> None:
-        self._open.add(request)
         try:
             request.do_handshake()
             super().finish_request(request, client_address)
