@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from clusters import accelerators
 from clusters.models import Cluster, Flavor, NetworkProfile, Node, Pool
-from clusters.options import options_of
+from clusters.options import HOST_LABEL, options_of
 from clusters.where import names_on
 from common.clock import now
 from common.ids import slugify
@@ -95,7 +95,8 @@ def tree_on(cluster: Cluster) -> QueueTree:
             parts.append(_part(found, shares, place.namespace))
     kinds, plain = _nodes(cluster)
     priorities = dict(Priority.objects.values_list("name", "value"))
-    return QueueTree(tuple(parts), kinds, plain, priorities)
+    plain_levels = (HOST_LABEL,) if options_of(cluster.options).levels else ()
+    return QueueTree(tuple(parts), kinds, plain, plain_levels, priorities)
 
 
 def _places(cluster_key: str) -> list[ProjectNamespace]:
@@ -128,7 +129,9 @@ def _part(
 def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     """Return the devices that can be given out, and what nodes without any have.
 
-    A kind of nodes that are all down stays, with nothing of it: work for it waits.
+    A kind of nodes that are all down stays, with nothing of it: work for it waits. Of the levels at
+    which nodes stand together each has those that any of its nodes names; to the queue, a node that
+    lacks one of them is not there.
     """
     flavors = list(Flavor.objects.order_by("position", "name"))
     order = {flavor.name: n for n, flavor in enumerate(flavors)}
@@ -146,7 +149,14 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     labels: dict[tuple[str, str], dict[str, str]] = {}
     is_open: dict[tuple[str, str], bool] = {}
     plain: Counter[str] = Counter()
-    for node in Node.objects.filter(cluster=cluster):
+    nodes = list(Node.objects.filter(cluster=cluster))
+    levels = options_of(cluster.options).levels
+    carried: dict[tuple[str, str], set[str]] = {}
+    for node in nodes:
+        for name in node.offers.keys() & known.keys():
+            found = carried.setdefault((name, _variant(known[name], node.labels)), {HOST_LABEL})
+            found.update(label for label in levels.values() if node.labels.get(label))
+    for node in nodes:
         closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
         usable = node.ready and node.schedulable and not closed
         has = Counter({"cpu": node.cpu_milli, "memory": node.memory_mib})
@@ -164,7 +174,7 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             labels[key] = {n: node.labels.get(n, "") for n in known[name].node_labels}
             is_open[key] = is_open.get(key, True) and accelerators.is_plain(node.taints)
             sums = beside.setdefault(key, Counter())
-            if usable:
+            if usable and all(node.labels.get(one) for one in carried[key] - {HOST_LABEL}):
                 devices[key] += count - taken.get(name, 0)
                 sums.update({what: amount // len(offers) for what, amount in has.items()})
     kinds = tuple(
@@ -174,6 +184,7 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             labels=labels[name, variant],
             devices=devices[name, variant],
             variant=variant,
+            levels=tuple(one for one in levels.values() if one in carried[name, variant]),
             open=is_open[name, variant],
             beside=dict(beside[name, variant]),
         )
