@@ -161,14 +161,7 @@ def check(options: ClusterOptions) -> ClusterOptions:
             bad[name] = [_("Not a name that a cluster accepts.")]
     if options.queue and options.manages_queues:
         bad["queue"] = [_("Either others manage its queues, or Berth does: leave this empty.")]
-    for name in ("unit_label", "rack_label"):
-        if (value := getattr(options, name)) and not re.fullmatch(_NODE_KEY, value):
-            bad[name] = [_("Not the name of a label of nodes.")]
-        elif value and not options.manages_queues:
-            bad[name] = [_("Only where Berth manages the queues of Kueue.")]
-    if options.unit_label and options.rack_label in {options.unit_label, HOST_LABEL}:
-        bad["rack_label"] = [_("Each level has a label of its own.")]
-    if bad := _volumes(options) | _account(options) | _words(options) | bad:
+    if bad := _volumes(options) | _account(options) | _words(options) | _levels(options) | bad:
         raise Invalid(_("The cluster's settings are not valid."), fields=bad)
     return options
 
@@ -201,6 +194,20 @@ def _words(options: ClusterOptions) -> dict[str, list[str]]:
             bad[name] = [sentence % {"value": wrong[0][:80]}]
     if odd := [key for key in options.extra if not _KEY.match(key)]:
         bad["extra"] = [_("Not a name of a label of your own: %(value)s.") % {"value": odd[0][:80]}]
+    return bad
+
+
+def _levels(options: ClusterOptions) -> dict[str, list[str]]:
+    bad: dict[str, list[str]] = {}
+    for name in ("unit_label", "rack_label"):
+        value = getattr(options, name)
+        if value and not re.fullmatch(_NODE_KEY, value):
+            bad[name] = [_("Not the name of a label of nodes.")]
+        elif value and not options.manages_queues:
+            bad[name] = [_("Only where Berth manages the queues of Kueue.")]
+    labels = list(options.levels.values())
+    if len(set(labels)) < len(labels):
+        bad["rack_label"] = [_("Each level has a label of its own.")]
     return bad
 
 

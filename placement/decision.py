@@ -60,7 +60,7 @@ class Request:
     together: Together | None = None  # by the level
 
     @classmethod
-    def of_size(
+    def of_size(  # noqa: PLR0913 - all by name
         cls,
         work_class: str,
         size: Resources,

@@ -144,7 +144,7 @@ class Fleet:
             return Standing(Reason("silent" if silent else "volumes-stuck", name))
         free = sum(room.free for room in made.rooms)
         if made.request.total.gpus > free:
-            return Standing(IN_USE, waits_for=("gpu",))
+            pieces = Standing(IN_USE, waits_for=("gpu",))
         return pieces or Standing(STARTS_NOW, position=0)
 
     def rooms(self, made: Decision) -> list[KindRoom]:

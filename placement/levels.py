@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from placement.decision import Request
 
+# What is said of devices that are there, but not together.
+PIECES = frozenset({"in-pieces", "not-in-one", "not-in-one-but"})
 LABELS = {UNIT: _("scalable unit"), RACK: _("rack"), HOST: _("host")}
 
 
@@ -43,17 +45,17 @@ def apart(
     """Return how a request stands where what there is, or what is free, is in too small pieces.
 
     A replica is on one node, and all of them in one part of the cluster where that is required.
-    ``kinds``: the nodes with each kind that will do; all replicas get the same. ``levels``: their
-    labels, the widest first.
+    None: neither. ``kinds``: the nodes with each kind that will do; all replicas get the same.
+    ``levels``: the labels of each, the widest first.
     """
     count, together = request.devices.count, request.together
     if together is None or not together.required:
-        found = _room(kinds, {HOST: HOST_LABEL}, HOST, count)
+        free = max((spot.free for spots in kinds for spot in spots), default=0)
         places = max((sum(s.free // count for s in spots) for spots in kinds), default=0)
         if places >= request.replicas:
             return None
-        said = {"level": LABELS[HOST], "free": found.free, "asked": count}
-        told = IN_USE if found.free >= count else Reason("in-pieces", said)
+        said = {"level": LABELS[HOST], "free": free, "asked": count}
+        told = IN_USE if free >= count else Reason("in-pieces", said)
         return Standing(told, waits_for=("gpu",))
     where, asked = together.where, request.total.gpus
     found = _room(kinds, levels, where, count)

@@ -2,6 +2,8 @@
 
 from django.utils.translation import gettext_lazy as _
 
+from clusters.options import UNIT
+from placement.levels import LABELS
 from work import fields as f
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
@@ -82,6 +84,25 @@ NETWORK = f.Line(
     pattern=_SLUG,
     quiet=True,
     images_only=True,
+)
+TOPOLOGY = f.Choice(
+    name="topology",
+    label=_("Keep replicas together"),
+    help=_("Close nodes exchange data faster, and are waited for longer."),
+    choices=[
+        ("none", _("Anywhere")),
+        ("preferred", _("If it can be")),
+        ("required", _("Always")),
+    ],
+    usual="none",
+    quiet=True,
+)
+TOPOLOGY_LEVEL = f.Choice(
+    name="topology_level",
+    label=_("In one"),
+    choices=list(LABELS.items()),
+    usual=UNIT,
+    quiet=True,
 )
 ENV = f.Environment(
     name="env",

@@ -14,10 +14,12 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from clusters.options import options_of
 from common.clock import now
 from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
+from placement.levels import LABELS, PIECES
 from projects.models import Project
 from queues.history import History
 from runtime.protocol import Desired, Phase
@@ -96,7 +98,7 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
-        sentence=_sentence(row),
+        sentence=_sentence(row, made),
         position=queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
@@ -127,7 +129,9 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
     return Estimate(first, last, history.samples, history.held)
 
 
-def _sentence(row: Workload) -> str:
+def _sentence(row: Workload, made: Decision) -> str:
+    if made.cluster.runs_images and made.standing.reason.id in PIECES:
+        return made.sentence
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
 
@@ -203,6 +207,16 @@ def _others(made: Decision, request: Request) -> Iterator[tuple[dict[str, Any], 
         text = _("%(n)d × %(kind)s instead") % {"n": count, "kind": room.label}  # noqa: RUF001 - the sign
         devices = DeviceRequest(count, (room.name,))
         yield {"gpu_flavor": room.name}, replace(request, devices=devices), text
+    if (together := request.together) is not None and together.required:
+        for level in options_of(made.cluster.options).levels:
+            if level == together.where:
+                break
+            words = _("In one %(level)s instead") % {"level": LABELS[level]}
+            wider = replace(together, where=level)
+            yield {"topology_level": level}, replace(request, together=wider), words
+        loose = replace(together, required=False)
+        words = _("Together only if it can be")
+        yield {"topology": "preferred"}, replace(request, together=loose), words
     for fewer in _fewer(count):
         text = ngettext("%(n)d GPU instead of %(all)d", "%(n)d GPUs instead of %(all)d", fewer)
         devices = DeviceRequest(fewer, named)

@@ -95,6 +95,7 @@ def request_of(kind: Kind, row: Any) -> Request:
         replicas=kind.replicas_of(row),
         purpose=kind.purpose,
         priority=row.priority,
+        together=kind.together_of(row),
     )
 
 

@@ -40,7 +40,7 @@ class WorkForm(forms.Form):
     """
 
     # What is said less often, and what is attached: folded away until somebody says some of it.
-    LESS = ("args", "shm_mib", "pool", "network", "env")
+    LESS = ("args", "shm_mib", "pool", "network", "topology", "topology_level", "env")
     # Fields that stand beside each other, where the first of them has its turn.
     BESIDE = (("environment", "cluster"), ("cpu_milli", "memory_mib"), ("gpus", "gpu_flavor"))
     use_required_attribute = False
@@ -107,7 +107,7 @@ class WorkForm(forms.Form):
         found = {}
         for key, field in self._by_key.items():
             value = self.cleaned_data.get(key)
-            if value is not None and (not _is_empty(value) or key in self.changed_data):
+            if value is not None and (_says(field, value) or key in self.changed_data):
                 found[field.name] = from_form(field, value)
         if any(key in self.changed_data for key in self._mounts):
             words = [self.cleaned_data.get(key) for key in self._mounts]
@@ -231,7 +231,11 @@ def _variables(text: str) -> dict[str, str]:
 
 
 def _speaks(field: forms.BoundField) -> bool:
-    return bool(field.errors) or not _is_empty(field.value())
+    return bool(field.errors) or _says(field.field.work_field, field.value())  # type: ignore[attr-defined]
+
+
+def _says(field: f.Field, value: Any) -> bool:
+    return not _is_empty(value) and (not isinstance(field, f.Choice) or field.says(value))
 
 
 def _is_empty(value: Any) -> bool:
@@ -261,6 +265,9 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             return forms.IntegerField(min_value=field.low, max_value=field.high, **common)
         case f.Flag():
             return forms.BooleanField(**common)
+        case f.Choice() if field.name in offers:
+            offered = offers[field.name]
+            return forms.ChoiceField(choices=offered, **common) if offered else None
         case f.Choice():
             return forms.ChoiceField(choices=field.choices, widget=forms.RadioSelect, **common)
         case f.Environment():

@@ -16,12 +16,14 @@ from work.services import workload_edit
 from work.ui.base import OneView
 
 _COUNTS = ("gpus", "replicas")
+_CHOICES = ("topology", "topology_level")
 _KIND = "gpu_flavor"
+_LONGEST = 40
 _DIGITS = 6
 
 
 class Change(OneView):
-    """Change how many GPUs or replicas, or which kind, one asks for that waits."""
+    """Change what one that waits asks for: GPUs, replicas, the kind, what keeps it together."""
 
     demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
 
@@ -55,6 +57,9 @@ class Change(OneView):
                 if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS:
                     raise wrong(name, _("A whole number, please."))
                 said[name] = int(text)
+        for name in _CHOICES:
+            if name in given and name in self.kind.table:
+                said[name] = given[name][:_LONGEST]
         if _KIND in given and _KIND in self.kind.table:
             said[_KIND] = given[_KIND][:255]
         if not said:
