@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import messages
@@ -23,12 +23,13 @@ from work.selectors import form_values, given_words, may_change, offers_for
 from work.services.manifest import manifest_wrap
 from work.ui.base import OneView, WorkView
 from work.ui.command import attached_named, command_of
-from work.ui.forms import WorkForm
+from work.ui.forms import WorkForm, to_form
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
     from work.kinds import Kind
+    from work.ui.pages import Fill
 
 CREATE: Mapping[str, str] = {"GET": "create", "POST": "create"}
 
@@ -65,10 +66,21 @@ class New(WorkView):
 
     @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        return self._page(form_of(self.principal, self.project, self.kind))
+        form = form_of(self.principal, self.project, self.kind)
+        word = request.GET.get("fill", "")
+        for key, value in self._filled(form, word).items():
+            form.initial[key] = value
+        return self._page(form, fill=word)
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
         form = form_of(self.principal, self.project, self.kind, request.POST)
+        if word := request.POST.get("fill"):
+            data = request.POST.copy()
+            for key, value in self._filled(form, word).items():
+                several = value if isinstance(value, list) else [value]
+                data.setlist(key, ["" if one is None else str(one) for one in several])
+            form = form_of(self.principal, self.project, self.kind, data)
+            return self._page(form, fill=word)
         if not form.is_valid():
             return self._page(form, status=422)
         try:
@@ -84,13 +96,23 @@ class New(WorkView):
             return self._page(form, refuse(request, form, error, form.names))
         return go(request, self.pages.address("detail", row))
 
-    def _page(self, form: WorkForm, status: int = 200) -> HttpResponse:
+    def _filled(self, form: WorkForm, word: str) -> dict[str, Any]:
+        """Return what a size to begin with writes into the form; all else is as it was."""
+        said = next((fill.said for fill in self._fills(form) if fill.word == word), {})
+        return {form.names[n]: to_form(self.kind.table[n], value) for n, value in said.items()}
+
+    def _fills(self, form: WorkForm) -> Sequence[Fill]:
+        return self.pages.fills(form.fleet) if form.fleet else ()
+
+    def _page(self, form: WorkForm, status: int = 200, fill: str = "") -> HttpResponse:
         """What is wrong with the form stands above it and nowhere else."""
         said = plan_context(self, form)
         if form.is_bound:
             said["problems"] = []
         context = {
             "form": form,
+            "fills": self._fills(form),
+            "fill": fill,
             "nonce": self.request.POST.get("nonce") or secrets.token_urlsafe(12),
             "new_url": self.pages.list_address("new", self.project.slug),
             "plan_url": self.pages.list_address("plan", self.project.slug),
