@@ -19,13 +19,14 @@ from console.fields import (
 )
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
+from notebooks.kind import TABLE
 from notebooks.models import Preset
-from notebooks.ui import texts
 from notifications.choices import Severity
 from projects.choices import Role
 from projects.models import Project
 from projects.others import REASON_MAX
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
+from work.ui.forms import from_form, to_form
 
 
 class UserFilter(FilterForm):
@@ -249,13 +250,13 @@ class PresetForm(GroupedForm):
         self.fields["cluster_key"].choices = [ANY, *clusters]  # type: ignore[attr-defined]
 
     def clean_command(self) -> list[str]:
-        return texts.words(self.cleaned_data["command"])
+        return list(from_form(TABLE["command"], self.cleaned_data["command"]))
 
     def clean_args(self) -> list[str]:
-        return texts.words(self.cleaned_data["args"])
+        return list(from_form(TABLE["args"], self.cleaned_data["args"]))
 
     def clean_ports(self) -> list[dict[str, Any]]:
-        return texts.ports(self.cleaned_data["ports"])
+        return list(from_form(TABLE["ports"], self.cleaned_data["ports"]))
 
     @classmethod
     def told(cls, row: Preset) -> dict[str, Any]:
@@ -264,9 +265,7 @@ class PresetForm(GroupedForm):
             "cpus": row.cpu_milli / 1000,
             "memory_gib": round(row.memory_mib / 1024, 2),
             "shm_gib": round(row.shm_mib / 1024, 2) or None,
-            "command": texts.line(row.command),
-            "args": texts.line(row.args),
-            "ports": texts.port_lines(row.ports),
+            **{n: to_form(TABLE[n], getattr(row, n)) for n in ("command", "args", "ports")},
             "projects": list(row.projects.all()),
         }
         same = {name: getattr(row, name) for name in cls.base_fields if name not in other}

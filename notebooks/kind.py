@@ -44,6 +44,7 @@ VARIANT = f.Choice(
     choices=WorkspaceKind.choices,
     edit=f.Edit.NEVER,
 )
+_CONTAINER = ("kind", WorkspaceKind.CONTAINER.value)
 PORTS = f.Ports(
     name="ports",
     label=_("Ports"),
@@ -57,13 +58,18 @@ PORTS = f.Ports(
     option="port",
     quiet=True,
     images_only=True,
+    only=_CONTAINER,
 )
-COMMAND, ARGS = (replace(one, images_only=True) for one in (s.COMMAND, s.ARGS))
+COMMAND, ARGS = (replace(one, images_only=True, only=_CONTAINER) for one in (s.COMMAND, s.ARGS))
+VOLUMES = replace(
+    s.VOLUMES,
+    form_help=_("Seen in the folder “volumes”, besides the home; in a container in “/volumes”."),
+)
 # What is not in this table cannot be asked for: there is no field for privileges, host paths,
 # host networks, service accounts, node names or tolerations.
 TABLE = f.Table(
     *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS),
-    *(*s.SIZE, s.POOL, s.NETWORK, s.TIME_LIMIT, s.ENV, *s.ATTACHED),
+    *(*s.SIZE, s.POOL, s.NETWORK, s.TIME_LIMIT, s.ENV, VOLUMES, s.CREDENTIALS, s.NEEDS),
 )
 _OF_AN_IMAGE = ("command", "args", "ports")
 _OF_A_PRESET = (
@@ -208,6 +214,7 @@ WORKSPACE = Kind(
     settle=_settle,
     check_place=_check_place,
     work_class=lambda row: row.variant,
+    classes=tuple(WorkspaceKind.values),
     homes=_homes,
     prepare=_prepare,
     of_a_launch={"last_used_at": now, "idle_stop_at": None},

@@ -72,6 +72,7 @@ class Field:
     quiet: bool = False  # a document leaves it out where it says nothing
     option: str = ""  # of the command line, where it is not ``--name``
     images_only: bool = False  # one machine, which runs no images, does not have it
+    only: tuple[str, str] | None = None  # it makes sense where the choice of that name is this word
     document: ClassVar[type] = str  # as YAML has it
     metavar: ClassVar[str] = "TEXT"
 

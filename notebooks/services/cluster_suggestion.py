@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.errors import BerthError
 from notebooks.kind import WORKSPACE
-from work.attached import MOST, attached_usually
+from work.attached import MOST, READ, VOLUME_FIELD, WRITE, attached_usually
 from work.fields import MAX_GPUS
 from work.services.resolve import resolved
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
-# How a form says what is seen of volumes: one field for each, named by its uid.
-VOLUME_FIELD = "volume-"
-WRITE, READ = "rw", "ro"
 _WORDS = ("preset", "kind", "image", "gpu_flavor", "pool", "network")
 
 
