@@ -23,6 +23,7 @@ from work import fields as f
 from work import standard_fields as s
 from work.choices import StopReason
 from work.kinds import Kind
+from work.models import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,6 +60,7 @@ PORTS = f.Ports(
     quiet=True,
     images_only=True,
     only=_CONTAINER,
+    folded=True,
 )
 COMMAND, ARGS = (replace(one, images_only=True, only=_CONTAINER) for one in (s.COMMAND, s.ARGS))
 VOLUMES = replace(
@@ -73,8 +75,8 @@ TABLE = f.Table(
 )
 _OF_AN_IMAGE = ("command", "args", "ports")
 _OF_A_PRESET = (
-    *("cluster_key", "environment", "pool", "network", "time_limit_minutes", "idle_stop_minutes"),
-    *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "shm_mib"),
+    *("cluster_key", "environment", "time_limit_minutes", "idle_stop_minutes"),
+    *(column.name for column in Ask._meta.get_fields()),  # noqa: SLF001 - Django's own
 )
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 ATTACHED = ("volumes", "credentials", "needs")
 MOST = 20  # of each
 READ_ONLY = ":ro"
-# How a form says what is seen of volumes: one field for each, named by its uid.
-VOLUME_FIELD = "volume-"
-WRITE, READ = "rw", "ro"
 
 
 @dataclass(frozen=True)

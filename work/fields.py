@@ -66,6 +66,9 @@ class Field:
     label: Text
     help: Text = ""
     form_help: Text = ""  # how it is written into a form, where that is another matter
+    fact: Text = ""  # what a page that tells its value with the unit calls it, where not ``label``
+    folded: bool = False  # a form folds it away: it is said less often
+    sooner: bool = False  # what waits may start sooner with another value of it
     column: str = ""
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it

@@ -23,6 +23,7 @@ from work.attached import READ_ONLY, attached_to, mountable
 from work.environments import environments_of
 from work.gpu_offers import gpu_offers
 from work.models import Share
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -225,7 +226,7 @@ def offers_for(
     found: dict[str, list[tuple[str, Any]]] = {
         "cluster": _clusters(usable) if row is None else [],
         "environment": _environments(project, usable),
-        "gpu_flavor": list(gpu_offers(fleet, classes, key)),
+        GPU_FLAVOR.name: list(gpu_offers(fleet, classes, key)),
         "pool": _named(_("Any"), fleet.pools(classes)),
         "network": _named(_("None"), fleet.networks()),
         "volumes": _volumes(who, project, key or None),

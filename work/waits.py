@@ -25,6 +25,7 @@ from runtime.reasons import Reason
 from work import kinds, why
 from work.models import Workload
 from work.services.resolve import request_of
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,7 +203,7 @@ def _others(made: Decision, request: Request) -> Iterator[tuple[dict[str, Any], 
             continue
         text = _("%(n)d × %(kind)s instead") % {"n": count, "kind": room.label}  # noqa: RUF001 - the sign
         devices = DeviceRequest(count, (room.name,))
-        yield {"gpu_flavor": room.name}, replace(request, devices=devices), text
+        yield {GPU_FLAVOR.name: room.name}, replace(request, devices=devices), text
     for fewer in _fewer(count):
         text = ngettext("%(n)d GPU instead of %(all)d", "%(n)d GPUs instead of %(all)d", fewer)
         devices = DeviceRequest(fewer, named)

@@ -211,7 +211,7 @@ def _presets(request: HttpRequest, account: quotas.Account) -> dict[str, Any]:
 
 def _matches(preset: Preset, sought: str) -> bool:
     said = (preset.name, preset.description)
-    words = (*said, *map(translated, said), preset.slug, preset.gpu_flavor)
+    words = (*said, *map(translated, said), preset.slug, *preset.resources.kinds)
     return any(sought in word.casefold() for word in words)
 
 

@@ -17,7 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from common.errors import Invalid
 from placement.decision import names_in
 from work import fields as f
-from work.attached import READ, READ_ONLY, VOLUME_FIELD, WRITE
+from work.attached import READ_ONLY
+from work.standard_fields import BESIDE
 
 if TYPE_CHECKING:
     from placement.fleet import Fleet
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
 
 _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", "class": "mono"}
+# How what is seen of volumes is said: one field for each, named by its uid.
+VOLUME_FIELD = "volume-"
+WRITE, READ = "rw", "ro"
 _MAX_TEXT = 100_000
 _MAX_PORTS = 1_000
 _MOST_LINES = 16
@@ -40,10 +44,6 @@ class WorkForm(forms.Form):
     ``renews``: the newest image of its tag may be taken.
     """
 
-    # What is said less often, row by row: folded away until somebody says some of it.
-    LESS = (("ports",), ("args",), ("shm_mib", "pool", "network"), ("env",))
-    # Fields that stand beside each other, where the first of them has its turn.
-    BESIDE = (("environment", "cluster"), ("cpu_milli", "memory_mib"), ("gpus", "gpu_flavor"))
     use_required_attribute = False
     # A browser does not send what is not ticked: this tells that it was not from a press that
     # says nothing of it.
@@ -174,31 +174,28 @@ class WorkForm(forms.Form):
 
     # --- how it is laid out: templates/work/_fields.html ------------------------------------
     def head(self) -> list[list[forms.BoundField]]:
-        """Return what is always in sight, row by row; numbers of a kind's own share one."""
-        folded = {name for row in self.LESS for name in row}
-        plain = [x.name for x in self.table if x.name not in folded and not isinstance(x, f.Names)]
-        beside = {name: row for row in self.BESIDE for name in row}
-        numbers = tuple(
-            name for name in plain if isinstance(self.table[name], f.Count) and name not in beside
-        )
-        rows: list[tuple[str, ...]] = []
-        for name in plain:
-            row = numbers if name in numbers else beside.get(name, (name,))
-            if row not in rows:
-                rows.append(row)
-        shown = self._rows(rows)
+        """Return what is always in sight, row by row."""
+        shown, few = self._rows(folded=False), self._rows(folded=True)
         if "newest_image" in self.fields:
             shown.insert(1 + shown.index([self["image"]]), [self["newest_image"]])
-        few = self._rows(self.LESS)
-        return shown if self._folds(few) else shown + few
+        return shown if _is_worth_a_fold(few) else shown + few
 
     def less(self) -> list[list[forms.BoundField]]:
-        rows = self._rows(self.LESS)
-        return rows if self._folds(rows) else []
+        rows = self._rows(folded=True)
+        return rows if _is_worth_a_fold(rows) else []
 
-    def _folds(self, rows: list[list[forms.BoundField]]) -> bool:
-        """Whether there is enough of it to be worth a fold."""
-        return sum(map(len, rows)) > 1
+    def _rows(self, *, folded: bool) -> list[list[forms.BoundField]]:
+        """Numbers of a kind's own share a row."""
+        plain = [x for x in self.table if x.folded == folded and not isinstance(x, f.Names)]
+        beside = {field.name: row for row in BESIDE for field in row}
+        numbers = tuple(x for x in plain if isinstance(x, f.Count) and x.name not in beside)
+        rows: list[tuple[f.Field, ...]] = []
+        for field in plain:
+            row = numbers if field in numbers else beside.get(field.name, (field,))
+            if row not in rows:
+                rows.append(row)
+        shown = [[self[key] for key in self._keys(x.name for x in row)] for row in rows]
+        return [row for row in shown if row]
 
     def mounts(self) -> list[forms.BoundField]:
         return [self[key] for key in self._mounts]
@@ -223,10 +220,6 @@ class WorkForm(forms.Form):
             fields = (*self.mounts(), *self.attached())
             return any(field.errors or field.name in self.changed_data for field in fields)
         return bool(self.chosen_volume) or any(_speaks(field) for field in self.attached())
-
-    def _rows(self, rows: Iterable[Iterable[str]]) -> list[list[forms.BoundField]]:
-        shown = [[self[key] for key in self._keys(row)] for row in rows]
-        return [row for row in shown if row]
 
     def _keys(self, names: Iterable[str]) -> list[str]:
         fields = [self.table[name] for name in names if name in self.table]
@@ -325,6 +318,10 @@ def _port(number: int, said: list[str]) -> dict[str, Any]:
 def _port_line(port: Mapping[str, Any]) -> str:
     name = port["name"] if port["name"] != f"port-{port['port']}" else ""
     return " ".join(filter(None, (str(port["port"]), name, "" if port["web"] else _PRIVATE)))
+
+
+def _is_worth_a_fold(rows: list[list[forms.BoundField]]) -> bool:
+    return sum(map(len, rows)) > 1
 
 
 def _speaks(field: forms.BoundField) -> bool:

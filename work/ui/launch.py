@@ -23,6 +23,7 @@ from work.kinds import kind_of
 from work.selectors import form_values, given_words, may_change, offers_for
 from work.services.base import require_startable
 from work.services.manifest import manifest_wrap
+from work.services.resolve import resolved
 from work.ui.base import OneView, WorkView
 from work.ui.command import attached_named, command_of, told_apart
 from work.ui.forms import WorkForm
@@ -58,6 +59,27 @@ def form_of(
     )
 
 
+def likely_cluster(kind: Kind, who: Principal, project: Project, given: Any) -> str:
+    """Return the key of the cluster where what its form says would go; "": none lets it in.
+
+    ``given``: fields of the form, as they were sent.
+    """
+    try:
+        row = _begun(kind, who, project, given)
+        form = form_of(who, project, kind, given, row=row)
+        form.is_valid()  # what can't be read is not said
+        said = {**kind.beside_of(row), **form.said()}
+        return str(resolved(principal=who, project=project, kind=kind, said=said).row.cluster_key)
+    except BerthError:
+        return ""
+
+
+def _begun(kind: Kind, who: Principal, project: Project, given: Mapping[str, str]) -> Any:
+    """Return what a new one begins as, not saved: what is said beside its fields decides that."""
+    beside = {name: given[name][:_MAX_BESIDE] for name in kind.beside if given.get(name)}
+    return kind.new(who, project, beside)
+
+
 def changeable(kind: Kind, row: Any) -> Table:
     """Return the fields that may change as it is now: while it runs, what no process knows."""
     all_of_it = row.is_ended or not kind.once
@@ -73,9 +95,7 @@ class NewView(WorkView):
     """What the form of a new one and its foot share."""
 
     def row(self, given: Mapping[str, str]) -> Any:
-        """Return what it begins as, not saved: what is said beside its fields decides that."""
-        beside = {name: given[name][:_MAX_BESIDE] for name in self.kind.beside if given.get(name)}
-        return self.kind.new(self.principal, self.project, beside)
+        return _begun(self.kind, self.principal, self.project, given)
 
     def form(self, row: Any, data: Any = None) -> WorkForm:
         return form_of(self.principal, self.project, self.kind, data, row=row)

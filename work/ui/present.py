@@ -9,7 +9,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext
 
 from clusters.models import Cluster
@@ -22,6 +21,7 @@ from work import fields as f
 from work.reclaim import giving_back
 from work.selectors import may_change, may_end, share_candidates, shares_of
 from work.services import extension_left
+from work.standard_fields import IN_ONE_LINE
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 from work.waits import wait_of
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from work.ui.timeline import Line
     from work.waits import Wait
     from work.why import Why
-
-# Their units stand with the numbers.
-_LABELS = {"time_limit_minutes": _lazy("Time limit"), "shm_mib": _lazy("Shared memory")}
-_SIZES = ("cpu_milli", "memory_mib", "gpus", "gpu_flavor")  # one line says them
 
 
 @dataclass(frozen=True)
@@ -175,9 +171,9 @@ def facts(row: Any, *, private: bool) -> list[Fact]:
     ``private``: what its owner alone may read.
     """
     pages = pages_of(row)
-    table = pages.kind.own.but("name", *_SIZES)
+    table = pages.kind.own.but("name", *(field.name for field in IN_ONE_LINE))
     found = [
-        Fact(_LABELS.get(field.name, field.label), text, code=_is_typed(field))
+        Fact(field.fact or field.label, text, code=_is_typed(field))
         for field in table
         if (private or not field.private) and (text := _text(field, row))
     ]
