@@ -63,6 +63,7 @@ PORTS = f.Ports(
     folded=True,
 )
 COMMAND, ARGS = (replace(one, images_only=True, only=_CONTAINER) for one in (s.COMMAND, s.ARGS))
+TIME_LIMIT = replace(s.TIME_LIMIT, form_help=_("0 means no limit, where the preset allows that."))
 VOLUMES = replace(
     s.VOLUMES,
     form_help=_("Seen in the folder “volumes”, besides the home; in a container in “/volumes”."),
@@ -71,7 +72,7 @@ VOLUMES = replace(
 # host networks, service accounts, node names or tolerations.
 TABLE = f.Table(
     *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS),
-    *(*s.SIZE, s.POOL, s.NETWORK, s.TIME_LIMIT, s.ENV, VOLUMES, s.CREDENTIALS, s.NEEDS),
+    *(*s.SIZE, s.POOL, s.NETWORK, TIME_LIMIT, s.ENV, VOLUMES, s.CREDENTIALS, s.NEEDS),
 )
 _OF_AN_IMAGE = ("command", "args", "ports")
 _OF_A_PRESET = (

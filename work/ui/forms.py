@@ -70,7 +70,7 @@ class WorkForm(forms.Form):
         for field in table:
             if isinstance(field, f.Names) and field.takes_mappings:
                 self._offer_mounts(offers.get(field.name, ()), values.get(field.name) or ())
-            elif (made := _form_field(field, offers)) is not None:
+            elif (made := form_field(field, offers)) is not None:
                 made.work_field = field  # type: ignore[attr-defined]  # for the templates
                 if field.name in deciding:
                     made.widget.attrs["data-kind-switch"] = True
@@ -226,18 +226,7 @@ class WorkForm(forms.Form):
         return [key_of(field) for field in fields if key_of(field) in self.fields]
 
     def clean(self) -> dict[str, Any]:
-        """Apply the rules of the table, so that what is wrong stands at its field."""
-        data: dict[str, Any] = super().clean() or self.cleaned_data
-        for key, field in self._by_key.items():
-            value = data.get(key)
-            if key in self.errors or _is_empty(value):
-                continue
-            try:
-                field.clean(from_form(field, value))
-            except forms.ValidationError as error:
-                self.add_error(key, error)
-            except Invalid as error:
-                self.add_error(key, error.message)
+        data = clean_each(self, self._by_key)
         for key, volume in self._mounts.items():
             chosen = data.get("cluster") and data.get(key) and key in self.changed_data
             if chosen and self._is_elsewhere(key):
@@ -250,6 +239,22 @@ class WorkForm(forms.Form):
     def names(self) -> dict[str, str]:
         """From a service's field to the form's, for ``common.ui.responses.refuse``."""
         return {field.name: key_of(field) for field in self.table}
+
+
+def clean_each(form: forms.Form, fields: Mapping[str, f.Field]) -> dict[str, Any]:
+    """Apply the rules of the table, so that what is wrong stands at its field."""
+    data = form.cleaned_data
+    for key, field in fields.items():
+        value = data.get(key)
+        if key in form.errors or _is_empty(value):
+            continue
+        try:
+            field.clean(from_form(field, value))
+        except forms.ValidationError as error:
+            form.add_error(key, error)
+        except Invalid as error:
+            form.add_error(key, error.message)
+    return data
 
 
 def key_of(field: f.Field) -> str:
@@ -332,7 +337,7 @@ def _is_empty(value: Any) -> bool:
     return value is None or value in ("", [])
 
 
-def _form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
+def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
     field: f.Field, offers: Offers
 ) -> forms.Field | None:
     """Return the field of Django's forms, None where there is nothing to choose from."""
