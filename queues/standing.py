@@ -26,6 +26,9 @@ from placement.decision import (
 )
 from queues.history import History
 from queues.line import Line, Verdict, kind_of
+from queues.sharing import ROOT, Pool
+from queues.tree import Look
+from queues.works import standings
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,6 +52,24 @@ def sight_of(cluster: Cluster) -> LineSight:
     if found[-1].granted_at is not None:
         found = list(rows.filter(granted_at__isnull=False))
     return LongSight(cluster, [claim for claim in found if claim.granted_at is not None])
+
+
+def left_on(cluster: Cluster, project_uid: str) -> dict[str, tuple[int, bool]]:
+    """Return how many more of each kind a project may hold on a cluster with queues of ours.
+
+    With whether its ceiling is what bounds that. What it is owed by others is not counted: that
+    takes a moment.
+    """
+    there = standings([cluster])[cluster.key]
+    pool = Pool(Look(cluster).parts(), there.capacity)
+    for work in there.works:
+        if work.kind:
+            pool.take(work)
+    found = {}
+    for kind in there.capacity:
+        free, (top, whose) = pool.free(project_uid, kind), pool.ceiling(project_uid, kind)
+        found[kind] = (max(0, min(free, top)), whose != ROOT and top < free)
+    return found
 
 
 class LineSight:

@@ -19,6 +19,7 @@ from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
 from projects.models import Project
+from queues import admission
 from queues.history import History
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
@@ -92,13 +93,13 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     asked = request_of(kind, row)
     made = fleet.decide(cluster, asked, uid=row.uid)
     queue = row.external_ref.get("queue") or {}
-    # what its cluster's queue holds back is made there: its program does not change
-    may = row.owner_id == reader.user.pk and row.is_waiting
+    placed = row.external_ref.get("driver") or {}
+    may = row.owner_id == reader.user.pk and (row.is_waiting or row.is_held_back)
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
         sentence=_sentence(row),
-        position=queue.get("position"),
+        position=admission.position(cluster, placed) if row.is_held_back else queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
         changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
