@@ -30,7 +30,7 @@ from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
@@ -77,6 +77,10 @@ def release(uid: str) -> None:
             history.keep(claim)
             claim.delete()  # with its holds
         _settle(cluster)
+
+
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> None:
+    """A row that waits here knows its place."""
 
 
 def line(cluster: Cluster) -> Sequence[Verdict]:

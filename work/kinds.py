@@ -85,6 +85,7 @@ class Kind:
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
     work_class: Callable[[Any], str] | None = None
+    classes: tuple[str, ...] = ()  # all those words; (): its own
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     together: Callable[[Any], Together | None] | None = None  # what keeps its replicas together
