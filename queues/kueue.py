@@ -17,7 +17,6 @@ from clusters.options import HOST_LABEL, options_of
 from clusters.where import names_on
 from common.clock import now
 from common.errors import BerthError
-from common.ids import slugify
 from projects.models import ProjectNamespace
 from queues.models import ClusterQueues, Guarantee, Priority, Queue
 from queues.tree import priority_of
@@ -178,12 +177,8 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     is_open: dict[tuple[str, str], bool] = {}
     plain: Counter[str] = Counter()
     nodes = list(Node.objects.filter(cluster=cluster))
-    levels = options_of(cluster.options).levels
-    carried: dict[tuple[str, str], set[str]] = {}
-    for node in nodes:
-        for name in node.offers.keys() & known.keys():
-            found = carried.setdefault((name, _variant(known[name], node.labels)), {HOST_LABEL})
-            found.update(label for label in levels.values() if node.labels.get(label))
+    levels = [one for one in options_of(cluster.options).levels.values() if one != HOST_LABEL]
+    carried = accelerators.levels_carried(nodes, known, levels)
     for node in nodes:
         closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
         usable = node.ready and node.schedulable and not closed
@@ -198,11 +193,11 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             {name: known[name].resource for name in offers},
         )
         for name, count in offers.items():
-            key = (name, _variant(known[name], node.labels))
+            key = (name, accelerators.variant_of(known[name], node.labels))
             labels[key] = {n: node.labels.get(n, "") for n in known[name].node_labels}
             is_open[key] = is_open.get(key, True) and accelerators.is_plain(node.taints)
             sums = beside.setdefault(key, Counter())
-            if usable and all(node.labels.get(one) for one in carried[key] - {HOST_LABEL}):
+            if usable and all(node.labels.get(one) for one in carried[key]):
                 devices[key] += count - taken.get(name, 0)
                 sums.update({what: amount // len(offers) for what, amount in has.items()})
     kinds = tuple(
@@ -212,20 +207,17 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             labels=labels[name, variant],
             devices=devices[name, variant],
             variant=variant,
-            levels=tuple(one for one in levels.values() if one in carried[name, variant]),
+            levels=(
+                (*(one for one in levels if one in carried[name, variant]), HOST_LABEL)
+                if levels
+                else ()
+            ),
             open=is_open[name, variant],
             beside=dict(beside[name, variant]),
         )
         for name, variant in sorted(labels, key=lambda key: (order[key[0]], key[1]))
     )
     return kinds, dict(plain)
-
-
-def _variant(flavor: Flavor, labels: Mapping[str, str]) -> str:
-    """Return what tells nodes of a kind apart that may say it in several ways."""
-    if all(len(values) == 1 for values in flavor.node_labels.values()):
-        return ""
-    return slugify("-".join(labels.get(name, "") for name in sorted(flavor.node_labels)))
 
 
 # --- when they are made anew ----------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_a_document_says_it_only_where_it_says_something(
 
 
 def test_who_waits_for_pieces_reads_the_largest_and_what_starts_sooner(
-    cluster: Cluster, asked: dict[str, Any], project: Any
+    cluster: Cluster, asked: dict[str, Any], as_user: Any, alice: Any
 ) -> None:
     Cluster.objects.update(held={f"n{n}": {"nvidia.com/gpu": 2} for n in range(8)})
     row = services.workload_create(**asked, said=said(2, 8, "rack"))
@@ -129,6 +129,13 @@ def test_who_waits_for_pieces_reads_the_largest_and_what_starts_sooner(
     assert found is not None
     assert "the freest rack has room for 12 of 16 GPUs" in found.sentence
     assert dict(found.changes[0].said) == {"topology_level": "unit"}
+    url = f"/projects/vision/jobs/{row.short_id}/change/"
+    press = {"topology_level": "unit", "generation": str(row.generation)}
+    client = as_user(alice)
+    assert client.post(url, press).status_code == 302
+    row.refresh_from_db()
+    assert (row.topology, row.topology_level) == ("required", "unit")
+    assert "Change it back" in client.get(row.get_absolute_url()).content.decode()
 
 
 def test_the_form_offers_the_levels_that_a_cluster_knows(
