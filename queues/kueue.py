@@ -18,8 +18,8 @@ from clusters.where import names_on
 from common.clock import now
 from common.errors import BerthError
 from projects.models import ProjectNamespace
-from queues.models import ClusterQueues, Guarantee, Priority, Queue
-from queues.tree import priority_of
+from queues.models import ClusterQueues, Queue
+from queues.tree import Look, priority_of
 from runtime import gateway
 from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree, SupportsQueues
 from runtime.hints import hint_uids
@@ -103,25 +103,18 @@ def answer_waiting(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- what they are made from ----------------------------------------------------------------------
 def tree_on(cluster: Cluster) -> QueueTree:
     """Return the tree as the cluster is to have it; a constant number of queries."""
-    shares: dict[int, dict[str, QueueShare]] = {}
-    for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
-        of_queue = shares.setdefault(row.queue_id, {})
-        of_queue[row.flavor.name] = QueueShare(row.guaranteed, row.most, row.lends)
-    parts, own = [], {}
-    for queue in Queue.objects.select_related("project", "parent__project"):
-        if queue.project_id is not None:
-            own[queue.project_id] = queue
-            continue
-        parts.append(_part(queue, shares))
+    look = Look(cluster)
+    parts = [_part(queue, look) for queue in look.queues if queue.project_id is None]
+    own = {queue.project_id: queue for queue in look.queues}
     for place in _places(cluster.key):
         found = own.get(place.project_id)
         if found is None:
             project = place.project
             parts.append(QueuePart(str(project.uid), project.slug, namespace=place.namespace))
         else:
-            parts.append(_part(found, shares, place.namespace))
+            parts.append(_part(found, look, place.namespace))
     kinds, plain = _nodes(cluster)
-    priorities = dict(Priority.objects.values_list("name", "value"))
+    priorities = {row.name: row.value for row in look.priorities}
     plain_levels = (HOST_LABEL,) if options_of(cluster.options).levels else ()
     return QueueTree(tuple(parts), kinds, plain, plain_levels, priorities)
 
@@ -140,16 +133,15 @@ def _places(cluster_key: str) -> list[ProjectNamespace]:
     return list(rows.select_related("project").order_by("namespace"))
 
 
-def _part(
-    queue: Queue, shares: Mapping[int, Mapping[str, QueueShare]], namespace: str = ""
-) -> QueuePart:
+def _part(queue: Queue, look: Look, namespace: str = "") -> QueuePart:
+    shares = look.shares.get(queue.pk, {}).items()
     return QueuePart(
         key=queue.key,
         name=str(queue),
         parent=queue.parent.key if queue.parent else "",
         namespace=namespace,
         weight=queue.weight,
-        shares=shares.get(queue.pk, {}),
+        shares={kind: QueueShare(one.guaranteed, one.most, one.lends) for kind, one in shares},
     )
 
 

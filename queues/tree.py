@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -166,13 +167,13 @@ class Look:
     """Queues, what they have on a cluster, and priorities, as they are now; three queries."""
 
     def __init__(self, cluster: Cluster) -> None:
-        queues = Queue.objects.filter(project__deleted_at__isnull=True)
-        self._queues = list(queues.select_related("project", "parent__project"))
-        self._shares: dict[int, dict[str, Share]] = defaultdict(dict)
+        queues = Queue.objects.filter(project__deleted_at__isnull=True)  # or none at all
+        self.queues = list(queues.select_related("project", "parent__project"))
+        self.shares: dict[int, dict[str, Share]] = {}  # by queue and kind
         for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
             share = Share(row.guaranteed, row.most, row.lends)
-            self._shares[row.queue_id][row.flavor.name] = share
-        self._priorities = list(Priority.objects.all())
+            self.shares.setdefault(row.queue_id, {})[row.flavor.name] = share
+        self.priorities = list(Priority.objects.all())
 
     def parts(self) -> list[Part]:
         """Return the tree with what its parts have.
@@ -184,23 +185,31 @@ class Look:
                 key=queue.key,
                 parent=queue.parent.key if queue.parent else ROOT,
                 weight=float(queue.weight),
-                shares=self._shares.get(queue.pk, {}),
+                shares=self.shares.get(queue.pk, {}),
             )
-            for queue in self._queues
+            for queue in self.queues
         ]
 
     def rules(self, project_uid: str, purpose: str, priority: str) -> Rules:
-        """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
+        """Return the rules of work of a project (A1).
 
-        What people sit in front of stays within what is guaranteed to their project, and is never
-        asked for; where nothing is guaranteed it borrows as everything does.
+        A priority that is gone is the purpose's own.
         """
-        chosen = priority_of(purpose, priority, self._priorities)
-        own = (q for q in self._queues if q.project and str(q.project.uid) == project_uid)
-        queue = next(own, None)
-        stays = purpose == Purpose.BUILD and queue is not None and not queue.build_exceeds
-        if stays and queue is not None:
-            stays = any(share.guaranteed for share in self._shares.get(queue.pk, {}).values())
-        return Rules(
-            priority=chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays
-        )
+        chosen = priority_of(purpose, priority, self.priorities)
+        stays = self.stays(project_uid, purpose)
+        return Rules(chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays)
+
+    def stays(self, project_uid: str, purpose: str) -> bool:
+        """Whether work stays within what is guaranteed to its project, and is never asked for.
+
+        So does what people sit in front of; where nothing is guaranteed it borrows as all does.
+        """
+        if purpose != Purpose.BUILD or project_uid not in self._own:
+            return False
+        queue = self._own[project_uid]
+        guaranteed = any(one.guaranteed for one in self.shares.get(queue.pk, {}).values())
+        return guaranteed and not queue.build_exceeds
+
+    @cached_property
+    def _own(self) -> dict[str, Queue]:
+        return {str(queue.project.uid): queue for queue in self.queues if queue.project}
