@@ -266,8 +266,8 @@ def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     """Return a kept value as people write it."""
     if value is None:
         return None
-    if isinstance(field, f.Count) and field.unit.kept > 1:
-        return Decimal(value) / field.unit.kept if value else None
+    if isinstance(field, f.Count) and field.unit > 1:
+        return Decimal(value) / field.unit if value else None
     if isinstance(field, f.Words):
         return shlex.join(value)
     if isinstance(field, f.Environment):
@@ -281,8 +281,8 @@ def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
 
 def from_form(field: f.Field, value: Any) -> Any:
     """Return what people wrote as it is kept; ValidationError says what can't be read."""
-    if isinstance(field, f.Count) and field.unit.kept > 1:
-        return round(value * field.unit.kept)
+    if isinstance(field, f.Count) and field.unit > 1:
+        return round(value * field.unit)
     if isinstance(field, f.Words) and isinstance(value, str):
         try:
             return shlex.split(value)
@@ -349,11 +349,11 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
         "required": False,
     }
     match field:
-        case f.Count(unit=unit) if unit.kept > 1:
+        case f.Count(unit=unit) if unit > 1:
             step = {f.Unit.CORES: "0.1", f.Unit.GIB: "0.25"}[unit]
             return forms.DecimalField(
-                min_value=Decimal(field.low) / unit.kept,
-                max_value=Decimal(field.high) / unit.kept,
+                min_value=Decimal(field.low) / unit,
+                max_value=Decimal(field.high) / unit,
                 decimal_places=len(step) - 2,
                 widget=forms.NumberInput(attrs={"step": step}),
                 **common,
