@@ -44,7 +44,7 @@ def manifest_wrap(kind: Kind, name: str, project: str, told: dict[str, Any]) -> 
     """Return what a row (or a form) says as a document: short where nothing is said."""
     beside = {name: told[name] for name in kind.beside}
     table = [one for one in kind.table.but("name") if one.name in told]
-    said = {one.name: told[one.name] for one in table if told[one.name] or not one.quiet}
+    said = {one.name: told[one.name] for one in table if not one.quiet or one.says(told[one.name])}
     return manifests.wrap(kind.document, name, project, {**beside, **said})
 
 

@@ -20,7 +20,7 @@ _DIGITS = 6
 
 
 class Change(OneView):
-    """Change how many GPUs or replicas, or which kind, one asks for that waits."""
+    """Change what one that waits asks for: GPUs, replicas, the kind, what keeps it together."""
 
     demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
 
@@ -31,7 +31,7 @@ class Change(OneView):
         before = {name: getattr(row, name) for name in said}
 
         def check(locked: Any) -> None:
-            if not locked.is_waiting:
+            if not (locked.is_waiting or locked.is_held_back):
                 raise Conflict(_("It does not wait any more: nothing was changed."))
             if str(locked.generation) != generation:
                 raise Conflict(_("It was changed meanwhile. Look at it as it is now."))
