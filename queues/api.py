@@ -217,18 +217,9 @@ def _change(said: dict[str, Any]) -> Change:
         if where in shares:
             raise Invalid(_("Each kind of GPU on each cluster is named once."))
         shares[where] = Share(one["guaranteed"], one["most"], one["lends"])
-    parent = None
-    if "parent" in said:
-        parent = str(said["parent"]) if said["parent"] else ROOT
-    return Change(
-        name=said.get("name"),
-        parent=parent,
-        weight=said.get("weight"),
-        build_exceeds=said.get("build_exceeds"),
-        longest=said.get("longest", {}),
-        each_gpus=said.get("each_gpus"),
-        shares=shares,
-    )
+    known = {name: value for name, value in said.items() if name not in {"parent", "guarantees"}}
+    parent = str(said["parent"] or ROOT) if "parent" in said else None
+    return Change(parent=parent, shares=shares, **known)
 
 
 def _is_plan(request: Request) -> bool:
@@ -252,7 +243,7 @@ class QueueList(PlatformAPIView):
         made = services.queue_create(
             principal=self.principal,
             name=said["name"],
-            parent=str(said["parent"]) if said["parent"] else ROOT,
+            parent=str(said["parent"] or ROOT),
             weight=Decimal(said["weight"]),
         )
         return Response(PartOut(part_out(made)).data, status=201)

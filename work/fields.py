@@ -50,22 +50,20 @@ class Unit(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One thing that may be said. Subclasses know its type and its rules.
+    """One thing that may be said. Subclasses know its type and its rules."""
 
-    ``name`` is that of API and document; ``column`` that of the row, where it differs.
-    """
-
-    name: str
+    name: str  # in API and document
     label: Text
     help: Text = ""
     form_help: Text = ""  # how it is written into a form, where that is another matter
     fact: Text = ""  # what a page that tells its value with the unit calls it, where not ``label``
     folded: bool = False  # a form folds it away: it is said less often
     sooner: bool = False  # what waits may start sooner with another value of it
-    column: str = ""
+    column: str = ""  # of the row, where it is not ``name``
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
+    usual: str = ""
     option: str = ""  # of the command line, where it is not ``--name``
     images_only: bool = False  # one machine, which runs no images, does not have it
     only: tuple[str, str] | None = None  # it makes sense where the choice of that name is this word
@@ -88,8 +86,8 @@ class Field:
         setattr(row, self.attribute, value)
 
     def says(self, value: Any) -> bool:
-        """Whether a value is more than none."""
-        return bool(value)
+        """Whether a value is more than none, or than the usual one."""
+        return bool(value) and value != self.usual
 
     def is_same(self, row: Any, value: Any) -> bool:
         """Whether ``value``, as it was cleaned, is what the row says already."""
@@ -140,17 +138,13 @@ class Line(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Field):
-    """One of a few words, each with what people read for it. ``usual``: it says nothing."""
+    """One of a few words, each with what people read for it."""
 
     choices: Sequence[tuple[str, Text]] = ()
-    usual: str = ""
 
     def read(self, row: Any) -> str:
         """Return the word itself: a row that is not saved may have the member of a class."""
         return str(getattr(row, self.attribute))
-
-    def says(self, value: Any) -> bool:
-        return bool(value != self.usual)
 
     def clean(self, value: Any) -> str:
         words = [word for word, _label in self.choices]
@@ -200,9 +194,8 @@ class Minutes(Count):
     empty: int | None = 0
 
     def clean(self, value: Any, *, longest: int | None = None) -> int | None:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= self.high:
-            raise self.wrong(_("A number of minutes, at most one year."))
-        if longest is not None and (value == 0 or value > longest):
+        found = super().clean(value)
+        if longest is not None and (found is None or found > longest):
             raise self.wrong(
                 ngettext(
                     "This preset allows at most %(n)d minute.",
@@ -211,7 +204,7 @@ class Minutes(Count):
                 )
                 % {"n": longest}
             )
-        return value or None
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,15 +261,14 @@ class Names(Field):
 @dataclass(frozen=True, kw_only=True)
 class Ports(Field):
     """Ports that its program listens on: ``[{port, name, web}]``, a bare number being a web page.
-
-    ``reserved`` are Berth's own; ``web`` ports open in a browser behind the sign-in.
+    ``web`` ports open in a browser behind the sign-in.
     """
 
     most: int = 16
     most_web: int = 8
     low: int = 1024
     high: int = 65535
-    reserved: range = range(0)
+    reserved: range = range(0)  # Berth's own
     has_usual: bool = False
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "PORT"

@@ -31,7 +31,6 @@ _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", 
 VOLUME_FIELD = "volume-"
 WRITE, READ = "rw", "ro"
 _MAX_TEXT = 100_000
-_MAX_PORTS = 1_000
 _MOST_LINES = 16
 _PRIVATE = "private"  # a port that no browser opens
 
@@ -57,7 +56,6 @@ class WorkForm(forms.Form):
         offers: Offers,
         values: Mapping[str, Any],
         renews: bool = False,
-        **kwargs: Any,
     ) -> None:
         self.table = table
         self.fleet: Fleet | None = None  # the look at clusters of which the offers were made
@@ -65,7 +63,7 @@ class WorkForm(forms.Form):
         self._by_key: dict[str, f.Field] = {}
         self._mounts: dict[str, OfferedVolume] = {}
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}
-        super().__init__(data, initial=initial, **kwargs)
+        super().__init__(data, initial=initial)
         deciding = {field.only[0] for field in table if field.only}
         for field in table:
             if isinstance(field, f.Names) and field.takes_mappings:
@@ -365,13 +363,12 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
         case f.Flag():
             return forms.BooleanField(**common)
         case f.Choice() if field.name in offers:
-            offered = offers[field.name]
-            return forms.ChoiceField(choices=offered, **common) if offered else None
+            return forms.ChoiceField(choices=offers[field.name], **common)
         case f.Choice():
             return forms.ChoiceField(choices=field.choices, widget=forms.RadioSelect, **common)
         case f.Ports():
             ports = forms.Textarea(attrs={**_MONO, "placeholder": "7860 demo"})
-            return forms.CharField(max_length=_MAX_PORTS, widget=ports, **common)
+            return forms.CharField(max_length=_MAX_TEXT, widget=ports, **common)
         case f.Environment():
             rows = forms.Textarea(attrs={**_MONO, "rows": 3, "placeholder": "NAME=value"})
             return forms.CharField(max_length=_MAX_TEXT, widget=rows, strip=False, **common)
