@@ -139,6 +139,20 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "budget.nearly",
+            _("The GPU-hours of a budget are nearly spent"),
+            _("“%(name)s”: %(spent)s are spent, more than 80 %%. %(then)s"),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "budget.spent",
+            _("The GPU-hours of a budget are spent"),
+            _("“%(name)s”: %(spent)s are spent. %(then)s"),
+            "hourglass-empty",
+            mail=True,
+        ),
+        Kind(
             "work.deleted",
             _("Somebody deleted your workspace, load or volume"),
             _("%(who)s deleted “%(name)s”. Reason: %(reason)s"),

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets import selectors as budgets
 from common.clock import now
 from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # Why it waits for devices, a place or its turn: the rest has no line to stand in.
 IN_LINE = frozenset(
     {Reason.QUEUED, Reason.DOES_NOT_FIT, Reason.CEILING, Reason.RECLAIMING, Reason.PREEMPTED}
+    | {Reason.BUDGET}
 )
 _BEFORE = frozenset({Phase.PENDING, Phase.STARTING})
 _CHANGES = 3
@@ -96,7 +98,7 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
-        sentence=_sentence(row),
+        sentence=" ".join(_sentences(row)),
         position=queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
@@ -127,9 +129,14 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
     return Estimate(first, last, history.samples, history.held)
 
 
-def _sentence(row: Workload) -> str:
+def _sentences(row: Workload) -> Iterator[str]:
+    """Yield why it waits; and where GPU-hours are spent, of what and until when."""
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
-    return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
+    held = budgets.beyond(row.project, row.owner) if row.over_budget else None
+    if held is None or held.id != "budget":
+        yield found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
+    if held is not None:
+        yield str(held)
 
 
 def when_of(estimate: Estimate | None) -> str:

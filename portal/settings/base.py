@@ -116,6 +116,7 @@ INSTALLED_APPS = [
     "images",
     "quotas",
     "volumes",
+    "budgets",
     "work",
     "loaders",
     "files",

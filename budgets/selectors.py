@@ -1,0 +1,388 @@
+"""Reading budgets: what is spent of them, and whether a launch has room; constant queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from django.utils.formats import date_format, localize
+from django.utils.translation import gettext as _
+
+from budgets.choices import Mode
+from budgets.models import Budget
+from budgets.policies import HOUR, Forecast, Use, Window, hours, micros, units
+from clusters.models import Flavor
+from common.clock import now
+from common.errors import NotFound
+from placement.decision import Reason
+from queues.choices import Beyond
+from queues.models import Queue
+from quotas.choices import GPUS, is_kind
+from quotas.models import Reservation
+from usage.models import Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from accounts.models import User
+    from projects.models import Project
+
+NEARLY = 80  # per cent
+# Of a hard budget a launch needs room for so much of itself, and keeps it until it has used it
+# or is over: so of two at once only one gets the last hour.
+LEAST_MINUTES = 60
+
+
+def shown(amount: Decimal) -> str:
+    """Return GPU-hours as people read them: to a tenth, to a hundredth below one."""
+    places = Decimal("0.01") if abs(amount) < 1 else Decimal("0.1")
+    return localize(amount.quantize(places).normalize() + 0, use_l10n=True)
+
+
+def day(at: datetime) -> str:
+    return date_format(timezone.localtime(at), "Y-m-d H:i")
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A budget, what is spent of it, and what others that were let in will need of it at once."""
+
+    budget: Budget
+    window: Window
+    projects: frozenset[UUID]
+    committed: int = 0
+
+    @cached_property
+    def limit(self) -> int:
+        return units(self.budget.hours)
+
+    @property
+    def spent(self) -> Decimal:
+        return hours(self.window.spent)
+
+    @property
+    def left(self) -> Decimal:
+        return max(Decimal(0), self.budget.hours - self.spent)
+
+    @property
+    def percent(self) -> int:
+        """Rounded down: 100 is said of what is spent only. Nothing was given: it is spent."""
+        return self.window.spent * 100 // self.limit if self.limit else 100
+
+    @property
+    def is_spent(self) -> bool:
+        return self.window.spent >= self.limit
+
+    @property
+    def is_nearly(self) -> bool:
+        return self.percent >= NEARLY
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        return self.window.forecast(self.limit)
+
+    @property
+    def spent_words(self) -> str:
+        said = {"spent": shown(self.spent), "hours": shown(self.budget.hours)}
+        days = {"days": self.budget.days}
+        return _("%(spent)s of %(hours)s GPU-hours in %(days)d days") % {**said, **days}
+
+    @property
+    def forecast_words(self) -> str:
+        found = self.forecast
+        if self.is_spent:
+            again = self.frees(1)
+            return str(_("Spent. %(again)s") % {"again": _again(again)})
+        if not found.days:
+            return _("Nothing was used lately: it does not end.")
+        if found.at is None and found.earliest is None:
+            return _("Not at this rate: what falls out of the window is as much as comes in.")
+        params = {
+            "early": _day_or_never(found.earliest),
+            "late": _day_or_never(found.latest),
+            "at": _day_or_never(found.at),
+            "days": found.days,
+        }
+        return _("At the rate of the last %(days)d days: %(at)s (%(early)s to %(late)s).") % params
+
+    def covers(self, project: UUID, owner: UUID) -> bool:
+        user = self.budget.user
+        return project in self.projects and (user is None or user.uid == owner)
+
+    def frees(self, needed: int) -> Room:
+        """Return when so much has room again."""
+        room = self.limit - self.committed - needed
+        if at := self.window.frees(room, goes_on=True):
+            return Room(at, sure=True)
+        return Room(self.window.frees(room, goes_on=False), sure=False)
+
+
+@dataclass(frozen=True)
+class Room:
+    """When there is room; ``sure`` False: at the earliest, where what runs ends. None: never."""
+
+    at: datetime | None
+    sure: bool
+
+
+def _again(room: Room) -> str:
+    if room.at is None:
+        return _("It is more than the whole budget.")
+    if room.sure:
+        return _("There is room again on %(when)s.") % {"when": day(room.at)}
+    said = _("There is room again on %(when)s at the earliest, once what runs has ended.")
+    return said % {"when": day(room.at)}
+
+
+def _day_or_never(at: datetime | None) -> str:
+    if at is None:
+        return _("not at this rate")
+    return date_format(timezone.localtime(at), "Y-m-d")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What budgets say of a launch: refused, it only borrows, or nothing."""
+
+    refusal: Reason | None = None
+    borrows: Reason | None = None
+
+    @property
+    def sentence(self) -> str:
+        return str(self.refusal or self.borrows or "")
+
+
+NOTHING_SAID = Verdict()
+
+
+def verdict(
+    *,
+    project: Project,
+    owner: User,
+    amounts: Mapping[str, int],
+    minutes: int | None = None,
+    uid: UUID | None = None,
+    locked: bool = False,
+) -> Verdict:
+    """Say whether a launch that takes ``amounts`` (``quotas.policies.amounts_of``) has room.
+
+    ``minutes``: its time limit. ``locked``: in the transaction of the intent, where whoever asks
+    the same budget waits. Without GPUs it costs no query, without budgets one.
+    """
+    if not amounts.get(GPUS):
+        return NOTHING_SAID
+    rows = budgets_over(project, owner, locked=locked)
+    if not rows:
+        return NOTHING_SAID
+    books = Books.of(rows, without=uid)
+    kinds = [key.partition(":")[2] for key in amounts if is_kind(key)]
+    weight = max((books.weights.get(kind, 1000) for kind in kinds), default=1000)
+    least = min(LEAST_MINUTES, minutes or LEAST_MINUTES)
+    needed = amounts[GPUS] * weight * (HOUR // 1000) * least // LEAST_MINUTES
+    borrows = None
+    for meter in books.meters:
+        if meter.budget.mode == Mode.SOFT:
+            borrows = borrows or (_reason("over-budget", meter, 1) if meter.is_spent else None)
+        elif meter.window.spent + meter.committed + needed > meter.limit:
+            return Verdict(refusal=_reason("budget", meter, needed))
+    return Verdict(borrows=borrows)
+
+
+def beyond(project: Project, owner: User) -> Reason | None:
+    """Say what holds back work that waits, or why it only borrows; None: no budget does."""
+    rows = budgets_over(project, owner)
+    spent = [meter for meter in Books.of(rows).meters if meter.is_spent] if rows else []
+    spent.sort(key=lambda meter: meter.budget.mode != Mode.HARD)
+    for meter in spent:
+        return _reason("budget" if meter.budget.mode == Mode.HARD else "over-budget", meter, 1)
+    return None
+
+
+def _reason(word: str, meter: Meter, needed: int) -> Reason:
+    said = {"whose": str(meter.budget), "spent": meter.spent_words}
+    return Reason(word, {**said, "again": _again(meter.frees(needed))})
+
+
+@dataclass(frozen=True)
+class Books:
+    """Budgets with their meters, all read at one moment."""
+
+    meters: tuple[Meter, ...]
+    weights: Mapping[str, int] = field(default_factory=dict)  # thousandths, by kind of GPU
+
+    @classmethod
+    def of(cls, rows: Iterable[Budget], *, without: UUID | None = None) -> Books:
+        """Read them: weights, what was used, what is let in; the tree where organisations are
+        among them. ``without``: a workload whose own next launch is asked about.
+        """
+        budgets = list(rows)
+        if not budgets:
+            return cls(())
+        at = now()
+        projects = _projects_of(budgets)
+        weights = {
+            name: int(weight * 1000)
+            for name, weight in Flavor.objects.values_list("name", "weight")
+        }
+        every = set().union(*projects.values())
+        longest = at - timedelta(days=max(budget.days for budget in budgets))
+        uses = _uses(every, longest, weights)
+        lets_in = _let_in(every, weights, without)
+        meters = []
+        for budget in budgets:
+            mine = [
+                one
+                for uid in projects[budget.pk]
+                for owner, one in uses[uid]
+                if budget.user is None or owner == budget.user.uid
+            ]
+            window = Window.of(mine, budget.days, at)
+            wants = sum(
+                max(0, wanted - window.spent_by(*launch))
+                for uid in projects[budget.pk]
+                for owner, launch, wanted in lets_in[uid]
+                if budget.user is None or owner == budget.user.uid
+            )
+            meters.append(Meter(budget, window, projects[budget.pk], wants))
+        return cls(tuple(meters), weights)
+
+    def beyond(self, project: UUID, owner: UUID) -> str:
+        """Return what work of a person in a project is now: within, or beyond a budget."""
+        spent = {m.budget.mode for m in self.meters if m.is_spent and m.covers(project, owner)}
+        if Mode.HARD in spent:
+            return Beyond.WAITS
+        return Beyond.BORROWS if spent else Beyond.NONE
+
+    def stops(self, project: UUID, owner: UUID) -> bool:
+        return any(
+            m.budget.stops and m.budget.mode == Mode.HARD and m.is_spent
+            for m in self.meters
+            if m.covers(project, owner)
+        )
+
+
+def _uses(
+    projects: set[UUID], since: datetime, weights: Mapping[str, int]
+) -> Mapping[UUID, list[tuple[UUID, Use]]]:
+    """Return what held GPUs since then, by project, each with its owner."""
+    rows = Interval.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=since), project_uid__in=projects, gpus__gt=0
+    )
+    columns = ("project_uid", "owner_uid", "uid", "launch", "flavor", "gpus")
+    found: dict[UUID, list[tuple[UUID, Use]]] = defaultdict(list)
+    for project, owner, uid, launch, flavor, gpus, start, end in rows.order_by().values_list(
+        *columns, "started_at", "ended_at"
+    ):
+        rate = gpus * weights.get(flavor, 1000)
+        use = Use(str(uid), launch, micros(start), micros(end) if end else None, rate)
+        found[project].append((owner, use))
+    return found
+
+
+def _let_in(
+    projects: set[UUID], weights: Mapping[str, int], without: UUID | None
+) -> Mapping[UUID, list[tuple[UUID, tuple[str, int], int]]]:
+    """Return the least that each launch on its way uses, by project, with owner and launch."""
+    rows = Reservation.objects.filter(project__uid__in=projects, resource__startswith=GPUS)
+    if without is not None:
+        rows = rows.exclude(workload_uid=without)
+    sizes: dict[Any, tuple[int, int]] = {}
+    for *whose, resource, amount in rows.order_by().values_list(
+        *("project__uid", "owner__uid", "workload_uid", "launch", "resource", "amount")
+    ):
+        gpus, weight = sizes.get(tuple(whose), (0, 0))
+        if is_kind(resource):
+            weight = max(weight, weights.get(resource.partition(":")[2], 1000))
+        else:
+            gpus = amount
+        sizes[tuple(whose)] = (gpus, weight)
+    found: dict[UUID, list[tuple[UUID, tuple[str, int], int]]] = defaultdict(list)
+    for (project, owner, uid, launch), (gpus, weight) in sizes.items():
+        wanted = gpus * (weight or 1000) * (HOUR // 1000)
+        found[project].append((owner, (str(uid), launch), wanted))
+    return found
+
+
+# --- which budgets ----------------------------------------------------------------------------
+
+
+def budgets_over(project: Project, owner: User, *, locked: bool = False) -> list[Budget]:
+    """Return every budget that holds for work of somebody in a project; organisations cost one
+    query more.
+    """
+    rows = _named(Budget.objects.all()).filter(
+        Q(project=project, user__isnull=True)
+        | Q(project=project, user=owner)
+        | Q(organisation__isnull=False)
+    )
+    found = list(rows.select_for_update(of=("self",)) if locked else rows)
+    if not any(budget.organisation_id for budget in found):
+        return found
+    above = _above(project)
+    return [b for b in found if b.organisation_id is None or b.organisation_id in above]
+
+
+def of_project(project: Project, reader: User) -> list[Meter]:
+    """Return the meters that members see: the project's own, and the reader's there."""
+    return list(Books.of(budgets_over(project, reader)).meters)
+
+
+def every() -> QuerySet[Budget]:
+    """Return the budgets of what is there, for operators and auditors."""
+    gone = Q(project__deleted_at__isnull=False)
+    return _named(Budget.objects.exclude(gone)).order_by(
+        "organisation__name", "project__name", "pk"
+    )
+
+
+def budget_get(uid: UUID) -> Budget:
+    found = _named(Budget.objects.filter(uid=uid)).first()
+    if found is None:
+        raise NotFound(_("There is no such budget."))
+    return found
+
+
+def _named(rows: QuerySet[Budget]) -> QuerySet[Budget]:
+    return rows.select_related("project", "user", "organisation").order_by("pk")
+
+
+def _parents() -> list[tuple[int, int | None, UUID | None]]:
+    return list(Queue.objects.order_by().values_list("pk", "parent_id", "project__uid"))
+
+
+def _above(project: Project) -> set[int]:
+    rows = _parents()
+    parents = {pk: parent for pk, parent, _uid in rows}
+    at = next((parent for _pk, parent, uid in rows if uid == project.uid), None)
+    found: set[int] = set()
+    while at is not None and at not in found:
+        found.add(at)
+        at = parents.get(at)
+    return found
+
+
+def _projects_of(budgets: list[Budget]) -> dict[int, frozenset[UUID]]:
+    """Return the projects that each budget is of, by its key."""
+    found = {b.pk: frozenset({b.project.uid}) for b in budgets if b.project is not None}
+    if len(found) == len(budgets):
+        return found
+    rows = _parents()
+    for budget in budgets:
+        if budget.project is not None:
+            continue
+        inside = {budget.organisation_id}
+        grew = True
+        while grew:
+            more = {pk for pk, parent, _uid in rows if parent in inside} - inside
+            inside |= more
+            grew = bool(more)
+        found[budget.pk] = frozenset(uid for pk, _parent, uid in rows if uid and pk in inside)
+    return found
