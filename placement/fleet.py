@@ -36,7 +36,7 @@ from runtime import reasons
 from runtime.protocol import InvalidSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
 # How the queue of a machine stands; handed in once by the app that owns queues.
@@ -183,8 +183,8 @@ class Fleet:
             return None
         return self._queue(made.cluster).estimate(made)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
-        return () if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
+    def ahead(self, made: Decision) -> Mapping[str, int]:
+        return {} if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
 
     def _room(self, made: Decision, use: KindUse) -> KindRoom:
         room, kind = _room_of(use), use.flavor.name

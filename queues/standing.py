@@ -31,15 +31,17 @@ from queues.tree import Look
 from queues.works import standings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from clusters.models import Cluster
     from placement.decision import Decision
 
 _THIS_MACHINE = _("This machine")
-# Who waits in a longer line is counted, not read: a page looks at it in milliseconds.
-LONG = 100
-_FEW_TURNS = 200  # of those that are over; in a long line the last ones say enough
+# Who waits in a longer line is counted, not read: to play on what becomes of it takes a tenth of a
+# second and more, and a page asks for several things at once.
+LONG = 30
+_FEW_TURNS = 100  # of those that are over; in a long line the last ones say enough
 
 
 def sight_of(cluster: Cluster) -> LineSight:
@@ -109,7 +111,7 @@ class LineSight:
     def estimate(self, made: Decision) -> Estimate | None:
         return self._line.estimate(self._asked(made), self._history)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
+    def ahead(self, made: Decision) -> Mapping[str, int]:
         """In the order of turns, of those who want the same."""
         return self._line.ahead(self._asked(made))
 
@@ -176,9 +178,9 @@ class LongSight(LineSight):
         own = self._own(asked.workload_uid)
         all_of_them = own is None or asked.asked_at != own.asked_at
         found: dict[UUID, tuple[int, int]] = {}
-        for uid, names, gpus, every, before in self._counted(own.asked_at if own else None):
+        wanted = set(asked.size.kinds)
+        for uid, kinds, gpus, every, before in self._counted(own.asked_at if own else None):
             n = every if all_of_them else before
-            kinds, wanted = set(names_in(names)), set(asked.size.kinds)
             same = not kinds or not wanted or kinds & wanted
             if n and bool(gpus) == bool(asked.gpus) and same:
                 known = found.get(uid, (0, 0))
@@ -194,7 +196,8 @@ class LongSight(LineSight):
             )
             size = rows.order_by().values_list("project_uid", "gpu_flavor", "gpus")
             counted: Any = size.annotate(every=Count("pk"), before=Count("pk", filter=before))
-            self._counts[at] = list(counted)
+            known = {flavor: set(names_in(flavor)) for _uid, flavor, *_numbers in counted}
+            self._counts[at] = [(uid, known[flavor], *numbers) for uid, flavor, *numbers in counted]
         return self._counts[at]
 
     @cached_property
@@ -223,6 +226,6 @@ class LongSight(LineSight):
         first, last = (at + timedelta(seconds=before / there * seconds) for seconds in held)
         return Estimate(first, last, history.samples, history.held)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
+    def ahead(self, made: Decision) -> Mapping[str, int]:
         before = self._before(self._asked(made))
-        return tuple(str(uid) for uid, (n, _gpus) in before.items() for _one in range(n))
+        return {str(uid): n for uid, (n, _gpus) in before.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -156,18 +157,18 @@ def _span(minutes: int) -> str:
     return ngettext("%(n)d day", "%(n)d days", days) % {"n": days}
 
 
-def _ahead(reader: Principal, uids: tuple[str, ...]) -> str:
+def _ahead(reader: Principal, before: Mapping[str, int]) -> str:
     """Return the projects ahead by name where the reader belongs to them, else how many."""
-    if not uids:
+    if not before:
         return ""
-    rows = Project.objects.filter(uid__in=[UUID(uid) for uid in set(uids)])
-    if not reader.is_operator:
-        rows = rows.filter(memberships__user=reader.user)
+    if reader.is_operator:  # of hundreds that are ahead the first few are named
+        before = dict(islice(before.items(), _CHANGES))
+        rows = Project.objects.filter(uid__in=[UUID(uid) for uid in before])
+    else:
+        rows = Project.objects.filter(memberships__user=reader.user)
     names = {str(uid): name for uid, name in rows.values_list("uid", "name")}
-    known = list(dict.fromkeys(names[uid] for uid in uids if uid in names))
-    others = sum(1 for uid in uids if uid not in names)
-    parts = known[:_CHANGES]
-    if others:
+    parts = [names[uid] for uid in before if uid in names][:_CHANGES]
+    if others := sum(n for uid, n in before.items() if uid not in names):
         text = ngettext("%(n)d of another project", "%(n)d of other projects", others)
         parts.append(text % {"n": others})
     return ", ".join(parts)
