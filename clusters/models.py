@@ -334,7 +334,10 @@ class CheckResult(models.Model):
 
 
 class Farewell(models.Model):
-    """A cluster that was detached, until its empty namespaces were removed; then it is deleted."""
+    """A cluster that was let go of, until what Berth made there for nobody was removed.
+
+    Its empty namespaces, and the queues that Berth kept; then it is deleted.
+    """
 
     KIND = "cluster"
 
@@ -344,6 +347,7 @@ class Farewell(models.Model):
     prefix = models.CharField(max_length=20)
     sealed_kubeconfig = models.TextField()
     places = models.JSONField(default=dict)  # namespace → uid of the place it was made for
+    queues = models.BooleanField(default=False, db_default=False)  # Berth kept its queues
     next_at = models.DateTimeField()
     until = models.DateTimeField()  # when nobody answers: given up, and said so
 

@@ -27,6 +27,7 @@ REPLICAS = f.Count(
     help=_("Each has the size that is asked for; they reach each other by name."),
     low=1,
     high=MAX_REPLICAS,
+    sooner=True,
 )
 RETRIES = f.Count(
     name="retries",

@@ -268,8 +268,8 @@ class QueueSight(Protocol):
     def estimate(self, made: Decision) -> Estimate | None:
         """Return when its turn comes; None: never, or nobody can say."""
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
-        """Return the projects (their uids) of what is before it, first come first."""
+    def ahead(self, made: Decision) -> Mapping[str, int]:
+        """Return how much is before it, by project (their uids), first come first."""
 
 
 @dataclass(frozen=True)
@@ -306,8 +306,8 @@ class Decision:
         return self.fleet.estimate(self)
 
     @property
-    def ahead(self) -> tuple[str, ...]:
-        """The projects of what is before it, where the queue of its cluster can say."""
+    def ahead(self) -> Mapping[str, int]:
+        """How much of which project is before it, where the queue of its cluster can say."""
         return self.fleet.ahead(self)
 
     @property

@@ -36,7 +36,7 @@ from runtime import reasons
 from runtime.protocol import InvalidSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
 # How the queue of a machine stands; handed in once by the app that owns queues.
@@ -45,6 +45,16 @@ _sights: list[Callable[[Cluster], QueueSight]] = []
 
 def provide_queues(sight: Callable[[Cluster], QueueSight]) -> None:
     _sights[:] = [sight]
+
+
+# Of each kind: how many more a project may hold at this moment on a cluster whose queues are ours,
+# and whether its ceiling is what bounds that; handed in by the same app.
+Left = dict[str, tuple[int, bool]]
+_lefts: list[Callable[[Cluster, str], Left]] = []
+
+
+def provide_shares(left: Callable[[Cluster, str], Left]) -> None:
+    _lefts[:] = [left]
 
 
 _NODE = ("name", "ready", "schedulable", "cpu_milli", "memory_mib", "labels", "taints")
@@ -60,6 +70,7 @@ class Fleet:
         self._clusters = {cluster.pk: cluster for cluster in clusters}
         self.project_uid = project_uid
         self._queues: dict[int, QueueSight] = {}
+        self._lefts: dict[int, Left] = {}
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -141,7 +152,21 @@ class Fleet:
         free = sum(room.free for room in made.rooms)
         if made.request.total.gpus > free or not self._is_together(made):
             return Standing(IN_USE, waits_for=("gpu",))
-        return Standing(STARTS_NOW, position=0)
+        return self._shared(made) or Standing(STARTS_NOW, position=0)
+
+    def _shared(self, made: Decision) -> Standing | None:
+        """Return how it waits for what is free, but not for its project."""
+        wanted = made.request.total.gpus
+        if not wanted or not options_of(made.cluster.options).manages_queues:
+            return None
+        if made.cluster.pk not in self._lefts:
+            self._lefts[made.cluster.pk] = _lefts[0](made.cluster, str(self.project_uid))
+        left = self._lefts[made.cluster.pk]
+        shares = [left.get(room.name, (0, False)) for room in made.rooms]
+        if any(wanted <= count for count, _at_ceiling in shares):
+            return None
+        full = bool(shares) and all(at_ceiling for _count, at_ceiling in shares)
+        return Standing(Reason("ceiling") if full else IN_USE, waits_for=("gpu",))
 
     def rooms(self, made: Decision) -> list[KindRoom]:
         """Return what there is of each kind that it may get: on the nodes that it may get."""
@@ -158,8 +183,8 @@ class Fleet:
             return None
         return self._queue(made.cluster).estimate(made)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
-        return () if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
+    def ahead(self, made: Decision) -> Mapping[str, int]:
+        return {} if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
 
     def _room(self, made: Decision, use: KindUse) -> KindRoom:
         room, kind = _room_of(use), use.flavor.name

@@ -16,17 +16,19 @@ from clusters.models import Cluster, Flavor, NetworkProfile, Node, Pool
 from clusters.options import options_of
 from clusters.where import names_on
 from common.clock import now
+from common.errors import BerthError
 from common.ids import slugify
 from placement.decision import Reason as Decided
 from projects.models import ProjectNamespace
 from queues.choices import OVER_BUDGET, Beyond
 from queues.models import ClusterQueues, Guarantee, Priority, Queue
 from queues.tree import priority_of
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime import gateway
+from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree, SupportsQueues
 from runtime.hints import hint_uids
 from runtime.models import ONE_MACHINE
-from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Desired, Phase
+from runtime.ports import AdmissionRequest, Granted, Waiting, cluster_provider
+from runtime.protocol import Desired, DriverError, Phase
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -77,6 +79,32 @@ def release(uid: str) -> None:
 
 def line(cluster: Cluster) -> Sequence[Verdict]:  # noqa: ARG001 - it stands in Kueue
     return ()
+
+
+WAITING = "queues/waiting"  # asked of the process that holds the cluster's credential
+_ASKED_S = 2.5
+
+
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> int | None:
+    """Return the place of work among all of its project that waits there; None: not known.
+
+    ``placed``: where its objects are (``namespace`` and ``name``).
+    """
+    if not cluster.reachable or not placed.get("name"):
+        return None
+    asked = {"cluster": cluster.key, "namespace": placed.get("namespace", "")}
+    try:
+        found = gateway.ask(WAITING, asked, timeout_s=_ASKED_S)["names"]
+    except (BerthError, DriverError):
+        return None
+    return found.index(placed["name"]) + 1 if placed["name"] in found else None
+
+
+def answer_waiting(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    driver = cluster_provider().driver_for(str(payload["cluster"]))
+    if not isinstance(driver, SupportsQueues):
+        return {"names": []}
+    return {"names": list(driver.waiting_in(str(payload["namespace"])))}
 
 
 # --- what they are made from ----------------------------------------------------------------------

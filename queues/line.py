@@ -153,14 +153,14 @@ class Line:
         found = self._walk([*others, asked])
         return next(verdict for verdict in found if verdict.claim is asked)
 
-    def ahead(self, asked: Claim) -> tuple[str, ...]:
-        """Return the projects of those who want the same and whose turn is before a claim's."""
+    def ahead(self, asked: Claim) -> Counter[str]:
+        """Count, by project, those who want the same and whose turn is before a claim's."""
         others = [claim for claim in self.claims if claim.workload_uid != asked.workload_uid]
         found = self._walk([*others, asked])
         mine = next(verdict for verdict in found if verdict.claim is asked)
         before = found[: found.index(mine)]
         same = [v for v in before if v.is_in_line and overlap(v.lacking, mine.lacking)]
-        return tuple(str(v.claim.project_uid) for v in same)
+        return Counter(str(v.claim.project_uid) for v in same)
 
     def estimate(self, asked: Claim, history: History) -> Estimate | None:
         """Return when a claim's turn comes, by letting the holders end as work like them did.

@@ -80,6 +80,10 @@ def release(uid: str) -> None:
         _settle(cluster)
 
 
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> None:
+    """A row that waits here knows its place."""
+
+
 def line(cluster: Cluster) -> Sequence[Verdict]:
     """Return who waits there, in order, and for what."""
     return Line(cluster).verdicts()

@@ -220,6 +220,12 @@ class SupportsQueues(Protocol):
     def remove_queues(self) -> None:
         """Remove all that ``ensure_queues`` made. NotYet while work still stands in them."""
 
+    def waiting_in(self, namespace: str) -> tuple[str, ...]:
+        """Return the names of what waits in the queue of a namespace, in the order of its turns.
+
+        As far as the cluster tells it: who is not among them has an unknown place.
+        """
+
 
 @runtime_checkable
 class SupportsKubeTokens(Protocol):

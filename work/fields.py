@@ -66,12 +66,16 @@ class Field:
     label: Text
     help: Text = ""
     form_help: Text = ""  # how it is written into a form, where that is another matter
+    fact: Text = ""  # what a page that tells its value with the unit calls it, where not ``label``
+    folded: bool = False  # a form folds it away: it is said less often
+    sooner: bool = False  # what waits may start sooner with another value of it
     column: str = ""
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
     option: str = ""  # of the command line, where it is not ``--name``
     images_only: bool = False  # one machine, which runs no images, does not have it
+    only: tuple[str, str] | None = None  # it makes sense where the choice of that name is this word
     document: ClassVar[type] = str  # as YAML has it
     metavar: ClassVar[str] = "TEXT"
 

@@ -84,6 +84,7 @@ class Kind:
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
     work_class: Callable[[Any], str] | None = None
+    classes: tuple[str, ...] = ()  # all those words; (): its own
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     counts_as: str = ""  # the limit of which each takes one

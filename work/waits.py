@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -20,12 +21,14 @@ from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
 from projects.models import Project
+from queues import admission
 from queues.history import History
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work import kinds, why
 from work.models import Workload
 from work.services.resolve import request_of
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,13 +96,13 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     asked = request_of(kind, row)
     made = fleet.decide(cluster, asked, uid=row.uid)
     queue = row.external_ref.get("queue") or {}
-    # what its cluster's queue holds back is made there: its program does not change
-    may = row.owner_id == reader.user.pk and row.is_waiting
+    placed = row.external_ref.get("driver") or {}
+    may = row.owner_id == reader.user.pk and (row.is_waiting or row.is_held_back)
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
         sentence=" ".join(_sentences(row)),
-        position=queue.get("position"),
+        position=admission.position(cluster, placed) if row.is_held_back else queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
         changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
@@ -161,18 +164,18 @@ def _span(minutes: int) -> str:
     return ngettext("%(n)d day", "%(n)d days", days) % {"n": days}
 
 
-def _ahead(reader: Principal, uids: tuple[str, ...]) -> str:
+def _ahead(reader: Principal, before: Mapping[str, int]) -> str:
     """Return the projects ahead by name where the reader belongs to them, else how many."""
-    if not uids:
+    if not before:
         return ""
-    rows = Project.objects.filter(uid__in=[UUID(uid) for uid in set(uids)])
-    if not reader.is_operator:
-        rows = rows.filter(memberships__user=reader.user)
+    if reader.is_operator:  # of hundreds that are ahead the first few are named
+        before = dict(islice(before.items(), _CHANGES))
+        rows = Project.objects.filter(uid__in=[UUID(uid) for uid in before])
+    else:
+        rows = Project.objects.filter(memberships__user=reader.user)
     names = {str(uid): name for uid, name in rows.values_list("uid", "name")}
-    known = list(dict.fromkeys(names[uid] for uid in uids if uid in names))
-    others = sum(1 for uid in uids if uid not in names)
-    parts = known[:_CHANGES]
-    if others:
+    parts = [names[uid] for uid in before if uid in names][:_CHANGES]
+    if others := sum(n for uid, n in before.items() if uid not in names):
         text = ngettext("%(n)d of another project", "%(n)d of other projects", others)
         parts.append(text % {"n": others})
     return ", ".join(parts)
@@ -209,7 +212,7 @@ def _others(made: Decision, request: Request) -> Iterator[tuple[dict[str, Any], 
             continue
         text = _("%(n)d × %(kind)s instead") % {"n": count, "kind": room.label}  # noqa: RUF001 - the sign
         devices = DeviceRequest(count, (room.name,))
-        yield {"gpu_flavor": room.name}, replace(request, devices=devices), text
+        yield {GPU_FLAVOR.name: room.name}, replace(request, devices=devices), text
     for fewer in _fewer(count):
         text = ngettext("%(n)d GPU instead of %(all)d", "%(n)d GPUs instead of %(all)d", fewer)
         devices = DeviceRequest(fewer, named)

@@ -50,7 +50,7 @@ def budgets_list(s: Session, *, every: bool) -> None:
 @click.option("--hard/--soft", default=None, help="Nothing new starts, or it only borrows.")
 @click.option("--stops/--leaves", default=None, help="Of a hard one: what runs then.")
 @with_session
-def budgets_set(  # noqa: PLR0913, PLR0917 - an option each
+def budgets_set(  # noqa: PLR0913 - an option each
     s: Session,
     hours: float,
     uid: str | None,

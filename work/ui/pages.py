@@ -63,6 +63,7 @@ class Pages:
     routes: str
     path: str = ""  # "": as ``routes``
     new_path: str = "new"
+    verb: str = "run"  # of the command that makes one
     listed: bool = True  # home and palette have nothing of their own for it
     words: Words
     states: States
@@ -72,6 +73,11 @@ class Pages:
     ahead: tuple[tuple[str, ...], tuple[str, ...]]
     step_words: Mapping[str, Text] = field(default_factory=dict)  # where it calls one otherwise
     facts_of: Callable[[Any], list[Fact]] = lambda _row: []
+    # A template above the form of a new one, and what it needs of its row, not saved: ``new_title``
+    # stands over it.
+    new_part: str = ""
+    new_part_of: Callable[[Any], dict[str, Any]] = lambda _row: {}
+    image_check: str = ""  # the route that looks an image up before it is asked for
     own_part: str = ""  # a template in the part that changes by itself, below the timeline
     own_part_of: Callable[[Principal, Any], dict[str, Any]] = lambda _who, _row: {}
     # What has a log of its own, by number; the first is shown where none is chosen.
@@ -94,6 +100,11 @@ class Pages:
         """Return the address of a page of ``row``, which has its project."""
         keys = {"project": row.project.slug, self.kind.word: row.short_id}
         return reverse(f"{self.routes}:{name}", kwargs=keys, **more)
+
+    def image_check_address(self, slug: str, cluster_key: str = "") -> str:
+        """Return where an image is looked up, on the cluster that is said; "": nowhere."""
+        query = {"cluster": cluster_key} if cluster_key else {}
+        return reverse(self.image_check, args=[slug], query=query) if self.image_check else ""
 
     def list_address(self, name: str, slug: str, **more: Any) -> str:
         return reverse(f"{self.routes}:{name}", kwargs={"project": slug}, **more)

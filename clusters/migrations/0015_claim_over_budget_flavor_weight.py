@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('clusters', '0013_simulated_devices'),
+        ('clusters', '0014_farewell_queues'),
     ]
 
     operations = [
