@@ -15,7 +15,7 @@ from accounts.models import User
 from budgets import selectors, services
 from budgets.choices import MAX_DAYS, MAX_HOURS, Mode
 from budgets.models import Budget
-from budgets.selectors import Books, Meter
+from budgets.selectors import Books
 from common.drf.serializers import StrictSerializer, given
 from common.errors import wrong
 from projects.access import Permission
@@ -147,7 +147,7 @@ class ProjectBudgets(ProjectAPIView):
 
     @extend_schema(operation_id="project_budgets", responses=BudgetOut(many=True))
     def get(self, request: Request, project: str) -> Response:
-        meters: list[Meter] = selectors.of_project(self.project, self.principal.user)
+        meters = selectors.of_project(self.project, self.principal.user)
         return Response(BudgetOut(meters, many=True).data)
 
 

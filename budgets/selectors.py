@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 from django.utils.formats import date_format, localize
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from budgets.choices import Mode
 from budgets.models import Budget
-from budgets.policies import HOUR, Forecast, Use, Window, hours, micros, units
+from budgets.policies import HOUR, SLOPE_DAYS, Forecast, Use, Window, hours, micros, units
 from clusters.models import Flavor
 from common.clock import now
 from common.errors import NotFound
@@ -91,9 +92,17 @@ class Meter:
 
     @property
     def spent_words(self) -> str:
-        said = {"spent": shown(self.spent), "hours": shown(self.budget.hours)}
-        days = {"days": self.budget.days}
-        return _("%(spent)s of %(hours)s GPU-hours in %(days)d days") % {**said, **days}
+        days = self.budget.days
+        text = ngettext(
+            "%(spent)s of %(hours)s GPU-hours in %(days)d day",
+            "%(spent)s of %(hours)s GPU-hours in %(days)d days",
+            days,
+        )
+        return text % {
+            "spent": shown(self.spent),
+            "hours": shown(self.budget.hours),
+            "days": days,
+        }
 
     @property
     def forecast_words(self) -> str:
@@ -103,19 +112,39 @@ class Meter:
             return str(_("Spent. %(again)s") % {"again": _again(again)})
         if not found.days:
             return _("Nothing was used lately: it does not end.")
-        if found.at is None and found.earliest is None:
-            return _("Not at this rate: what falls out of the window is as much as comes in.")
-        params = {
-            "early": _day_or_never(found.earliest),
-            "late": _day_or_never(found.latest),
-            "at": _day_or_never(found.at),
-            "days": found.days,
-        }
-        return _("At the rate of the last %(days)d days: %(at)s (%(early)s to %(late)s).") % params
+        busy = {"early": _date(found.earliest), "late": _date(found.latest)}
+        said = []
+        if found.at is not None:
+            left = (found.at - now()).days
+            text = ngettext(
+                "%(n)d day left at this rate: until %(at)s.",
+                "%(n)d days left at this rate: until %(at)s.",
+                left,
+            )
+            said.append(text % {"n": left, "at": _date(found.at)})
+            if found.latest is None:
+                text = _("As on busy days until %(early)s, as on quiet ones without end.")
+                said.append(text % busy)
+            elif busy["early"] != busy["late"]:
+                text = _("As on busy days until %(early)s, as on quiet ones until %(late)s.")
+                said.append(text % busy)
+        elif found.earliest is not None:
+            said.append(_("It does not end at this rate; as on busy days on %(early)s.") % busy)
+        else:
+            said.append(_("It does not end at this rate: as much falls out as comes in."))
+        if found.days < SLOPE_DAYS:
+            text = ngettext("Known by %(n)d day only.", "Known by %(n)d days only.", found.days)
+            said.append(text % {"n": found.days})
+        return " ".join(said)
 
     def covers(self, project: UUID, owner: UUID) -> bool:
         user = self.budget.user
         return project in self.projects and (user is None or user.uid == owner)
+
+    def wanted_by(self, launches: Iterable[LetIn]) -> int:
+        """Return what launches on their way still use at least, beyond what they have used."""
+        mine = (one for one in launches if self.covers(one.project, one.owner))
+        return sum(max(0, x.least - self.window.spent_by(x.uid, x.launch)) for x in mine)
 
     def frees(self, needed: int) -> Room:
         """Return when so much has room again."""
@@ -142,10 +171,8 @@ def _again(room: Room) -> str:
     return said % {"when": day(room.at)}
 
 
-def _day_or_never(at: datetime | None) -> str:
-    if at is None:
-        return _("not at this rate")
-    return date_format(timezone.localtime(at), "Y-m-d")
+def _date(at: datetime | None) -> str:
+    return date_format(timezone.localtime(at), "Y-m-d") if at else ""
 
 
 @dataclass(frozen=True)
@@ -179,27 +206,33 @@ def verdict(
     """
     if not amounts.get(GPUS):
         return NOTHING_SAID
-    rows = budgets_over(project, owner, locked=locked)
+    rows, tree = _over(project, owner, locked=locked)
     if not rows:
         return NOTHING_SAID
-    books = Books.of(rows, without=uid)
+    meters = Books.of(rows, tree).meters
+    weights = {
+        name: int(weight * 1000) for name, weight in Flavor.objects.values_list("name", "weight")
+    }
+    let_in = _let_in(set[UUID]().union(*(meter.projects for meter in meters)), weights, uid)
     kinds = [key.partition(":")[2] for key in amounts if is_kind(key)]
-    weight = max((books.weights.get(kind, 1000) for kind in kinds), default=1000)
+    weight = max((weights.get(kind, 1000) for kind in kinds), default=1000)
     least = min(LEAST_MINUTES, minutes or LEAST_MINUTES)
     needed = amounts[GPUS] * weight * (HOUR // 1000) * least // LEAST_MINUTES
     borrows = None
-    for meter in books.meters:
-        if meter.budget.mode == Mode.SOFT:
-            borrows = borrows or (_reason("over-budget", meter, 1) if meter.is_spent else None)
-        elif meter.window.spent + meter.committed + needed > meter.limit:
+    for found in meters:
+        if found.budget.mode == Mode.SOFT:
+            borrows = borrows or (_reason("over-budget", found, 1) if found.is_spent else None)
+            continue
+        meter = replace(found, committed=found.wanted_by(let_in))
+        if meter.window.spent + meter.committed + needed > meter.limit:
             return Verdict(refusal=_reason("budget", meter, needed))
     return Verdict(borrows=borrows)
 
 
 def beyond(project: Project, owner: User) -> Reason | None:
     """Say what holds back work that waits, or why it only borrows; None: no budget does."""
-    rows = budgets_over(project, owner)
-    spent = [meter for meter in Books.of(rows).meters if meter.is_spent] if rows else []
+    rows, tree = _over(project, owner)
+    spent = [meter for meter in Books.of(rows, tree).meters if meter.is_spent]
     spent.sort(key=lambda meter: meter.budget.mode != Mode.HARD)
     for meter in spent:
         return _reason("budget" if meter.budget.mode == Mode.HARD else "over-budget", meter, 1)
@@ -216,43 +249,27 @@ class Books:
     """Budgets with their meters, all read at one moment."""
 
     meters: tuple[Meter, ...]
-    weights: Mapping[str, int] = field(default_factory=dict)  # thousandths, by kind of GPU
 
     @classmethod
-    def of(cls, rows: Iterable[Budget], *, without: UUID | None = None) -> Books:
-        """Read them: weights, what was used, what is let in; the tree where organisations are
-        among them. ``without``: a workload whose own next launch is asked about.
-        """
+    def of(cls, rows: Iterable[Budget], tree: Tree | None = None) -> Books:
+        """Read them in one query, and one more for organisations where the tree is not known."""
         budgets = list(rows)
         if not budgets:
             return cls(())
         at = now()
-        projects = _projects_of(budgets)
-        weights = {
-            name: int(weight * 1000)
-            for name, weight in Flavor.objects.values_list("name", "weight")
-        }
-        every = set().union(*projects.values())
-        longest = at - timedelta(days=max(budget.days for budget in budgets))
-        uses = _uses(every, longest, weights)
-        lets_in = _let_in(every, weights, without)
+        projects = _projects_of(budgets, tree)
+        every = set[UUID]().union(*projects.values())
+        uses = _uses(every, at - timedelta(days=max(budget.days for budget in budgets)))
         meters = []
         for budget in budgets:
-            mine = [
+            mine = (
                 one
                 for uid in projects[budget.pk]
-                for owner, one in uses[uid]
-                if budget.user is None or owner == budget.user.uid
-            ]
-            window = Window.of(mine, budget.days, at)
-            wants = sum(
-                max(0, wanted - window.spent_by(*launch))
-                for uid in projects[budget.pk]
-                for owner, launch, wanted in lets_in[uid]
+                for owner, one in uses.get(uid, ())
                 if budget.user is None or owner == budget.user.uid
             )
-            meters.append(Meter(budget, window, projects[budget.pk], wants))
-        return cls(tuple(meters), weights)
+            meters.append(Meter(budget, Window.of(mine, budget.days, at), projects[budget.pk]))
+        return cls(tuple(meters))
 
     def beyond(self, project: UUID, owner: UUID) -> str:
         """Return what work of a person in a project is now: within, or beyond a budget."""
@@ -269,28 +286,36 @@ class Books:
         )
 
 
-def _uses(
-    projects: set[UUID], since: datetime, weights: Mapping[str, int]
-) -> Mapping[UUID, list[tuple[UUID, Use]]]:
+def _uses(projects: set[UUID], since: datetime) -> Mapping[UUID, list[tuple[UUID, Use]]]:
     """Return what held GPUs since then, by project, each with its owner."""
+    weight = Flavor.objects.filter(name=OuterRef("flavor")).values("weight")
     rows = Interval.objects.filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=since), project_uid__in=projects, gpus__gt=0
-    )
-    columns = ("project_uid", "owner_uid", "uid", "launch", "flavor", "gpus")
+    ).annotate(weight=Subquery(weight))
+    columns = ("project_uid", "owner_uid", "uid", "launch", "weight", "gpus")
     found: dict[UUID, list[tuple[UUID, Use]]] = defaultdict(list)
-    for project, owner, uid, launch, flavor, gpus, start, end in rows.order_by().values_list(
+    for project, owner, uid, launch, heavy, gpus, start, end in rows.order_by().values_list(
         *columns, "started_at", "ended_at"
     ):
-        rate = gpus * weights.get(flavor, 1000)
+        rate = gpus * (1000 if heavy is None else int(heavy * 1000))
         use = Use(str(uid), launch, micros(start), micros(end) if end else None, rate)
         found[project].append((owner, use))
     return found
 
 
-def _let_in(
-    projects: set[UUID], weights: Mapping[str, int], without: UUID | None
-) -> Mapping[UUID, list[tuple[UUID, tuple[str, int], int]]]:
-    """Return the least that each launch on its way uses, by project, with owner and launch."""
+@dataclass(frozen=True)
+class LetIn:
+    """One launch on its way, and the least that it uses."""
+
+    project: UUID
+    owner: UUID
+    uid: str
+    launch: int
+    least: int
+
+
+def _let_in(projects: set[UUID], weights: Mapping[str, int], without: UUID | None) -> list[LetIn]:
+    """Return the launches on their way with GPUs, but those of one workload."""
     rows = Reservation.objects.filter(project__uid__in=projects, resource__startswith=GPUS)
     if without is not None:
         rows = rows.exclude(workload_uid=without)
@@ -304,19 +329,23 @@ def _let_in(
         else:
             gpus = amount
         sizes[tuple(whose)] = (gpus, weight)
-    found: dict[UUID, list[tuple[UUID, tuple[str, int], int]]] = defaultdict(list)
-    for (project, owner, uid, launch), (gpus, weight) in sizes.items():
-        wanted = gpus * (weight or 1000) * (HOUR // 1000)
-        found[project].append((owner, (str(uid), launch), wanted))
-    return found
+    return [
+        LetIn(project, owner, str(uid), launch, gpus * (weight or 1000) * (HOUR // 1000))
+        for (project, owner, uid, launch), (gpus, weight) in sizes.items()
+    ]
 
 
 # --- which budgets ----------------------------------------------------------------------------
 
 
-def budgets_over(project: Project, owner: User, *, locked: bool = False) -> list[Budget]:
-    """Return every budget that holds for work of somebody in a project; organisations cost one
-    query more.
+Tree = list[tuple[int, int | None, UUID | None]]  # key, that of what is above, its project
+
+
+def _over(
+    project: Project, owner: User, *, locked: bool = False
+) -> tuple[list[Budget], Tree | None]:
+    """Return every budget that holds for work of somebody in a project, and the tree where
+    organisations have any.
     """
     rows = _named(Budget.objects.all()).filter(
         Q(project=project, user__isnull=True)
@@ -325,14 +354,21 @@ def budgets_over(project: Project, owner: User, *, locked: bool = False) -> list
     )
     found = list(rows.select_for_update(of=("self",)) if locked else rows)
     if not any(budget.organisation_id for budget in found):
-        return found
-    above = _above(project)
-    return [b for b in found if b.organisation_id is None or b.organisation_id in above]
+        return found, None
+    tree = _tree()
+    parents = {pk: parent for pk, parent, _uid in tree}
+    at = next((parent for _pk, parent, uid in tree if uid == project.uid), None)
+    above = set()
+    while at is not None and at not in above:
+        above.add(at)
+        at = parents.get(at)
+    mine = [b for b in found if b.organisation_id is None or b.organisation_id in above]
+    return mine, tree
 
 
-def of_project(project: Project, reader: User) -> list[Meter]:
-    """Return the meters that members see: the project's own, and the reader's there."""
-    return list(Books.of(budgets_over(project, reader)).meters)
+def of_project(project: Project, reader: User) -> tuple[Meter, ...]:
+    """Return the meters of what holds for the reader's work there."""
+    return Books.of(*_over(project, reader)).meters
 
 
 def every() -> QuerySet[Budget]:
@@ -354,27 +390,16 @@ def _named(rows: QuerySet[Budget]) -> QuerySet[Budget]:
     return rows.select_related("project", "user", "organisation").order_by("pk")
 
 
-def _parents() -> list[tuple[int, int | None, UUID | None]]:
+def _tree() -> Tree:
     return list(Queue.objects.order_by().values_list("pk", "parent_id", "project__uid"))
 
 
-def _above(project: Project) -> set[int]:
-    rows = _parents()
-    parents = {pk: parent for pk, parent, _uid in rows}
-    at = next((parent for _pk, parent, uid in rows if uid == project.uid), None)
-    found: set[int] = set()
-    while at is not None and at not in found:
-        found.add(at)
-        at = parents.get(at)
-    return found
-
-
-def _projects_of(budgets: list[Budget]) -> dict[int, frozenset[UUID]]:
+def _projects_of(budgets: list[Budget], tree: Tree | None) -> dict[int, frozenset[UUID]]:
     """Return the projects that each budget is of, by its key."""
     found = {b.pk: frozenset({b.project.uid}) for b in budgets if b.project is not None}
     if len(found) == len(budgets):
         return found
-    rows = _parents()
+    rows = _tree() if tree is None else tree
     for budget in budgets:
         if budget.project is not None:
             continue

@@ -141,14 +141,14 @@ KINDS: dict[str, Kind] = {
         Kind(
             "budget.nearly",
             _("The GPU-hours of a budget are nearly spent"),
-            _("“%(name)s”: %(spent)s are spent, more than 80 %%. %(then)s"),
+            _("The budget of “%(name)s” is nearly spent: %(spent)s. %(then)s"),
             "hourglass-low",
             mail=True,
         ),
         Kind(
             "budget.spent",
             _("The GPU-hours of a budget are spent"),
-            _("“%(name)s”: %(spent)s are spent. %(then)s"),
+            _("The budget of “%(name)s” is spent: %(spent)s. %(then)s"),
             "hourglass-empty",
             mail=True,
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from clusters.models import Flavor
@@ -51,30 +52,35 @@ class Line:
 
 
 def lines(rows: QuerySet[Interval], span: Range) -> list[Line]:
-    """Return the lines of a span, by month, project, person and kind; four queries.
+    """Return the lines of a span, by month, project, person and kind; three queries.
 
     Work that began in one month and ended in the next is cut at midnight.
     """
     at = now()
     sums: dict[tuple[str, UUID, UUID, str], int] = defaultdict(int)
     words: dict[UUID, str] = {}
+    kinds: dict[str, tuple[str, Decimal | None]] = {}
+    kind = Flavor.objects.filter(name=OuterRef("flavor"))
+    held = (
+        rows.filter(gpus__gt=0)
+        .order_by("pk")
+        .annotate(
+            label=Subquery(kind.values("label")), price=Subquery(kind.values("price_per_hour"))
+        )
+    )
     columns = ("project_uid", "project_slug", "owner_uid", "owner_name", "flavor", "gpus")
-    held = rows.filter(gpus__gt=0).order_by("pk")
-    for project, slug, owner, username, flavor, gpus, start, end in held.values_list(
-        *columns, "started_at", "ended_at"
+    times = ("started_at", "ended_at", "label", "price")
+    for project, slug, owner, username, flavor, gpus, start, end, *of_kind in held.values_list(
+        *columns, *times
     ).iterator(chunk_size=2000):
         words[project], words[owner] = slug, username
-        begin, until = max(start, span.since), min(end or at, at, span.until)
-        for month, micros in _months(begin, until):
+        kinds[flavor] = (of_kind[0] or flavor, of_kind[1])
+        for month, micros in _months(max(start, span.since), min(end or at, at, span.until)):
             sums[month, project, owner, flavor] += micros * gpus
     named = people({key[2] for key in sums}) | projects({key[1] for key in sums})
-    kinds = {
-        name: (label, price)
-        for name, label, price in Flavor.objects.values_list("name", "label", "price_per_hour")
-    }
     found = []
     for (month, project, owner, flavor), units in sums.items():
-        label, price = kinds.get(flavor, (flavor, None))
+        label, price = kinds[flavor]
         slug, username = words[project], words[owner]
         names = (slug, named.get(project, slug), username, named.get(owner, username))
         hours = Decimal(units) / _HOUR

@@ -421,6 +421,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
+        "BudgetModeEnum": "budgets.choices.Mode",
+        "ModeEnum": "loaders.choices.Mode",
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }
