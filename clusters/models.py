@@ -180,7 +180,6 @@ class Claim(models.Model):
     reclaim_at = models.DateTimeField(null=True)
     reclaim_until = models.DateTimeField(null=True)
     reclaim_for = models.UUIDField(null=True)  # the work that gets it
-    given_back = models.PositiveIntegerField(default=0, db_default=0)  # how often it was
     launch = models.PositiveIntegerField(default=0, db_default=0)  # the start that asked last
     expected_from = models.DateTimeField(null=True)  # when its turn comes, as it was told first
     expected_until = models.DateTimeField(null=True)

@@ -94,6 +94,10 @@ class Field:
     def write(self, row: Any, value: Any) -> None:
         setattr(row, self.attribute, value)
 
+    def says(self, value: Any) -> bool:
+        """Whether a value is more than none."""
+        return bool(value)
+
     def is_same(self, row: Any, value: Any) -> bool:
         """Whether ``value``, as it was cleaned, is what the row says already."""
         return bool(value == self.read(row))
@@ -143,13 +147,17 @@ class Line(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Field):
-    """One of a few words, each with what people read for it."""
+    """One of a few words, each with what people read for it. ``usual``: it says nothing."""
 
     choices: Sequence[tuple[str, Text]] = ()
+    usual: str = ""
 
     def read(self, row: Any) -> str:
         """Return the word itself: a row that is not saved may have the member of a class."""
         return str(getattr(row, self.attribute))
+
+    def says(self, value: Any) -> bool:
+        return bool(value != self.usual)
 
     def clean(self, value: Any) -> str:
         words = [word for word, _label in self.choices]
@@ -435,7 +443,7 @@ class Table:
         return {
             field.name: values[field.name]
             for field in self
-            if field.name in values and (values[field.name] or not field.quiet)
+            if field.name in values and (not field.quiet or field.says(values[field.name]))
         }
 
 

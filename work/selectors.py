@@ -10,10 +10,12 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from clusters.options import options_of
 from common.errors import Forbidden, NotFound
 from credentials.selectors import credentials_usable
 from placement.clusters import clusters_of
 from placement.fleet import Fleet
+from placement.levels import LABELS
 from projects.access import permissions_of, scoped
 from projects.models import Membership
 from runtime.protocol import Desired
@@ -21,6 +23,7 @@ from volumes.selectors import may_write
 from work import kinds, needs
 from work.attached import READ_ONLY, attached_to, mountable
 from work.environments import environments_of
+from work.fields import Choice
 from work.gpu_offers import gpu_offers
 from work.models import Share
 from work.standard_fields import GPU_FLAVOR
@@ -229,6 +232,7 @@ def offers_for(
         GPU_FLAVOR.name: list(gpu_offers(fleet, classes, key)),
         "pool": _named(_("Any"), fleet.pools(classes)),
         "network": _named(_("None"), fleet.networks()),
+        **_topology(kind, usable),
         "volumes": _volumes(who, project, key or None),
         "credentials": [
             (str(one.uid), f"{one.name} ({one.get_kind_display()})")
@@ -250,6 +254,18 @@ def _clusters(usable: Sequence[Cluster]) -> list[tuple[str, Any]]:
     if len(usable) < 2:  # noqa: PLR2004 - nothing to choose
         return []
     return [("", _("Where it starts first")), *((one.key, one.label) for one in usable)]
+
+
+def _topology(kind: Kind, usable: Sequence[Cluster]) -> dict[str, list[tuple[str, Any]]]:
+    """Return the levels that any cluster knows; nothing to choose where there are none."""
+    known = {level for cluster in usable for level in options_of(cluster.options).levels}
+    offered = [(level, label) for level, label in LABELS.items() if level in known]
+    table = kind.table
+    field = table["topology"] if "topology" in table and offered else None
+    return {
+        "topology": list(field.choices) if isinstance(field, Choice) else [],
+        "topology_level": offered,
+    }
 
 
 def _environments(project: Project, usable: Sequence[Cluster]) -> list[tuple[str, Any]]:

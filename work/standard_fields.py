@@ -2,6 +2,8 @@
 
 from django.utils.translation import gettext_lazy as _
 
+from clusters.options import UNIT
+from placement.levels import LABELS
 from work import fields as f
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
@@ -96,6 +98,29 @@ NETWORK = f.Line(
     quiet=True,
     images_only=True,
 )
+TOPOLOGY = f.Choice(
+    name="topology",
+    label=_("Keep replicas together"),
+    help=_("Close nodes exchange data faster, and are waited for longer."),
+    choices=[
+        ("none", _("Anywhere")),
+        ("preferred", _("If it can be")),
+        ("required", _("Always")),
+    ],
+    usual="none",
+    folded=True,
+    sooner=True,
+    quiet=True,
+)
+TOPOLOGY_LEVEL = f.Choice(
+    name="topology_level",
+    label=_("In one"),
+    choices=list(LABELS.items()),
+    usual=UNIT,
+    folded=True,
+    sooner=True,
+    quiet=True,
+)
 ENV = f.Environment(
     name="env",
     label=_("Environment variables"),
@@ -135,6 +160,9 @@ NEEDS = f.Names(
 SIZE = (CPU, MEMORY, GPUS, GPU_FLAVOR, SHM)
 IN_ONE_LINE = SIZE[:-1]  # what ``work.ui.sizes`` says
 # Fields that a form shows beside each other, where the first of them has its turn.
-BESIDE = ((ENVIRONMENT, CLUSTER), (CPU, MEMORY), (GPUS, GPU_FLAVOR), (SHM, POOL, NETWORK))
+BESIDE = (
+    *((ENVIRONMENT, CLUSTER), (CPU, MEMORY), (GPUS, GPU_FLAVOR), (SHM, POOL, NETWORK)),
+    (TOPOLOGY, TOPOLOGY_LEVEL),
+)
 PLACE = (CLUSTER, POOL, NETWORK)
 ATTACHED = (VOLUMES, CREDENTIALS, NEEDS)

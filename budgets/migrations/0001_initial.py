@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('projects', '0004_project_namespace'),
-        ('queues', '0004_over_budget'),
+        ('queues', '0003_turn'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -330,7 +330,9 @@ def _is_worth_a_fold(rows: list[list[forms.BoundField]]) -> bool:
 
 
 def _speaks(field: forms.BoundField) -> bool:
-    return bool(field.errors) or not _is_empty(field.value())
+    kept, value = getattr(field.field, "work_field", None), field.value()
+    usual = isinstance(kept, f.Choice) and not kept.says(value)
+    return bool(field.errors) or not (usual or _is_empty(value))
 
 
 def _is_empty(value: Any) -> bool:
@@ -362,6 +364,9 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
             return forms.IntegerField(min_value=field.low, max_value=field.high, **common)
         case f.Flag():
             return forms.BooleanField(**common)
+        case f.Choice() if field.name in offers:
+            offered = offers[field.name]
+            return forms.ChoiceField(choices=offered, **common) if offered else None
         case f.Choice():
             return forms.ChoiceField(choices=field.choices, widget=forms.RadioSelect, **common)
         case f.Ports():

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import messages
@@ -26,12 +26,13 @@ from work.services.manifest import manifest_wrap
 from work.services.resolve import resolved
 from work.ui.base import OneView, WorkView
 from work.ui.command import attached_named, command_of, told_apart
-from work.ui.forms import WorkForm
+from work.ui.forms import WorkForm, to_form
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
     from work.kinds import Kind
+    from work.ui.pages import Fill
 
 CREATE: Mapping[str, str] = {"GET": "create", "POST": "create"}
 _MAX_BESIDE = 40
@@ -140,12 +141,20 @@ class New(NewView):
         require_startable(self.principal, self.project, self.kind)
         row = self.row(request.GET.dict())
         form = self.form(row)
+        word = request.GET.get("fill", "")
+        form.initial.update(self._filled(form, word))
         form.choose_volume(request.GET.get("volume", "")[:36])
-        return self._page(row, form)
+        return self._page(row, form, fill=word)
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
         row = self.row(request.POST.dict())
         form = self.form(row, request.POST)
+        if word := request.POST.get("fill"):
+            data = request.POST.copy()
+            for key, value in self._filled(form, word).items():
+                several = value if isinstance(value, list) else [value]
+                data.setlist(key, ["" if one is None else str(one) for one in several])
+            return self._page(row, self.form(row, data), fill=word)
         if not form.is_valid():
             return self._page(row, form, status=422)
         try:
@@ -165,13 +174,25 @@ class New(NewView):
         query = {"open": "1"} if self.pages.open_url else {}
         return go(request, self.pages.address("detail", made, query=query))
 
-    def _page(self, row: Any, form: WorkForm, status: int = 200, refusal: str = "") -> HttpResponse:
+    def _filled(self, form: WorkForm, word: str) -> dict[str, Any]:
+        """Return what a size to begin with writes into the form; all else is as it was."""
+        said = next((fill.said for fill in self._fills(form) if fill.word == word), {})
+        return {form.names[n]: to_form(self.kind.table[n], value) for n, value in said.items()}
+
+    def _fills(self, form: WorkForm) -> Sequence[Fill]:
+        return self.pages.fills(form.fleet) if form.fleet else ()
+
+    def _page(
+        self, row: Any, form: WorkForm, status: int = 200, *, refusal: str = "", fill: str = ""
+    ) -> HttpResponse:
         """``refusal``, and what is wrong with the form, stand above it and nowhere else."""
         said = self.plan(row, form)
         if form.is_bound:
             said["problems"] = []
         context = {
             "form": form,
+            "fills": self._fills(form),
+            "fill": fill,
             "beside": self.kind.beside_of(row),
             "nonce": self.request.POST.get("nonce") or secrets.token_urlsafe(12),
             "new_url": self.pages.list_address("new", self.project.slug),

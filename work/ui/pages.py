@@ -19,6 +19,7 @@ from work.kinds import Kind, States
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from common.ui.components import Tab
+    from placement.fleet import Fleet
 
 Counted = Callable[[int], str]  # a sentence about so many of them
 
@@ -55,6 +56,16 @@ class Fact:
     code: bool = False
 
 
+@dataclass(frozen=True)
+class Fill:
+    """What one press writes into the form of something new: a size to begin with."""
+
+    word: str
+    label: Text
+    about: str
+    said: Mapping[str, Any]  # fields as the API says them
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pages:
     """``routes`` is the namespace of its addresses, ``path`` the word for all of them there."""
@@ -89,6 +100,7 @@ class Pages:
     head: str = "work/_head.html"  # of each page but the overview
     private_settings: bool = False  # its owner alone sees them, also to delete it
     open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
+    fills: Callable[[Fleet], Sequence[Fill]] = lambda _fleet: ()
     column: str = "took"  # of the list: how long it took, or when it ends
 
     def again(self, row: Any) -> Text:

@@ -20,7 +20,7 @@ _DIGITS = 6
 
 
 class Change(OneView):
-    """Change how many GPUs or replicas, or which kind, one asks for that waits."""
+    """Change what one that waits asks for: GPUs, replicas, the kind, what keeps it together."""
 
     demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
 

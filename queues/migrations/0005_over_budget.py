@@ -11,5 +11,5 @@ def _make(apps: Any, _schema: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("queues", "0003_turn")]
+    dependencies = [("queues", "0004_longest")]
     operations = [migrations.RunPython(_make, migrations.RunPython.noop)]

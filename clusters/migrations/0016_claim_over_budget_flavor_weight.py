@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('clusters', '0014_farewell_queues'),
+        ('clusters', '0015_given_back_is_told_once'),
     ]
 
     operations = [
