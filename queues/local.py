@@ -22,8 +22,9 @@ from common.clock import now
 from placement.decision import Reason as Decided
 from placement.decision import waiting
 from queues import history
-from queues.line import Line, Verdict
+from queues.line import Line, Verdict, kind_of, kinds_of
 from queues.tree import NO_RULES, Look
+from queues.turns import overlap
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
 from runtime.protocol import Unreachable
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
-# In a longer line nobody is told when a turn comes before they look.
-_EXPECTED = 200
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -54,7 +53,7 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
             claim.refresh_from_db()
             if claim.granted_at is None:
                 mine = next(v for v in verdicts if v.claim.pk == claim.pk)
-                _expect(there, cluster, claim)
+                _expect(there, cluster, verdicts, mine)
                 return _waiting(cluster, there, mine)
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
 
@@ -201,13 +200,23 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
 
 
-def _expect(there: Line, cluster: Cluster, claim: Claim) -> None:
+def _expect(there: Line, cluster: Cluster, verdicts: list[Verdict], mine: Verdict) -> None:
     """Keep what is expected when it first waits: how far off it was is told with later ones."""
-    if claim.expected_until is None and claim.gpus and len(there.claims) < _EXPECTED:
+    claim = mine.claim
+    if claim.expected_until is not None or not claim.gpus:
+        return
+    if len(there.claims) <= history.LONG:
         found = there.estimate(claim, history.History(cluster))
-        if found is not None:
-            claim.expected_from, claim.expected_until = found.earliest, found.latest
-            claim.save(update_fields=["expected_from", "expected_until"])
+    else:
+        first = [v for v in verdicts[: verdicts.index(mine)] if v.is_in_line]
+        before = sum(v.claim.gpus for v in first if overlap(v.lacking, mine.lacking))
+        kinds = set(kinds_of(claim, there.devices))
+        count = sum(1 for device in there.devices if kind_of(device) in kinds)
+        few = history.History(cluster, most=history.FEW_TURNS)
+        found = few.by_count(claim.workload_kind, before + claim.gpus, count)
+    if found is not None:
+        claim.expected_from, claim.expected_until = found.earliest, found.latest
+        claim.save(update_fields=["expected_from", "expected_until"])
 
 
 def _wake(claims: list[Claim]) -> None:
@@ -231,4 +240,7 @@ def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
         said = str(there.less_than(cluster.label, verdict.lacking, size))
     elif verdict.is_held:
         reason, said = Reason.ON_HOLD, ""
-    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking)
+    turn = None
+    if claim.expected_from is not None and claim.expected_until is not None:
+        turn = claim.expected_from, claim.expected_until
+    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking, turn)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -13,7 +12,6 @@ from django.db.models import Count, F, Q
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Claim
-from common.clock import now
 from placement.decision import (
     IN_USE,
     STARTS_NOW,
@@ -24,7 +22,7 @@ from placement.decision import (
     Standing,
     names_in,
 )
-from queues.history import History
+from queues.history import FEW_TURNS, LONG, History
 from queues.line import Line, Verdict, kind_of
 from queues.sharing import ROOT, Pool
 from queues.tree import Look
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
     from placement.decision import Decision
 
 _THIS_MACHINE = _("This machine")
-# Who waits in a longer line is counted, not read: to play on what becomes of it takes a tenth of a
-# second and more, and a page asks for several things at once.
-LONG = 30
-_FEW_TURNS = 100  # of those that are over; in a long line the last ones say enough
 
 
 def sight_of(cluster: Cluster) -> LineSight:
@@ -161,7 +155,7 @@ class LongSight(LineSight):
 
     @cached_property
     def _history(self) -> History:
-        return History(self._cluster, most=_FEW_TURNS)
+        return History(self._cluster, most=FEW_TURNS)
 
     def _own(self, uid: UUID | None) -> Claim | None:
         if uid is not None and uid not in self._found:
@@ -215,16 +209,13 @@ class LongSight(LineSight):
         return replace(found, ahead=ahead, lacking=lacking) if ahead else found
 
     def estimate(self, made: Decision) -> Estimate | None:
-        asked, history = self._asked(made), self._history
+        asked = self._asked(made)
+        if not asked.gpus:
+            return None
         kinds = asked.size.kinds
         there = sum(1 for d in self._line.devices if not kinds or kind_of(d) in kinds)
-        held = history.held_for(asked.workload_kind)
-        if not there or not asked.gpus or held is None:
-            return None
-        before = sum(gpus for _n, gpus in self._before(asked).values()) + asked.gpus
-        at = now()
-        first, last = (at + timedelta(seconds=before / there * seconds) for seconds in held)
-        return Estimate(first, last, history.samples, history.held)
+        before = sum(gpus for _n, gpus in self._before(asked).values())
+        return self._history.by_count(asked.workload_kind, before + asked.gpus, there)
 
     def ahead(self, made: Decision) -> Mapping[str, int]:
         before = self._before(self._asked(made))

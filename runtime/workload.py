@@ -231,6 +231,7 @@ class WorkloadReconciler(WorkloadKind):
             "position": answer.position,
             "ahead": answer.ahead,
             "lacking": list(answer.lacking),
+            **({"turn": [at.timestamp() for at in answer.turn]} if answer.turn else {}),
         }
         # A release makes it due at once; this is only the net under it.
         return self._outcome(state, Phase.PENDING, answer.reason, answer.message, WAIT_S)

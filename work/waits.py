@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -113,11 +113,6 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
     """Return when its turn comes where a cluster keeps the line: by how much of ours asked before
     it, and how long such work held GPUs there. None where nothing like it has ended yet.
     """
-    history = History(made.cluster)
-    held = history.held_for(row.kind)
-    there = sum(room.total for room in made.rooms)
-    if held is None or not there:
-        return None
     before = Workload.objects.filter(
         cluster_key=row.cluster_key,
         desired=Desired.RUNNING,
@@ -128,15 +123,30 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
         deleted_at__isnull=True,
     )
     gpus = sum(before.values_list("gpus", flat=True)) + made.request.total.gpus
-    first, last = (now() + timedelta(seconds=gpus / there * seconds) for seconds in held)
-    return Estimate(first, last, history.samples, history.held)
+    there = sum(room.total for room in made.rooms)
+    return History(made.cluster).by_count(row.kind, gpus, there)
 
 
 def _sentence(row: Workload, made: Decision) -> str:
-    if made.cluster.runs_images and made.standing.reason.id in PIECES:
+    for_devices = row.reason in {Reason.QUEUED, Reason.DOES_NOT_FIT}
+    if for_devices and made.cluster.runs_images and made.standing.reason.id in PIECES:
         return made.sentence
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
+
+
+def turn_in_words(row: Workload) -> str:
+    """Return when its turn was expected when it began to wait; '' where nobody said, or it passed.
+
+    Of what stands on the row: a list asks nothing for it.
+    """
+    noted = (row.external_ref.get("queue") or {}).get("turn")
+    if not noted or row.phase not in _BEFORE:
+        return ""
+    first, last = (datetime.fromtimestamp(at, UTC) for at in noted)
+    if last < now():
+        return ""
+    return _("Its turn comes %(when)s.") % {"when": when_of(Estimate(first, last, 0))}
 
 
 def when_of(estimate: Estimate | None) -> str:

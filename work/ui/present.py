@@ -24,7 +24,7 @@ from work.services import extension_left
 from work.standard_fields import IN_ONE_LINE
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
-from work.waits import wait_of
+from work.waits import turn_in_words, wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,8 +150,10 @@ def took(row: Any) -> timedelta | None:
 
 
 def reason_of(row: Any) -> str:
-    """Return why it is as it is, in plain words; empty when there is nothing to say."""
-    return pages_of(row).states.why(row).text if row.is_seen else _("A moment, please.")
+    """Return why it is as it is and when its turn comes, in one line; '': nothing to say."""
+    if not row.is_seen:
+        return _("A moment, please.")
+    return f"{pages_of(row).states.why(row).text} {turn_in_words(row)}".strip()
 
 
 @dataclass(frozen=True)
