@@ -7,8 +7,8 @@ class WorkConfig(AppConfig):
 
     def ready(self) -> None:
         from runtime import reconcilers
-        from work import reclaim, rules, turns
+        from work import listeners, reclaim, rules
 
         rules.connect()
         reconcilers.on_transition(reclaim.on_transition)
-        reconcilers.on_transition(turns.on_transition)
+        reconcilers.on_transition(listeners.on_transition)
