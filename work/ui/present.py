@@ -25,17 +25,16 @@ from work.services import extension_left
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 from work.waits import wait_of
+from work.why import Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from accounts.principal import Principal
     from volumes.models import Volume
-    from work.fields import Text
     from work.reclaim import GivesBack
     from work.ui.timeline import Line
     from work.waits import Wait
-    from work.why import Why
 
 # Their units stand with the numbers.
 _LABELS = {"time_limit_minutes": _lazy("Time limit"), "shm_mib": _lazy("Shared memory")}
@@ -52,8 +51,6 @@ class Shown:
     is_owner: bool
     is_over: bool
     settled: bool
-    may_start: bool
-    may_stop: bool
     may_end: bool
     may_change: bool
     why: Why
@@ -68,13 +65,9 @@ class Shown:
     extension_left: int | None
 
     @property
-    def again(self) -> Text:
-        return self.pages.again(self.row)
-
-    @property
     def says_why(self) -> bool:
         """Whether the head tells what it waits for: no note does."""
-        return not self.level and not self.is_over and self.row.is_seen
+        return not self.level and (not self.is_over or not self.row.is_seen)
 
 
 def shown(who: Principal, row: Any) -> Shown:
@@ -97,11 +90,9 @@ def shown(who: Principal, row: Any) -> Shown:
         is_owner=row.owner_id == who.user.pk,
         is_over=is_over,
         settled=is_over and row.is_seen,
-        may_start=here and is_over and changes and not row.project.archived_at,
-        may_stop=here and not is_over and ends and row.desired == Desired.RUNNING,
         may_end=here and ends,
         may_change=here and changes and not row.project.archived_at,
-        why=pages.states.why(row),
+        why=why_of(row),
         advice=pages.states.advice(row),
         fault=whose[info.fault],
         level=_level(row, is_over=is_over, waits=bool(queue)),
@@ -133,9 +124,15 @@ def took(row: Any) -> timedelta | None:
     return max(timedelta(0), (row.stopped_at or now()) - row.started_at)
 
 
+def why_of(row: Any) -> Why:
+    """Return why it is as it is, as it was changed last."""
+    states = pages_of(row).states
+    return states.why(row) if row.is_seen or states.early else Why(_("A moment, please."))
+
+
 def reason_of(row: Any) -> str:
     """Return why it is as it is, in plain words; empty when there is nothing to say."""
-    return pages_of(row).states.why(row).text if row.is_seen else _("A moment, please.")
+    return why_of(row).text
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from common.templatetags.berth import NOTHING, ago, duration
 from common.ui.components import mark, menu
 from runtime.protocol import Phase
 from work.ui import bulk
+from work.ui.pages import Column
 from work.ui.present import reason_of, took
 from work.ui.sizes import whole_size_words
 
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 WHOLE: dict[str, Any] = {"td": {"class": "text-nowrap"}}  # a number on the line of its unit
 MENU: dict[str, Any] = {"td": {"class": "row-acts"}, "th": {"class": "row-acts"}}
+
+
+class _Cell(tables.Column):
+    """A column that only one kind has, as one reader sees it."""
+
+    def __init__(self, column: Column, who: Principal) -> None:
+        super().__init__(verbose_name=column.label, empty_values=(), orderable=False)
+        self._column, self._who = column, who
+
+    def render(self, record: Any) -> SafeString:
+        return self._column.cell(self._who, record)
 
 
 class WorkTable(tables.Table):
@@ -41,13 +53,24 @@ class WorkTable(tables.Table):
         attrs: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *args: Any, who: Principal, pages: Pages, **options: Any) -> None:
-        other = ({"took", "ends"} - {pages.column}).pop()
-        attrs = {"aria_label": pages.kind.many}
-        super().__init__(*args, attrs=attrs, exclude=(other,), **options)
+        own = {one.name: one for one in pages.columns if isinstance(one, Column)}
+        shown = [one if isinstance(one, str) else one.name for one in pages.columns]
+        super().__init__(
+            *args,
+            attrs={"aria_label": pages.kind.many},
+            exclude=[name for name in self.base_columns if name not in shown],
+            extra_columns=[(name, _Cell(one, who)) for name, one in own.items()],
+            sequence=shown,
+            **options,
+        )
         self._who, self._pages = who, pages
 
     def render_name(self, value: str, record: Any) -> SafeString:
-        box = mark(record.short_id, value) if bulk.can_delete(self._who, record) else ""
+        box = (
+            mark(self._pages.kind.key_of(record), value)
+            if bulk.can_delete(self._who, record)
+            else ""
+        )
         return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
 
     def render_state(self, record: Any) -> SafeString:

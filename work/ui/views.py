@@ -21,7 +21,6 @@ from projects.access import roles_kept
 from work import services
 from work.logs import launch_log
 from work.selectors import visible_to
-from work.services.attachments import warning_of_full
 from work.ui import bulk
 from work.ui.base import OneView, WorkView
 from work.ui.forms import FilterForm, filtered
@@ -169,32 +168,6 @@ class Yaml(OneView):
         text = to_yaml(services.manifest_of(row, private=mine))
         command = f"berth apply -f {self.kind.word}.yaml"
         return self.render(self.page(row, {"manifest": text, "command": command}))
-
-
-class Start(OneView):
-    """Run again what has ended."""
-
-    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
-
-    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = services.workload_start(principal=self.principal, row=self.row())
-        if full := warning_of_full(row):
-            messages.warning(request, full)
-        messages.success(request, _("“%(name)s” is starting.") % {"name": row.name})
-        query = {"open": "1"} if self.pages.open_url else {}
-        return go(request, self.pages.address("detail", row, query=query))
-
-
-class Stop(OneView):
-    """End what has not; its owner, or who may manage: services decide."""
-
-    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
-
-    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        said = request.POST.get("reason", "")
-        row = services.workload_stop(principal=self.principal, row=self.row(), said=said)
-        messages.success(request, str(self.pages.words.stopped) % {"name": row.name})
-        return go(request, self.pages.address("detail", row))
 
 
 class Delete(OneView):
