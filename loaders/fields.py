@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
@@ -117,7 +117,7 @@ _KEPT: dict[str, Any] = {
 }
 
 TABLE = f.Table(
-    s.NAME,
+    replace(s.NAME, form_help=_("Made from the path when left empty.")),
     f.Choice(name="direction", label=_("Direction"), choices=Direction.choices, **_NEVER),
     _Url(
         name="url",
@@ -126,6 +126,7 @@ TABLE = f.Table(
         example="s3://bucket/folder",
         longest=policies.MAX_KEY + 300,
         rule=lambda text: policies.parse_url(text).url,
+        argument=True,
         **_NEVER,
     ),
     _Credential(name="credential", label=_("Credential"), longest=63),
@@ -149,9 +150,24 @@ TABLE = f.Table(
         private=True,
         **_NEVER,
     ),
-    f.Choice(name="mode", label=_("Mode"), choices=Mode.choices),
-    f.Flag(name="delete_extra", label=_("Delete in the target what is not in the source")),
-    f.Lines(name="include", label=_("Only these"), rule=_patterns("include"), **_KEPT),
+    f.Choice(
+        name="mode",
+        label=_("What happens to what is there"),
+        help=_("Both copy only what is new or changed."),
+        choices=Mode.choices,
+    ),
+    f.Flag(
+        name="delete_extra",
+        label=_("Delete in the target what is not in the source"),
+        help=_("Only with “Make the target the same”. This can't be undone."),
+    ),
+    f.Lines(
+        name="include",
+        label=_("Only these"),
+        help=_("One pattern a line, like *.parquet or 2024/**."),
+        rule=_patterns("include"),
+        **_KEPT,
+    ),
     f.Lines(name="exclude", label=_("Leave out"), rule=_patterns("exclude"), **_KEPT),
     f.Lines(
         name="objects",
@@ -162,11 +178,14 @@ TABLE = f.Table(
         longest=policies.MAX_KEY,
         rule=policies.clean_objects,
         private=True,
+        option="object",
         **_OF_BUCKET,
     ),
     _Bandwidth(
         name="bandwidth_bytes_s",
-        label=_("At most so many bytes a second"),
+        label=_("At most MiB a second"),
+        help=_("Empty: as fast as it goes."),
+        unit=f.Unit.MIB,
         high=policies.MAX_BANDWIDTH,
         empty=0,
         option="bandwidth",

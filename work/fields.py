@@ -48,6 +48,7 @@ class Unit(Enum):
     CORES = ("cores", 1000)  # kept in thousandths
     GIB = ("GiB", 1024)  # kept in MiB
     MINUTES = ("minutes", 1)
+    MIB = ("MiB", 2**20)  # kept in bytes
 
     @property
     def kept(self) -> int:
@@ -71,6 +72,7 @@ class Field:
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
     option: str = ""  # of the command line, where it is not ``--name``
+    argument: bool = False  # the command line takes it without an option
     images_only: bool = False  # one machine, which runs no images, does not have it
     document: ClassVar[type] = str  # as YAML has it
     metavar: ClassVar[str] = "TEXT"

@@ -11,6 +11,7 @@ from placement.decision import names_in
 from volumes.selectors import volume_named
 from work import fields as f
 from work.attached import READ_ONLY
+from work.ui.pages import pages_of
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -19,25 +20,49 @@ if TYPE_CHECKING:
     from work.kinds import Kind
 
 _MIB = 1024
+_MOST_LINES = 10  # more of them belong into a document
 _ANY = "any"  # kind of GPU
 
 
-def command_of(kind: Kind, said: Mapping[str, Any], *, project: str, name: str) -> str:
-    """Return the command; ``name`` is what it would be called.
+def command_of(
+    kind: Kind, said: Mapping[str, Any], *, project: str, name: str, verb: str = ""
+) -> str:
+    """Return the command; ``name`` is what it would be called. "": it would be too long.
 
     As in the document beside it, values of variables are in it: whoever sees it typed them.
     """
-    words = ["berth", kind.word, "run", "--project", project, "--name", name]
+    words = ["berth", *(verb or f"{kind.word} run").split()]
+    words += [str(said[x.name]) for x in kind.table if x.argument and x.name in said]
+    words += ["--project", project, "--name", name]
     behind: Sequence[str] = ()
     for field in kind.table:
         value = said.get(field.name)
-        if value is None or field.name == "name":
+        if value is None or field.name == "name" or field.argument:
             continue
+        if isinstance(field, f.Lines) and len(value) > _MOST_LINES:
+            return ""
         if field.name == "command":
             behind = value
         else:
             words += _words(field, value)
     return join([*words, "--", *behind] if behind else words)
+
+
+def command_made_by(who: Principal, row: Any) -> str:
+    """Return the command that makes the same again; "" of a kind that has none of its own."""
+    pages = pages_of(row)
+    if not pages.command:
+        return ""
+    usual = pages.kind.model()
+    said = {
+        field.name: value
+        for field in pages.kind.own
+        if (value := field.read(row))
+        and not (isinstance(field, f.Choice) and value == field.read(usual))
+    }
+    said |= pages.named(who, row)
+    there = {"project": row.project.slug, "name": row.name}
+    return command_of(pages.kind, said, **there, verb=pages.command)
 
 
 def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - one case per type
@@ -56,7 +81,7 @@ def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - on
             return [option, join(value)]
         case f.Names() if field.has_usual and not value:
             return [f"--no-{field.name.replace('_', '-')}"]
-        case f.Names():
+        case f.Names() | f.Lines():
             return [part for item in value for part in (option, str(item))]
         case f.Ports() if field.has_usual and not value:
             return [f"--no-{field.name}"]

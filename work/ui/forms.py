@@ -29,6 +29,7 @@ Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); non
 
 _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", "class": "mono"}
 _MAX_TEXT = 100_000
+_MAX_LINES = 600_000
 _READ = ":ro"  # behind a volume that is only read
 
 
@@ -40,9 +41,14 @@ class WorkForm(forms.Form):
     """
 
     # What is said less often, and what is attached: folded away until somebody says some of it.
-    LESS = ("args", "shm_mib", "pool", "network", "env")
+    LESS: tuple[str, ...] = ("args", "shm_mib", "pool", "network", "env")
+    LESS_TITLE: f.Text = ""  # "": the words of all of them
     # Fields that stand beside each other, where the first of them has its turn.
-    BESIDE = (("environment", "cluster"), ("cpu_milli", "memory_mib"), ("gpus", "gpu_flavor"))
+    BESIDE: tuple[tuple[str, ...], ...] = (
+        ("environment", "cluster"),
+        ("cpu_milli", "memory_mib"),
+        ("gpus", "gpu_flavor"),
+    )
     use_required_attribute = False
 
     def __init__(
@@ -56,6 +62,7 @@ class WorkForm(forms.Form):
     ) -> None:
         self.table = table
         self.fleet: Fleet | None = None  # the look at clusters of which the offers were made
+        self.given: Mapping[str, Any] = {}  # what the link that led here says of it
         self._by_key: dict[str, f.Field] = {}
         self._mounts: list[str] = []  # keys of the choices how a volume is seen
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}
@@ -107,7 +114,12 @@ class WorkForm(forms.Form):
         found = {}
         for key, field in self._by_key.items():
             value = self.cleaned_data.get(key)
-            if value is not None and (not _is_empty(value) or key in self.changed_data):
+            changed = key in self.changed_data
+            if isinstance(field, f.Choice):
+                is_said = changed and bool(value)
+            else:
+                is_said = value is not None and (changed or not _is_empty(value))
+            if is_said:
                 found[field.name] = from_form(field, value)
         if any(key in self.changed_data for key in self._mounts):
             words = [self.cleaned_data.get(key) for key in self._mounts]
@@ -117,7 +129,13 @@ class WorkForm(forms.Form):
     # --- how it is laid out: templates/work/_fields.html ------------------------------------
     def head(self) -> list[list[forms.BoundField]]:
         """Return what is always in sight, row by row; numbers of a kind's own share one."""
-        plain = [field.name for field in self.table if field.name not in self._folded()]
+        return self._rows(field.name for field in self.table if field.name not in self._folded())
+
+    def less(self) -> list[list[forms.BoundField]]:
+        return self._rows(self.LESS)
+
+    def _rows(self, names: Iterable[str]) -> list[list[forms.BoundField]]:
+        plain = [name for name in names if name in self.table]
         beside = {name: row for row in self.BESIDE for name in row}
         numbers = tuple(
             name for name in plain if isinstance(self.table[name], f.Count) and name not in beside
@@ -130,9 +148,6 @@ class WorkForm(forms.Form):
         shown = [[self[key] for key in self._keys(row)] for row in rows]
         return [row for row in shown if row]
 
-    def less(self) -> list[forms.BoundField]:
-        return [self[key] for key in self._keys(self.LESS)]
-
     def mounts(self) -> list[forms.BoundField]:
         return [self[key] for key in self._mounts]
 
@@ -143,7 +158,7 @@ class WorkForm(forms.Form):
     @property
     def less_speaks(self) -> bool:
         """Whether something in what is folded away was said or is wrong."""
-        return any(_speaks(field) for field in self.less())
+        return any(_speaks(field) for row in self.less() for field in row)
 
     @property
     def attached_speaks(self) -> bool:
@@ -184,10 +199,10 @@ class WorkForm(forms.Form):
 
 def key_of(field: f.Field) -> str:
     """Return the name of a field in the form: people write cores and GiB, not milli and MiB."""
-    return field.name.removesuffix("_milli").removesuffix("_mib")
+    return field.name.removesuffix("_milli").removesuffix("_mib").removesuffix("_bytes_s")
 
 
-def to_form(field: f.Field, value: Any) -> Any:
+def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     """Return a kept value as people write it."""
     if value is None:
         return None
@@ -195,6 +210,8 @@ def to_form(field: f.Field, value: Any) -> Any:
         return Decimal(value) / field.unit.kept if value else None
     if isinstance(field, f.Words):
         return shlex.join(value)
+    if isinstance(field, f.Lines):
+        return "\n".join(value)
     if isinstance(field, f.Environment):
         return "\n".join(f"{name}={text}" for name, text in value.items())
     if isinstance(field, f.Devices):
@@ -211,6 +228,8 @@ def from_form(field: f.Field, value: Any) -> Any:
             return shlex.split(value)
         except ValueError as error:
             raise forms.ValidationError(_t("A quotation mark is not closed.")) from error
+    if isinstance(field, f.Lines) and isinstance(value, str):
+        return [line for line in value.splitlines() if line.strip()]
     if isinstance(field, f.Environment) and isinstance(value, str):
         return _variables(value)
     if isinstance(field, f.Devices):
@@ -231,11 +250,13 @@ def _variables(text: str) -> dict[str, str]:
 
 
 def _speaks(field: forms.BoundField) -> bool:
+    if isinstance(field.field, forms.ChoiceField | forms.BooleanField) and not field.form.is_bound:
+        return field.value() != field.form.initial.get(field.name)
     return bool(field.errors) or not _is_empty(field.value())
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or value in ("", [])
+    return value is None or value is False or value in ("", [])
 
 
 def _form_field(  # noqa: C901, PLR0911 - one case per type
@@ -249,7 +270,7 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
     }
     match field:
         case f.Count(unit=unit) if unit.kept > 1:
-            step = {f.Unit.CORES: "0.1", f.Unit.GIB: "0.25"}[unit]
+            step = "0.25" if unit is f.Unit.GIB else "0.1"
             return forms.DecimalField(
                 min_value=Decimal(field.low) / unit.kept,
                 max_value=Decimal(field.high) / unit.kept,
@@ -266,6 +287,10 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
         case f.Environment():
             rows = forms.Textarea(attrs={**_MONO, "rows": 3, "placeholder": "NAME=value"})
             return forms.CharField(max_length=_MAX_TEXT, widget=rows, strip=False, **common)
+        case f.Lines():
+            lines = forms.Textarea(attrs={**_MONO, "rows": 3})
+            longest = min(_MAX_LINES, field.most * (field.longest + 1))
+            return forms.CharField(max_length=longest, widget=lines, **common)
         case f.Words():
             lines = forms.Textarea(attrs={**_MONO, "rows": 2})
             return forms.CharField(max_length=_MAX_TEXT, widget=lines, **common)
@@ -311,7 +336,13 @@ class FilterForm(forms.Form):
     def __init__(self, *args: Any, pages: Pages, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pages = pages
-        states = [(word, pages.states.words(word).label) for word in pages.states.filters]
+        named = pages.filters
+        states = [
+            (word, named.get(word) or pages.states.words(word).label)
+            for word in pages.states.filters
+        ]
+        if pages.matching_hint:
+            self.fields["q"].widget.attrs["placeholder"] = pages.matching_hint
         self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
         if pages.kind.shared:
             whose = self.fields["mine"]
@@ -321,7 +352,10 @@ class FilterForm(forms.Form):
 def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
     """Narrow ``rows``; a filter that makes no sense narrows nothing."""
     data = form.cleaned_data if form.is_valid() else {}
-    if words := data.get("q", "").replace("\x00", ""):
+    words = data.get("q", "").replace("\x00", "")
+    if words and form.pages.matching:
+        rows = form.pages.matching(rows, words)
+    elif words:
         rows = rows.filter(
             Q(name__icontains=words)
             | Q(owner__username__icontains=words)

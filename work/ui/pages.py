@@ -112,11 +112,14 @@ class Pages:
     verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
     # Its form, instead of one that is made of nothing but its table.
     form: Callable[..., WorkForm] | None = None  # who, project, data, row=, given=
+    # What its fields name, by what means it alone: for documents and commands.
+    named: Callable[[Principal, Any], Mapping[str, Any]] = lambda _who, _row: {}
+    command: str = ""  # that makes one, "": as ``berth job run``
+    unread: tuple[str, ...] = ()  # columns that are too large to be read with each row
     starts: tuple[tuple[str, Text, str], ...] = ()  # buttons of its form: value, word, icon
     # Under its name on each page, instead of whose it is, where, and its id.
     subtitle: Callable[[Principal, Any], SafeString] | None = None
-    settings_title: Text = ""
-    settings_note: Text = ""  # while it runs
+    state_part: str = ""  # a template in the card of its state
     own_part: str = ""  # a template in the part that changes by itself, below the timeline
     own_part_of: Callable[[Principal, Any], dict[str, Any]] = lambda _who, _row: {}
     # What has a log of its own, by number; the first is shown where none is chosen.

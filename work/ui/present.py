@@ -20,7 +20,7 @@ from runtime.protocol import Desired
 from runtime.reasons import Fault
 from work import fields as f
 from work.reclaim import giving_back
-from work.selectors import may_change, may_end
+from work.selectors import may_change, may_end, reads_private
 from work.services import extension_left
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
@@ -49,6 +49,7 @@ class Shown:
     pages: Pages
     state: Any
     is_owner: bool
+    reads_private: bool
     is_over: bool
     settled: bool
     may_end: bool
@@ -57,17 +58,13 @@ class Shown:
     advice: str
     fault: str  # whose move it is, in words
     level: str  # of the note that tells why; "": nothing is to be told
+    says_why: bool  # the head tells what it waits for, where no note does
     position: int | None
     wait: Callable[[], Wait | None]  # asked by the page that shows it
     gives_back: Callable[[], GivesBack | None]
     lines: list[Line]
     took: timedelta | None
     extension_left: int | None
-
-    @property
-    def says_why(self) -> bool:
-        """Whether the head tells what it waits for: no note does."""
-        return not self.level and (not self.is_over or not self.row.is_seen)
 
 
 def shown(who: Principal, row: Any) -> Shown:
@@ -78,6 +75,7 @@ def shown(who: Principal, row: Any) -> Shown:
     here = row.desired != Desired.ABSENT
     info = reasons.info(row.reason)
     queue = row.external_ref.get("queue") or {}
+    level = _level(row, is_over=is_over, waits=bool(queue))
     whose = {
         Fault.USER: _("This is for you to solve."),
         Fault.PLATFORM: _("This was not your fault."),
@@ -88,6 +86,7 @@ def shown(who: Principal, row: Any) -> Shown:
         pages=pages,
         state=state,
         is_owner=row.owner_id == who.user.pk,
+        reads_private=reads_private(who, row),
         is_over=is_over,
         settled=is_over and row.is_seen,
         may_end=here and ends,
@@ -95,7 +94,8 @@ def shown(who: Principal, row: Any) -> Shown:
         why=why_of(row),
         advice=pages.states.advice(row),
         fault=whose[info.fault],
-        level=_level(row, is_over=is_over, waits=bool(queue)),
+        level=level,
+        says_why=not level and (not is_over or not row.is_seen),
         position=queue.get("position"),
         wait=cache(partial(wait_of, who, row)),
         gives_back=partial(giving_back, who.user, row),
