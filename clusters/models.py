@@ -176,7 +176,6 @@ class Claim(models.Model):
     reclaim_at = models.DateTimeField(null=True)
     reclaim_until = models.DateTimeField(null=True)
     reclaim_for = models.UUIDField(null=True)  # the work that gets it
-    given_back = models.PositiveIntegerField(default=0, db_default=0)  # how often it was
     launch = models.PositiveIntegerField(default=0, db_default=0)  # the start that asked last
     expected_from = models.DateTimeField(null=True)  # when its turn comes, as it was told first
     expected_until = models.DateTimeField(null=True)
@@ -330,7 +329,10 @@ class CheckResult(models.Model):
 
 
 class Farewell(models.Model):
-    """A cluster that was detached, until its empty namespaces were removed; then it is deleted."""
+    """A cluster that was let go of, until what Berth made there for nobody was removed.
+
+    Its empty namespaces, and the queues that Berth kept; then it is deleted.
+    """
 
     KIND = "cluster"
 
@@ -340,6 +342,7 @@ class Farewell(models.Model):
     prefix = models.CharField(max_length=20)
     sealed_kubeconfig = models.TextField()
     places = models.JSONField(default=dict)  # namespace → uid of the place it was made for
+    queues = models.BooleanField(default=False, db_default=False)  # Berth kept its queues
     next_at = models.DateTimeField()
     until = models.DateTimeField()  # when nobody answers: given up, and said so
 

@@ -31,6 +31,9 @@ class Checked(f.Line):
 class _Url(Checked):
     """Bucket and path; which store it is, the credential says (``services.resolve``)."""
 
+    def read(self, row: Any) -> str:
+        return str(row.url) if row.store_kind else ""  # of one that is not looked up yet
+
     def write(self, row: Any, value: str) -> None:
         place = policies.parse_url(value)
         row.bucket, row.prefix = place.bucket, place.prefix
@@ -66,6 +69,8 @@ class _Volume(f.Line):
         """The row is looked up (``services.resolve``)."""
 
     def is_same(self, row: Any, value: str) -> bool:
+        if row.volume_id is None:  # of one that is not looked up yet
+            return not value
         if value.startswith(CACHE):
             return is_cache_of(row, value)
         return value in {str(row.volume.uid), row.volume.name, row.volume.mount_name}
@@ -82,7 +87,7 @@ class _CacheSize(f.Count):
         """It is of the cache that is looked for (``services.caches``)."""
 
     def is_same(self, row: Any, value: int) -> bool:  # noqa: ARG002 - the signature of all
-        return True
+        return row.pk is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +114,24 @@ def _patterns(name: str) -> Callable[[Any], list[str]]:
 
 
 _NEVER: dict[str, Any] = {"edit": f.Edit.NEVER}
-_OF_BUCKET: dict[str, Any] = {"edit": f.Edit.NEVER, "quiet": True}
+_OF_BUCKET: dict[str, Any] = {"edit": f.Edit.NEVER, "quiet": True, "folded": True}
 _KEPT: dict[str, Any] = {
     "most": policies.MAX_PATTERNS,
     "longest": policies.MAX_PATTERN,
     "quiet": True,
+    "folded": True,
 }
 
 TABLE = f.Table(
-    replace(s.NAME, form_help=_("Made from the path when left empty.")),
-    f.Choice(name="direction", label=_("Direction"), choices=Direction.choices, **_NEVER),
+    replace(s.NAME, form_help=_("Made from the path when left empty."), folded=True),
+    f.Choice(
+        name="direction",
+        label=_("Direction"),
+        choices=Direction.choices,
+        usual=Direction.IN,
+        folded=True,
+        **_NEVER,
+    ),
     _Url(
         name="url",
         label=_("Bucket and path"),
@@ -139,7 +152,8 @@ TABLE = f.Table(
         low=1,
         high=MAX_SIZE_MIB,
         option="cache-size",
-        **_OF_BUCKET,
+        quiet=True,
+        **_NEVER,
     ),
     Checked(
         name="folder",
@@ -148,6 +162,7 @@ TABLE = f.Table(
         example="data/images",
         rule=policies.clean_folder,
         private=True,
+        folded=True,
         **_NEVER,
     ),
     f.Choice(
@@ -155,11 +170,14 @@ TABLE = f.Table(
         label=_("What happens to what is there"),
         help=_("Both copy only what is new or changed."),
         choices=Mode.choices,
+        usual=Mode.COPY,
+        folded=True,
     ),
     f.Flag(
         name="delete_extra",
         label=_("Delete in the target what is not in the source"),
         help=_("Only with “Make the target the same”. This can't be undone."),
+        folded=True,
     ),
     f.Lines(
         name="include",
@@ -190,6 +208,7 @@ TABLE = f.Table(
         empty=0,
         option="bandwidth",
         quiet=True,
+        folded=True,
     ),
     Checked(
         name="version",
@@ -223,6 +242,7 @@ TABLE = f.Table(
         rule=_as_said,
         edit=f.Edit.ALWAYS,
         quiet=True,
+        folded=True,
     ),
     Checked(
         name="time_zone",
@@ -232,5 +252,6 @@ TABLE = f.Table(
         rule=_as_said,
         edit=f.Edit.ALWAYS,
         quiet=True,
+        folded=True,
     ),
 )

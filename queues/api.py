@@ -56,6 +56,12 @@ class PartOut(serializers.Serializer[Any]):
     parent = serializers.UUIDField(allow_null=True)  # type: ignore[assignment]
     weight = serializers.DecimalField(max_digits=6, decimal_places=2)
     build_exceeds = serializers.BooleanField()
+    longest = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Purpose to minutes that its work runs at most."
+    )
+    each_gpus = serializers.IntegerField(
+        allow_null=True, help_text="That one person may hold in the project; null: no limit."
+    )
     guarantees = ShareFields(many=True)
 
 
@@ -72,6 +78,14 @@ class PartChange(StrictSerializer):
     parent = serializers.UUIDField(allow_null=True, required=False)  # type: ignore[assignment]
     weight = serializers.DecimalField(max_digits=6, decimal_places=2, min_value=0, required=False)
     build_exceeds = serializers.BooleanField(required=False)
+    longest = serializers.DictField(
+        child=serializers.IntegerField(min_value=0),
+        required=False,
+        help_text="Purpose to minutes; 0: no limit. What is not named stays.",
+    )
+    each_gpus = serializers.IntegerField(
+        min_value=0, max_value=MAX_DEVICES, required=False, help_text="0: no limit."
+    )
     guarantees = ShareFields(
         many=True,
         required=False,
@@ -181,6 +195,8 @@ def part_out(entry: Entry) -> dict[str, Any]:
         "parent": entry.parent or None,
         "weight": Decimal(entry.weight),
         "build_exceeds": entry.build_exceeds,
+        "longest": entry.longest,
+        "each_gpus": entry.each_gpus,
         "guarantees": [_share(where, share) for where, share in sorted(entry.shares.items())],
     }
 
@@ -242,6 +258,8 @@ def _change(said: dict[str, Any]) -> Change:
         parent=parent,
         weight=said.get("weight"),
         build_exceeds=said.get("build_exceeds"),
+        longest=said.get("longest", {}),
+        each_gpus=said.get("each_gpus"),
         shares=shares,
     )
 

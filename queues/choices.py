@@ -28,6 +28,8 @@ _NUMBERS = {
     "guaranteed": _("guaranteed"),
     "most": _("most"),
     "lends": _("lends"),
+    "each_gpus": _("GPUs of each person at most"),
+    "minutes": _("minutes at most"),
 }
 _ANSWERS = {"True": _("yes"), "False": _("no")}
 
@@ -41,6 +43,7 @@ def changes_in_words(message: str) -> str:
         if not colon or number not in _NUMBERS:
             told.append(piece)
             continue
+        where = str(Purpose(where).label) if where in Purpose.values else where
         shown = (str(_ANSWERS.get(one, one)) for one in change.split(" → "))
         told.append(f"{where} {_NUMBERS[number]}: {' → '.join(shown)}".strip())
     return ", ".join(told)

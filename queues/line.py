@@ -27,6 +27,7 @@ from queues.history import History
 from queues.sharing import Pool, Work
 from queues.tree import NO_RULES, Look, Rules
 from queues.turns import Before, Turns, overlap
+from queues.works import purpose_of
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Verdict:
     borrows: bool = False  # it would hold more than is guaranteed
     victims: tuple[UUID, ...] = ()  # who is to give back for it
     owed: bool = False  # within its guarantee, and what it lacks is being given back
+    reclaimable: bool = True  # it may be told to give back what it gets
 
     @property
     def fits(self) -> bool:
@@ -113,15 +115,18 @@ class Verdict:
 class Line:
     """The queue of one machine as it stands: read once, then asked without further reads.
 
-    ``claims``: those of it that somebody has read already.
+    ``claims`` and ``look``: what of it, and of the tree, somebody has read already.
     """
 
-    def __init__(self, cluster: Cluster, claims: list[Claim] | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, claims: list[Claim] | None = None, look: Look | None = None
+    ) -> None:
         if claims is None:
             claims = list(Claim.objects.filter(cluster=cluster))
         self.claims = sorted(claims, key=lambda claim: (claim.asked_at, claim.pk))
         self.devices = _devices(cluster)
-        look = Look(cluster) if self.devices else None  # where there is nothing to share, no tree
+        if look is None and self.devices:  # where there is nothing to share, no tree
+            look = Look(cluster)
         self._parts = look.parts() if look else []
         self._look = look
         self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
@@ -147,14 +152,14 @@ class Line:
         found = self._walk([*others, asked])
         return next(verdict for verdict in found if verdict.claim is asked)
 
-    def ahead(self, asked: Claim) -> tuple[str, ...]:
-        """Return the projects of those who want the same and whose turn is before a claim's."""
+    def ahead(self, asked: Claim) -> Counter[str]:
+        """Count, by project, those who want the same and whose turn is before a claim's."""
         others = [claim for claim in self.claims if claim.workload_uid != asked.workload_uid]
         found = self._walk([*others, asked])
         mine = next(verdict for verdict in found if verdict.claim is asked)
         before = found[: found.index(mine)]
         same = [v for v in before if v.is_in_line and overlap(v.lacking, mine.lacking)]
-        return tuple(str(v.claim.project_uid) for v in same)
+        return Counter(str(v.claim.project_uid) for v in same)
 
     def estimate(self, asked: Claim, history: History) -> Estimate | None:
         """Return when a claim's turn comes, by letting the holders end as work like them did.
@@ -233,7 +238,10 @@ class Line:
 
     def _work(self, claim: Claim) -> Work:
         """Return a claim as ``queues.sharing`` knows it."""
-        kind = ""
+        kind, exceeds, reclaimable = "", claim.exceeds, claim.reclaimable
+        if claim.pk and claim.granted_at is None and claim.gpus and self._look:  # as it is now
+            purpose = purpose_of(claim.workload_kind)
+            exceeds = reclaimable = not self._look.stays(str(claim.project_uid), purpose)
         if claim.granted_at is not None:
             held = {d.pk: kind_of(d) for d in self.devices}
             mine = (pk for pk, uid in self.holds.items() if uid == claim.workload_uid)
@@ -245,9 +253,9 @@ class Line:
             count=claim.gpus,
             priority=claim.priority,
             asked_at=claim.asked_at.timestamp() if claim.asked_at else float("inf"),
-            exceeds=claim.exceeds,
+            exceeds=exceeds,
             # what is being given back can't be asked for twice
-            reclaimable=claim.reclaimable and claim.reclaim_at is None,
+            reclaimable=reclaimable and claim.reclaim_at is None,
             kind=kind,
             granted_at=claim.granted_at.timestamp() if claim.granted_at else 0.0,
         )
@@ -309,7 +317,9 @@ class Line:
             free.take(claim, chosen)
             if chosen:
                 pool.take(replace(work, kind=kind_of(chosen[0])))
-            return Verdict(claim, devices=tuple(chosen), borrows=borrows)
+            return Verdict(
+                claim, devices=tuple(chosen), borrows=borrows, reclaimable=work.reclaimable
+            )
         ahead = before.wanting(short)
         aside = self.is_oversized(claim)
         victims, coming = ((), False) if aside else self._victims(work, allowed, free, pool)

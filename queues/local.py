@@ -22,20 +22,19 @@ from common.clock import now
 from placement.decision import Reason as Decided
 from placement.decision import waiting
 from queues import history
-from queues.line import Line, Verdict
+from queues.line import Line, Verdict, kind_of, kinds_of
 from queues.tree import NO_RULES, Look
+from queues.turns import overlap
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
 from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
-# In a longer line nobody is told when a turn comes before they look.
-_EXPECTED = 200
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -45,15 +44,16 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
         health_refresh(key=cluster.key)
     with transaction.atomic():
         cluster = _locked(cluster)
-        claim = _claim(cluster, request)
+        look = Look(cluster) if request.total.gpus else None
+        claim = _claim(cluster, request, look)
         if claim.granted_at is None:
-            there = Line(cluster)
+            there = Line(cluster, look=look)
             verdicts = there.verdicts()
             _decide(verdicts, mine=claim)
             claim.refresh_from_db()
             if claim.granted_at is None:
                 mine = next(v for v in verdicts if v.claim.pk == claim.pk)
-                _expect(there, cluster, claim)
+                _expect(there, cluster, verdicts, mine)
                 return _waiting(cluster, there, mine)
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
 
@@ -77,6 +77,10 @@ def release(uid: str) -> None:
             history.keep(claim)
             claim.delete()  # with its holds
         _settle(cluster)
+
+
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> None:
+    """A row that waits here knows its place."""
 
 
 def line(cluster: Cluster) -> Sequence[Verdict]:
@@ -130,15 +134,16 @@ def _locked(cluster: Cluster) -> Cluster:
     return Cluster.objects.select_for_update().get(pk=cluster.pk)
 
 
-def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
+def _claim(cluster: Cluster, request: AdmissionRequest, look: Look | None) -> Claim:
     """Return the workload's claim; a changed size goes to the end of the queue.
 
-    A newer launch of what gave its devices back stands where it stood.
+    A newer launch of what gave its devices back stands where it stood. What waits goes by the
+    rules of now.
     """
     size = request.total
     rules = NO_RULES
-    if size.gpus:
-        rules = Look(cluster).rules(request.project_uid, request.purpose, request.priority)
+    if look is not None:
+        rules = look.rules(request.project_uid, request.purpose, request.priority)
     first: dict[str, Any] = {
         "cluster": cluster,
         "workload_kind": request.kind,
@@ -155,13 +160,15 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
     claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
     changed = claim.size != size
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
+    if not made and claim.granted_at is None and claim.priority != rules.priority:
+        claim.priority = rules.priority
+        claim.save(update_fields=["priority"])
     if made or not (changed or gave_back):
         return claim
     history.keep(claim)
     claim.holds.all().delete()
     if changed:
         claim.size, claim.asked_at = size, now()
-    claim.given_back += gave_back
     claim.granted_at = claim.reclaim_at = claim.reclaim_until = claim.reclaim_for = None
     claim.expected_from = claim.expected_until = None
     claim.launch = request.launch
@@ -185,17 +192,31 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     let_in = [v for v in verdicts if v.fits]
     for verdict in let_in:
         Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
-    Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
+    for reclaimable in (True, False):
+        same = [v.claim.pk for v in let_in if v.reclaimable is reclaimable]
+        Claim.objects.filter(pk__in=same).update(
+            granted_at=at, exceeds=reclaimable, reclaimable=reclaimable
+        )
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
 
 
-def _expect(there: Line, cluster: Cluster, claim: Claim) -> None:
+def _expect(there: Line, cluster: Cluster, verdicts: list[Verdict], mine: Verdict) -> None:
     """Keep what is expected when it first waits: how far off it was is told with later ones."""
-    if claim.expected_until is None and claim.gpus and len(there.claims) < _EXPECTED:
+    claim = mine.claim
+    if claim.expected_until is not None or not claim.gpus:
+        return
+    if len(there.claims) <= history.LONG:
         found = there.estimate(claim, history.History(cluster))
-        if found is not None:
-            claim.expected_from, claim.expected_until = found.earliest, found.latest
-            claim.save(update_fields=["expected_from", "expected_until"])
+    else:
+        first = [v for v in verdicts[: verdicts.index(mine)] if v.is_in_line]
+        before = sum(v.claim.gpus for v in first if overlap(v.lacking, mine.lacking))
+        kinds = set(kinds_of(claim, there.devices))
+        count = sum(1 for device in there.devices if kind_of(device) in kinds)
+        few = history.History(cluster, most=history.FEW_TURNS)
+        found = few.by_count(claim.workload_kind, before + claim.gpus, count)
+    if found is not None:
+        claim.expected_from, claim.expected_until = found.earliest, found.latest
+        claim.save(update_fields=["expected_from", "expected_until"])
 
 
 def _wake(claims: list[Claim]) -> None:
@@ -219,4 +240,7 @@ def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
         said = str(there.less_than(cluster.label, verdict.lacking, size))
     elif verdict.is_held:
         reason, said = Reason.ON_HOLD, ""
-    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking)
+    turn = None
+    if claim.expected_from is not None and claim.expected_until is not None:
+        turn = claim.expected_from, claim.expected_until
+    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking, turn)

@@ -52,6 +52,7 @@ class Waiting:
     reason: str  # a runtime.reasons.Reason value
     message: str
     lacking: tuple[str, ...] = ()  # cpu, memory, gpu, gpu:<flavor>
+    turn: tuple[datetime, datetime] | None = None  # between which times it is expected
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,9 @@ class Field:
     label: Text
     help: Text = ""
     form_help: Text = ""  # how it is written into a form, where that is another matter
+    fact: Text = ""  # what a page that tells its value with the unit calls it, where not ``label``
+    folded: bool = False  # a form folds it away: it is said less often
+    sooner: bool = False  # what waits may start sooner with another value of it
     column: str = ""
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it
@@ -74,6 +77,7 @@ class Field:
     option: str = ""  # of the command line, where it is not ``--name``
     argument: bool = False  # the command line takes it without an option
     images_only: bool = False  # one machine, which runs no images, does not have it
+    only: tuple[str, str] | None = None  # it makes sense where the choice of that name is this word
     document: ClassVar[type] = str  # as YAML has it
     metavar: ClassVar[str] = "TEXT"
 
@@ -91,6 +95,10 @@ class Field:
 
     def write(self, row: Any, value: Any) -> None:
         setattr(row, self.attribute, value)
+
+    def says(self, value: Any) -> bool:
+        """Whether a value is more than none."""
+        return bool(value)
 
     def is_same(self, row: Any, value: Any) -> bool:
         """Whether ``value``, as it was cleaned, is what the row says already."""
@@ -141,13 +149,17 @@ class Line(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Field):
-    """One of a few words, each with what people read for it."""
+    """One of a few words, each with what people read for it. ``usual``: it says nothing."""
 
     choices: Sequence[tuple[str, Text]] = ()
+    usual: str = ""
 
     def read(self, row: Any) -> str:
         """Return the word itself: a row that is not saved may have the member of a class."""
         return str(getattr(row, self.attribute))
+
+    def says(self, value: Any) -> bool:
+        return bool(value != self.usual)
 
     def clean(self, value: Any) -> str:
         words = [word for word, _label in self.choices]
@@ -433,7 +445,7 @@ class Table:
         return {
             field.name: values[field.name]
             for field in self
-            if field.name in values and (values[field.name] or not field.quiet)
+            if field.name in values and (not field.quiet or field.says(values[field.name]))
         }
 
 

@@ -197,6 +197,12 @@ class Workload(Ask, Reconcilable):
         return self.desired == Desired.RUNNING and self.phase == Phase.PENDING and not placed
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether it was handed to its cluster, whose queue has not let it in."""
+        wanted = self.desired == Desired.RUNNING and self.phase == Phase.PENDING
+        return wanted and bool(self.external_ref.get("line"))
+
+    @property
     def homes(self) -> tuple[Volume, ...]:
         """The volumes that it has by its nature, beside those that are attached."""
         return ()

@@ -25,7 +25,9 @@ from work.ui.forms import WorkForm
 from work.ui.launch import changeable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from django.forms import BoundField
 
     from accounts.principal import Principal
     from clusters.models import Cluster
@@ -33,13 +35,24 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 GONE = "gone"  # stands for a credential that was removed
-_HEAD = frozenset({"url", "credential", "volume", "cache_size_mib"})
 
 
 class LoadForm(WorkForm):
-    LESS = tuple(field.name for field in TABLE if field.name not in _HEAD)
-    LESS_TITLE = _("More options")
-    BESIDE = (("include", "exclude"), ("endpoint", "region"), ("schedule", "time_zone"))
+    """``is_new``: what is said less often is folded away."""
+
+    beside = (
+        (TABLE["include"], TABLE["exclude"]),
+        (TABLE["endpoint"], TABLE["region"]),
+        (TABLE["schedule"], TABLE["time_zone"]),
+    )
+    less_title = _("More options")
+    is_new = True
+
+    def head(self) -> list[list[BoundField]]:
+        return super().head() if self.is_new else [*super().head(), *super().less()]
+
+    def less(self) -> list[list[BoundField]]:
+        return super().less() if self.is_new else []
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -71,24 +84,18 @@ def load_form(
     project: Project,
     data: Any = None,
     *,
-    row: Load | None = None,
-    given: Mapping[str, Any] | None = None,
+    row: Load,
 ) -> LoadForm:
     """Return the form of a new load, or of what may change of ``row`` now."""
-    kinds = [row.store_kind] if row is not None else list(KINDS)
+    kinds = [row.store_kind] if row.pk else list(KINDS)
     usable = credentials_usable(who, project, kinds)
     keys = [(str(one.uid), f"{one.name} · {one.get_kind_display()}") for one in usable]
     offers = {"credential": [*keys, ("", _t("None: the bucket is public"))]}
-    if row is None:
+    if row.pk is None:
         clusters = usable_clusters(project.uid)
         offers["volume"] = [*_volumes(who, project, clusters), *_caches(project, clusters)]
         first = keys[0][0] if keys else ""
-        values = {
-            "direction": Direction.IN,
-            "mode": Mode.COPY,
-            "credential": first,
-            **(given or {}),
-        }
+        values = {"direction": Direction.IN, "mode": Mode.COPY, "credential": first}
         form = LoadForm(data, table=TABLE, offers=offers, values=values)
         if not keys and Permission.CREDENTIAL_MANAGE in permissions_of(who, project):
             store = reverse("credentials:list", args=[project.slug])
@@ -104,7 +111,7 @@ def load_form(
         values["credential"] = GONE
         offers["credential"].insert(0, (GONE, _t("It was removed: choose another one")))
     form = LoadForm(data, table=table, offers=offers, values=values)
-    form.LESS = ()
+    form.is_new = False
     return form
 
 

@@ -22,7 +22,7 @@ from loaders.ui.runs import runs_table
 from loaders.ui.verbs import is_counted
 from loaders.words import percent_of
 from runtime.reasons import Reason
-from work.ui.present import Shown, shown
+from work.ui.present import Shown
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -111,11 +111,18 @@ def progress(who: Principal, row: Load) -> dict[str, Any]:
     }
 
 
+class LoadShown(Shown):
+    @property
+    def says_why(self) -> bool:
+        """Whether the head tells why it is as it is: where no note does, also when it is over."""
+        return not self.level
+
+
 def shown_load(who: Principal, row: Load) -> Shown:
     """Tell why in the head, and in a note where there is something to do about it."""
-    state = shown(who, row)
+    state = LoadShown.of(who, row)
     level = "warning" if state.state in {State.PARTIAL, State.DONE} else "error"
-    return replace(state, level=level if state.advice else "", says_why=not state.advice, fault="")
+    return replace(state, level=level if state.advice else "", fault="")
 
 
 def _position(row: Load) -> int | None:

@@ -24,8 +24,9 @@ _TASKS = {"dry-run": Task.DRY_RUN}  # by the button; any other one loads
 class New(launch.New):
     """Three fields and one press."""
 
-    def make(self, said: Mapping[str, Any], nonce: str) -> Load:
+    def make(self, said: Mapping[str, Any]) -> Load:
         task = _TASKS.get(self.request.POST.get("start", ""), Task.LOAD)
+        nonce = self.request.POST.get("nonce", "")
         new: dict[str, Any] = {"project": self.project, "said": said, "nonce": nonce}
         return services.load_create(principal=self.principal, **new, task=task)
 

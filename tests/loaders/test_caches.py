@@ -122,7 +122,7 @@ def test_the_form_names_the_cluster_of_a_volume_where_there_are_several(
     Cluster.objects.filter(pk=east.pk).update(name="Rack one")
     for row in (cache(alice), cache(alice, "cache:east")):
         Volume.objects.filter(pk=row.volume_id).update(name=f"on-{row.volume.cluster_key}")
-    named = dict(load_form(principal(alice), project).fields["volume"].choices)
+    named = dict(load_form(principal(alice), project, row=Load()).fields["volume"].choices)
     assert "on-gpu (Rack one)" in named.values()
 
 

@@ -25,6 +25,7 @@ from work.models import Workload
 from work.services.attachments import attach, check_still_usable, held, warning_of_full
 from work.services.base import changed, lock, name_taken, own, require_free, require_startable, step
 from work.services.resolve import Resolved, resolved
+from work.services.time_limit import bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +155,7 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
     launch_check(row.cluster_key, row.project.uid)
     check_still_usable(principal, row)
     kind.own.read(row, private=True)  # raises Unavailable: it never starts without its variables
+    bound(kind, row, ())
     begin_launch(kind, row)
     row.desired = Desired.RUNNING
     row.save()

@@ -24,6 +24,7 @@ from work.attached import Attached, attached_to
 from work.environments import environments_of
 from work.fields import Edit
 from work.services.attachments import attached_wanted, changed_attachments, cluster_of_volumes
+from work.services.time_limit import bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +96,7 @@ def request_of(kind: Kind, row: Any) -> Request:
         replicas=kind.replicas_of(row),
         purpose=kind.purpose,
         priority=row.priority,
+        together=kind.together_of(row),
     )
 
 
@@ -192,6 +194,7 @@ def _write(principal: Principal, kind: Kind, row: Any, said: Mapping[str, Any]) 
         kind.look_up(principal, row, said)
     if kind.settle is not None:
         kind.settle(row, said)
+    bound(kind, row, said)
 
 
 def _fill(kind: Kind, row: Any, cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from credentials.selectors import credentials_named
 from placement.decision import names_in
 from volumes.selectors import volume_named
 from work import fields as f
+from work import kinds
 from work.attached import READ_ONLY
 from work.ui.pages import pages_of
 
@@ -24,14 +25,23 @@ _MOST_LINES = 10  # more of them belong into a document
 _ANY = "any"  # kind of GPU
 
 
+RUN = ("run",)
+
+
 def command_of(
-    kind: Kind, said: Mapping[str, Any], *, project: str, name: str, verb: str = ""
+    kind: Kind,
+    said: Mapping[str, Any],
+    *,
+    project: str,
+    name: str,
+    verb: Sequence[str] = RUN,
+    group: str = "",
 ) -> str:
     """Return the command; ``name`` is what it would be called. "": it would be too long.
 
     As in the document beside it, values of variables are in it: whoever sees it typed them.
     """
-    words = ["berth", *(verb or f"{kind.word} run").split()]
+    words = ["berth", group or kind.word, *verb]
     words += [str(said[x.name]) for x in kind.table if x.argument and x.name in said]
     words += ["--project", project, "--name", name]
     behind: Sequence[str] = ()
@@ -41,7 +51,7 @@ def command_of(
             continue
         if isinstance(field, f.Lines) and len(value) > _MOST_LINES:
             return ""
-        if field.name == "command":
+        if field.name == "command" and verb == RUN:
             behind = value
         else:
             words += _words(field, value)
@@ -49,20 +59,15 @@ def command_of(
 
 
 def command_made_by(who: Principal, row: Any) -> str:
-    """Return the command that makes the same again; "" of a kind that has none of its own."""
-    pages = pages_of(row)
-    if not pages.command:
+    """Return the command that makes the same again; "" of a kind whose pages have none."""
+    pages, kind = pages_of(row), kinds.kind_of(row.kind)
+    if not pages.repeats:
         return ""
-    usual = pages.kind.model()
-    said = {
-        field.name: value
-        for field in pages.kind.own
-        if (value := field.read(row))
-        and not (isinstance(field, f.Choice) and value == field.read(usual))
-    }
-    said |= pages.named(who, row)
+    plain = kind.new(who, row.project, {})
+    told = {n: value for n, value in kind.own.read(row, private=True).items() if value}
+    said = told_apart(kind, told, plain, plain) | dict(pages.named(who, row))
     there = {"project": row.project.slug, "name": row.name}
-    return command_of(pages.kind, said, **there, verb=pages.command)
+    return command_of(kind, said, **there, verb=(pages.verb,), group=pages.group)
 
 
 def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - one case per type
@@ -92,6 +97,20 @@ def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - on
             return [part for item in (names_in(value) or [_ANY]) for part in (option, item)]
         case _:
             return [option, str(value)]
+
+
+def told_apart(kind: Kind, said: Mapping[str, Any], plain: Any, usual: Any) -> dict[str, Any]:
+    """Return of what was said what is not so by itself.
+
+    ``plain`` is a row of which nothing was said, ``usual`` one whose defaults follow what was.
+    """
+    found = {}
+    for name, value in said.items():
+        field = kind.table[name]
+        before = plain if isinstance(field, f.Choice) else usual
+        if name in kind.attachments or not field.is_same(before, field.clean(value)):
+            found[name] = value
+    return found
 
 
 def attached_named(who: Principal, project: Project, given: Attached) -> dict[str, list[str]]:

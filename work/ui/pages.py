@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from common.ui.components import Tab
+    from placement.fleet import Fleet
     from work.ui.forms import WorkForm
 
 Counted = Callable[[int], str]  # a sentence about so many of them
@@ -59,6 +60,16 @@ class Fact:
     code: bool = False
 
 
+@dataclass(frozen=True)
+class Fill:
+    """What one press writes into the form of something new: a size to begin with."""
+
+    word: str
+    label: Text
+    about: str
+    said: Mapping[str, Any]  # fields as the API says them
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verb:
     """A press on one of a kind; ``name`` ends its address.
@@ -94,6 +105,9 @@ class Pages:
     routes: str
     path: str = ""  # "": as ``routes``
     new_path: str = "new"
+    verb: str = "run"  # of the command that makes one
+    group: str = ""  # of its commands; "": its word
+    repeats: bool = False  # its page has the command that makes the same again
     listed: bool = True  # home and palette have nothing of their own for it
     words: Words
     states: States
@@ -111,15 +125,19 @@ class Pages:
     facts_part: str = "work/_facts.html"
     verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
     # Its form, instead of one that is made of nothing but its table.
-    form: Callable[..., WorkForm] | None = None  # who, project, data, row=, given=
+    form: Callable[..., WorkForm] | None = None  # who, project, data, row=
     # What its fields name, by what means it alone: for documents and commands.
     named: Callable[[Principal, Any], Mapping[str, Any]] = lambda _who, _row: {}
-    command: str = ""  # that makes one, "": as ``berth job run``
     unread: tuple[str, ...] = ()  # columns that are too large to be read with each row
     starts: tuple[tuple[str, Text, str], ...] = ()  # buttons of its form: value, word, icon
     # Under its name on each page, instead of whose it is, where, and its id.
     subtitle: Callable[[Principal, Any], SafeString] | None = None
     state_part: str = ""  # a template in the card of its state
+    # A template above the form of a new one, and what it needs of its row, not saved: ``new_title``
+    # stands over it.
+    new_part: str = ""
+    new_part_of: Callable[[Any], dict[str, Any]] = lambda _row: {}
+    image_check: str = ""  # the route that looks an image up before it is asked for
     own_part: str = ""  # a template in the part that changes by itself, below the timeline
     own_part_of: Callable[[Principal, Any], dict[str, Any]] = lambda _who, _row: {}
     # What has a log of its own, by number; the first is shown where none is chosen.
@@ -132,6 +150,7 @@ class Pages:
     private_settings: bool = False  # its owner alone sees them, also to delete it
     open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
     columns: tuple[str | Column, ...] = COLUMNS  # of its list
+    fills: Callable[[Fleet], Sequence[Fill]] = lambda _fleet: ()
 
     def again(self, row: Any) -> Text:
         """Return the word for starting what has ended."""
@@ -142,6 +161,11 @@ class Pages:
         """Return the address of a page of ``row``, which has its project."""
         keys = {"project": row.project.slug, self.kind.word: self.kind.key_of(row)}
         return reverse(f"{self.routes}:{name}", kwargs=keys, **more)
+
+    def image_check_address(self, slug: str, cluster_key: str = "") -> str:
+        """Return where an image is looked up, on the cluster that is said; "": nowhere."""
+        query = {"cluster": cluster_key} if cluster_key else {}
+        return reverse(self.image_check, args=[slug], query=query) if self.image_check else ""
 
     def list_address(self, name: str, slug: str, **more: Any) -> str:
         return reverse(f"{self.routes}:{name}", kwargs={"project": slug}, **more)
