@@ -32,11 +32,12 @@ from placement.decision import (
     bears,
 )
 from placement.eligibility import Offered, RefusedError, on_nodes
+from placement.levels import Spot, apart
 from runtime import reasons
 from runtime.protocol import InvalidSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
 # How the queue of a machine stands; handed in once by the app that owns queues.
@@ -146,13 +147,16 @@ class Fleet:
         if lacking := self._lacking(made):
             things = {"things": Amounts(lacking, made.request.size)}
             return Standing(Reason("no-node-has", name | things), fits=False, waits_for=lacking)
+        pieces = self._apart(made)
+        if pieces is not None and not pieces.fits:
+            return pieces
         silent = made.cluster.checked_at and not made.cluster.reachable  # one just attached is not
         if silent or made.cluster.pk in self._stuck:
             return Standing(Reason("silent" if silent else "volumes-stuck", name))
         free = sum(room.free for room in made.rooms)
-        if made.request.total.gpus > free or not self._is_together(made):
-            return Standing(IN_USE, waits_for=("gpu",))
-        return self._shared(made) or Standing(STARTS_NOW, position=0)
+        if made.request.total.gpus > free:
+            pieces = Standing(IN_USE, waits_for=("gpu",))
+        return pieces or self._shared(made) or Standing(STARTS_NOW, position=0)
 
     def _shared(self, made: Decision) -> Standing | None:
         """Return how it waits for what is free, but not for its project."""
@@ -183,8 +187,8 @@ class Fleet:
             return None
         return self._queue(made.cluster).estimate(made)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
-        return () if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
+    def ahead(self, made: Decision) -> Mapping[str, int]:
+        return {} if made.cluster.runs_images else self._queue(made.cluster).ahead(made)
 
     def _room(self, made: Decision, use: KindUse) -> KindRoom:
         room, kind = _room_of(use), use.flavor.name
@@ -225,16 +229,27 @@ class Fleet:
         known = made.cluster.capacity or {}
         return int(known.get("plain_cpu_milli") or 0), int(known.get("plain_memory_mib") or 0)
 
-    def _is_together(self, made: Decision) -> bool:
-        """Whether one node has as many free ones; what is not known is in nobody's way."""
-        wanted = made.request.devices.count
-        if wanted <= 1:
-            return True
+    def _apart(self, made: Decision) -> Standing | None:
+        """Return how it stands where devices are in too small pieces; what is not known is in
+        nobody's way.
+        """
+        request = made.request
+        single = request.devices.count == request.total.gpus == 1
+        if not request.devices.count or (single and request.together is None):
+            return None
         known = self._known(made)
         if not any(_is_up(node) for node in known):
-            return True
-        there = [self._free[node.pk] for node in known if made.admits(node)]
-        return any(free[kind.name] >= wanted for free in there for kind in made.kinds)
+            return None
+        there = [node for node in known if made.admits(node)]
+        kinds = [
+            [
+                Spot(node.name, node.labels, int(devices), self._free[node.pk][kind.name])
+                for node in there
+                if (devices := node.offers.get(kind.name))
+            ]
+            for kind in made.kinds
+        ]
+        return apart(request, kinds, options_of(made.cluster.options).levels)
 
     def _known(self, made: Decision) -> list[Node]:
         """Return the nodes that matter, none where no node of its pools is: they may grow."""

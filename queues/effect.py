@@ -250,16 +250,24 @@ class Waits:
     never: int = 0  # it would still wait
 
 
-def replay(tree: Tree, capacity: Mapping[str, int], past: Iterable[Past]) -> dict[str, Waits]:
-    """Let the past come again under a tree; return the waits of each part that had work."""
+@dataclass(frozen=True)
+class Step:
+    """``work`` starts, gives back for ``whom`` and stands in line again, or is over."""
+
+    at: float
+    work: Work
+    starts: bool = False
+    whom: str = ""
+
+
+def play(tree: Tree, capacity: Mapping[str, int], past: Iterable[Past]) -> Iterator[Step]:
+    """Let the past come again under a tree, each step at its time."""
     asked = sorted((one for one in past if one.count and one.kinds), key=lambda one: one.asked_at)
     stays = {part: tree.stays(part) for part in {one.part for one in asked}}
     left = {one.uid: one.seconds for one in asked}
     line = _Line(Pool(tree.parts, capacity))
     running: dict[str, Work] = {}
     ends: list[tuple[float, str, float]] = []  # when, who, and since when it holds what it has
-    first: dict[str, float] = {}
-    reclaims: Counter[str] = Counter()
     index = 0
     while index < len(asked) or ends:
         coming = asked[index] if index < len(asked) else None
@@ -269,6 +277,7 @@ def replay(tree: Tree, capacity: Mapping[str, int], past: Iterable[Past]) -> dic
             if held is None or held.granted_at != since:
                 continue  # it gave back before its end
             line.gives_back(running.pop(uid))
+            yield Step(at, held)
         else:
             assert coming is not None  # noqa: S101 - for the type
             index += 1
@@ -291,11 +300,22 @@ def replay(tree: Tree, capacity: Mapping[str, int], past: Iterable[Past]) -> dic
             if whom:
                 del running[work.uid]
                 left[work.uid] -= at - work.granted_at
-                reclaims[work.part] += 1
             else:
-                first.setdefault(work.uid, at)
                 running[work.uid] = work
                 heappush(ends, (at + max(0.0, left[work.uid]), work.uid, at))
+            yield Step(at, work, starts=not whom, whom=whom)
+
+
+def replay(tree: Tree, capacity: Mapping[str, int], past: Iterable[Past]) -> dict[str, Waits]:
+    """Let the past come again under a tree; return the waits of each part that had work."""
+    asked = [one for one in past if one.count and one.kinds]
+    first: dict[str, float] = {}
+    reclaims: Counter[str] = Counter()
+    for step in play(tree, capacity, asked):
+        if step.starts:
+            first.setdefault(step.work.uid, step.at)
+        elif step.whom:
+            reclaims[step.work.part] += 1
     return _summed(asked, first, reclaims)
 
 

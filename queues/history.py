@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clusters.models import Cluster
 from common.clock import now
+from placement.decision import Estimate
 from queues.models import Turn
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 KEPT = timedelta(days=90)
 _LOOKED_AT = 1000  # the last ones
+# Who waits in a longer line is counted, not read: to play on what becomes of it takes a tenth of a
+# second and more, and a page asks for several things at once.
+LONG = 30
+FEW_TURNS = 100  # of those that are over; in a long line the last ones say enough
 _READ = (
     *("workload_kind", "project_uid", "granted_at", "ended_at"),
     *("expected_from", "expected_until"),
@@ -52,6 +57,14 @@ class History:
             return None
         low, high = (known[int(part * (len(known) - 1) + 0.5)] for part in (_LOW, _HIGH))
         return low, high
+
+    def by_count(self, kind: str, gpus: int, there: int) -> Estimate | None:
+        """Return when a turn comes that so many GPUs are asked for before, its own with them."""
+        held = self.held_for(kind)
+        if held is None or not there:
+            return None
+        first, last = (now() + timedelta(seconds=gpus / there * seconds) for seconds in held)
+        return Estimate(first, last, self.samples, self.held)
 
     def left(self, claim: Claim, *, late: bool, at: datetime) -> timedelta:
         """Return how much longer a claim holds what it has, by what was like it.

@@ -13,12 +13,13 @@ from django.utils.translation import gettext as _
 
 from clusters import accelerators
 from clusters.models import Cluster, Flavor, NetworkProfile, Node, Pool
-from clusters.options import options_of
+from clusters.options import HOST_LABEL, options_of
 from clusters.where import names_on
 from common.clock import now
 from common.errors import BerthError
-from common.ids import slugify
+from placement.decision import Reason as Decided
 from projects.models import ProjectNamespace
+from queues.choices import OVER_BUDGET, Beyond
 from queues.models import ClusterQueues, Queue
 from queues.tree import Look, priority_of
 from runtime import gateway
@@ -43,21 +44,25 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
     ).first()
     if row is None:
         row = wanted_on(request.cluster_key)
+    if request.over_budget == Beyond.WAITS:
+        return Waiting(1, 0, Reason.BUDGET, str(Decided("budget-waits")))
     if row.phase == Phase.RUNNING and request.project_uid in row.external_ref.get("projects", ()):
         return Granted()
     said = _("The project's queue on the cluster is being made.")
     return Waiting(1, 0, Reason.NO_QUEUE, row.message or said)
 
 
-def labels_of(cluster: Cluster, purpose: str, priority: str, queue: str = "") -> dict[str, Any]:
+def labels_of(
+    cluster: Cluster, purpose: str, priority: str, queue: str = "", *, over_budget: str = ""
+) -> dict[str, Any]:
     """Return the fields of a workload's description that say how it stands in line.
 
-    Where others manage the queues, both words are theirs.
+    Where others manage the queues, both words are theirs. What only borrows stands behind all else.
     """
     options = options_of(cluster.options)
     if not options.manages_queues:
         return {"queue": queue, "priority": priority}
-    chosen = priority_of(purpose, priority)
+    chosen = priority_of(purpose, OVER_BUDGET if over_budget else priority)
     prefix = options.namespace_prefix
     name = names_on(cluster).queue_object(prefix, chosen.name) if chosen else ""
     return {"queue": "", "priority": name}
@@ -115,7 +120,9 @@ def tree_on(cluster: Cluster) -> QueueTree:
         else:
             parts.append(_part(found, look, place.namespace))
     kinds, plain = _nodes(cluster)
-    return QueueTree(tuple(parts), kinds, plain, {row.name: row.value for row in look.priorities})
+    priorities = {row.name: row.value for row in look.priorities}
+    plain_levels = (HOST_LABEL,) if options_of(cluster.options).levels else ()
+    return QueueTree(tuple(parts), kinds, plain, plain_levels, priorities)
 
 
 def _places(cluster_key: str) -> list[ProjectNamespace]:
@@ -147,7 +154,9 @@ def _part(queue: Queue, look: Look, namespace: str = "") -> QueuePart:
 def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     """Return the devices that can be given out, and what nodes without any have.
 
-    A kind of nodes that are all down stays, with nothing of it: work for it waits.
+    A kind of nodes that are all down stays, with nothing of it: work for it waits. Of the levels at
+    which nodes stand together each has those that any of its nodes names; to the queue, a node that
+    lacks one of them is not there.
     """
     flavors = list(Flavor.objects.order_by("position", "name"))
     order = {flavor.name: n for n, flavor in enumerate(flavors)}
@@ -165,7 +174,10 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     labels: dict[tuple[str, str], dict[str, str]] = {}
     is_open: dict[tuple[str, str], bool] = {}
     plain: Counter[str] = Counter()
-    for node in Node.objects.filter(cluster=cluster):
+    nodes = list(Node.objects.filter(cluster=cluster))
+    levels = [one for one in options_of(cluster.options).levels.values() if one != HOST_LABEL]
+    carried = accelerators.levels_carried(nodes, known, levels)
+    for node in nodes:
         closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
         usable = node.ready and node.schedulable and not closed
         has = Counter({"cpu": node.cpu_milli, "memory": node.memory_mib})
@@ -179,11 +191,11 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             {name: known[name].resource for name in offers},
         )
         for name, count in offers.items():
-            key = (name, _variant(known[name], node.labels))
+            key = (name, accelerators.variant_of(known[name], node.labels))
             labels[key] = {n: node.labels.get(n, "") for n in known[name].node_labels}
             is_open[key] = is_open.get(key, True) and accelerators.is_plain(node.taints)
             sums = beside.setdefault(key, Counter())
-            if usable:
+            if usable and all(node.labels.get(one) for one in carried[key]):
                 devices[key] += count - taken.get(name, 0)
                 sums.update({what: amount // len(offers) for what, amount in has.items()})
     kinds = tuple(
@@ -193,19 +205,17 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             labels=labels[name, variant],
             devices=devices[name, variant],
             variant=variant,
+            levels=(
+                (*(one for one in levels if one in carried[name, variant]), HOST_LABEL)
+                if levels
+                else ()
+            ),
             open=is_open[name, variant],
             beside=dict(beside[name, variant]),
         )
         for name, variant in sorted(labels, key=lambda key: (order[key[0]], key[1]))
     )
     return kinds, dict(plain)
-
-
-def _variant(flavor: Flavor, labels: Mapping[str, str]) -> str:
-    """Return what tells nodes of a kind apart that may say it in several ways."""
-    if all(len(values) == 1 for values in flavor.node_labels.values()):
-        return ""
-    return slugify("-".join(labels.get(name, "") for name in sorted(flavor.node_labels)))
 
 
 # --- when they are made anew ----------------------------------------------------------------------

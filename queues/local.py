@@ -22,8 +22,10 @@ from common.clock import now
 from placement.decision import Reason as Decided
 from placement.decision import waiting
 from queues import history
-from queues.line import Line, Verdict
+from queues.choices import Beyond
+from queues.line import Line, Verdict, kind_of, kinds_of
 from queues.tree import NO_RULES, Look
+from queues.turns import overlap
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Reclaim, Waiting
 from runtime.protocol import Unreachable
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
-# In a longer line nobody is told when a turn comes before they look.
-_EXPECTED = 200
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -54,7 +54,7 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
             claim.refresh_from_db()
             if claim.granted_at is None:
                 mine = next(v for v in verdicts if v.claim.pk == claim.pk)
-                _expect(there, cluster, claim)
+                _expect(there, cluster, verdicts, mine)
                 return _waiting(cluster, there, mine)
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
 
@@ -120,6 +120,19 @@ def hold(uid: UUID, *, held: bool) -> bool:
     return True
 
 
+def budgets_looked_at(beyond: Mapping[UUID, str]) -> None:
+    """Let claims stand as budgets say now (words of ``choices.Beyond``), then whoever may start."""
+    known = Claim.objects.filter(workload_uid__in=beyond).select_related("cluster")
+    for cluster in {claim.cluster for claim in known}:
+        with transaction.atomic():
+            there = _locked(cluster)
+            for word in Beyond.values:
+                uids = [uid for uid, said in beyond.items() if said == word]
+                rows = Claim.objects.filter(cluster=there, workload_uid__in=uids)
+                rows.update(over_budget=word)
+            _settle(there)
+
+
 def _cluster(key: str) -> Cluster:
     cluster = Cluster.objects.filter(key=key).first()
     if cluster is None:
@@ -156,11 +169,15 @@ def _claim(cluster: Cluster, request: AdmissionRequest, look: Look | None) -> Cl
         "reclaimable": rules.reclaimable,
         "time_limit_minutes": request.time_limit_minutes,
         "launch": request.launch,
+        "over_budget": request.over_budget,
         "size": size,
     }
     claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
     changed = claim.size != size
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
+    if claim.over_budget != request.over_budget:
+        claim.over_budget = request.over_budget
+        claim.save(update_fields=["over_budget"])
     if not made and claim.granted_at is None and claim.priority != rules.priority:
         claim.priority = rules.priority
         claim.save(update_fields=["priority"])
@@ -201,13 +218,23 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
 
 
-def _expect(there: Line, cluster: Cluster, claim: Claim) -> None:
+def _expect(there: Line, cluster: Cluster, verdicts: list[Verdict], mine: Verdict) -> None:
     """Keep what is expected when it first waits: how far off it was is told with later ones."""
-    if claim.expected_until is None and claim.gpus and len(there.claims) < _EXPECTED:
+    claim = mine.claim
+    if claim.expected_until is not None or not claim.gpus:
+        return
+    if len(there.claims) <= history.LONG:
         found = there.estimate(claim, history.History(cluster))
-        if found is not None:
-            claim.expected_from, claim.expected_until = found.earliest, found.latest
-            claim.save(update_fields=["expected_from", "expected_until"])
+    else:
+        first = [v for v in verdicts[: verdicts.index(mine)] if v.is_in_line]
+        before = sum(v.claim.gpus for v in first if overlap(v.lacking, mine.lacking))
+        kinds = set(kinds_of(claim, there.devices))
+        count = sum(1 for device in there.devices if kind_of(device) in kinds)
+        few = history.History(cluster, most=history.FEW_TURNS)
+        found = few.by_count(claim.workload_kind, before + claim.gpus, count)
+    if found is not None:
+        claim.expected_from, claim.expected_until = found.earliest, found.latest
+        claim.save(update_fields=["expected_from", "expected_until"])
 
 
 def _wake(claims: list[Claim]) -> None:
@@ -222,7 +249,9 @@ def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
     size = claim.size
     reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
-    if verdict.ceiling:
+    if claim.over_budget == Beyond.WAITS:
+        reason, said = Reason.BUDGET, str(Decided("budget-waits"))
+    elif verdict.ceiling:
         reason, said = Reason.CEILING, str(Decided("ceiling"))
     elif verdict.owed:
         reason, said = Reason.RECLAIMING, str(Decided("reclaims"))
@@ -231,4 +260,7 @@ def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
         said = str(there.less_than(cluster.label, verdict.lacking, size))
     elif verdict.is_held:
         reason, said = Reason.ON_HOLD, ""
-    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking)
+    turn = None
+    if claim.expected_from is not None and claim.expected_until is not None:
+        turn = claim.expected_from, claim.expected_until
+    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking, turn)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -13,7 +12,6 @@ from django.db.models import Count, F, Q
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Claim
-from common.clock import now
 from placement.decision import (
     IN_USE,
     STARTS_NOW,
@@ -24,22 +22,21 @@ from placement.decision import (
     Standing,
     names_in,
 )
-from queues.history import History
+from queues.choices import Beyond
+from queues.history import FEW_TURNS, LONG, History
 from queues.line import Line, Verdict, kind_of
 from queues.sharing import ROOT, Pool
 from queues.tree import Look
 from queues.works import standings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from clusters.models import Cluster
     from placement.decision import Decision
 
 _THIS_MACHINE = _("This machine")
-# Who waits in a longer line is counted, not read: a page looks at it in milliseconds.
-LONG = 100
-_FEW_TURNS = 200  # of those that are over; in a long line the last ones say enough
 
 
 def sight_of(cluster: Cluster) -> LineSight:
@@ -95,6 +92,8 @@ class LineSight:
             reclaimable=rules.reclaimable,
         )
         asked.size = size
+        if own is not None:
+            asked.over_budget = own.over_budget
         if own is not None and same:
             asked.asked_at = own.asked_at
         return asked
@@ -109,21 +108,24 @@ class LineSight:
     def estimate(self, made: Decision) -> Estimate | None:
         return self._line.estimate(self._asked(made), self._history)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
+    def ahead(self, made: Decision) -> Mapping[str, int]:
         """In the order of turns, of those who want the same."""
         return self._line.ahead(self._asked(made))
 
     def standing(self, made: Decision) -> Standing:
         """What the queue itself would decide."""
         line, size = self._line, made.request.total
-        verdict = self._verdict(self._asked(made))
+        asked = self._asked(made)
+        verdict = self._verdict(asked)
         if verdict.never:
             said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
             return Standing(said, fits=False, waits_for=verdict.lacking)
         if verdict.fits:
             return Standing(STARTS_NOW, position=0)
         reason = IN_USE
-        if verdict.ceiling:
+        if asked.over_budget == Beyond.WAITS:
+            reason = Reason("budget-waits")
+        elif verdict.ceiling:
             reason = Reason("ceiling")
         elif verdict.owed:
             reason = Reason("reclaims")
@@ -159,7 +161,7 @@ class LongSight(LineSight):
 
     @cached_property
     def _history(self) -> History:
-        return History(self._cluster, most=_FEW_TURNS)
+        return History(self._cluster, most=FEW_TURNS)
 
     def _own(self, uid: UUID | None) -> Claim | None:
         if uid is not None and uid not in self._found:
@@ -176,9 +178,9 @@ class LongSight(LineSight):
         own = self._own(asked.workload_uid)
         all_of_them = own is None or asked.asked_at != own.asked_at
         found: dict[UUID, tuple[int, int]] = {}
-        for uid, names, gpus, every, before in self._counted(own.asked_at if own else None):
+        wanted = set(asked.size.kinds)
+        for uid, kinds, gpus, every, before in self._counted(own.asked_at if own else None):
             n = every if all_of_them else before
-            kinds, wanted = set(names_in(names)), set(asked.size.kinds)
             same = not kinds or not wanted or kinds & wanted
             if n and bool(gpus) == bool(asked.gpus) and same:
                 known = found.get(uid, (0, 0))
@@ -194,7 +196,8 @@ class LongSight(LineSight):
             )
             size = rows.order_by().values_list("project_uid", "gpu_flavor", "gpus")
             counted: Any = size.annotate(every=Count("pk"), before=Count("pk", filter=before))
-            self._counts[at] = list(counted)
+            known = {flavor: set(names_in(flavor)) for _uid, flavor, *_numbers in counted}
+            self._counts[at] = [(uid, known[flavor], *numbers) for uid, flavor, *numbers in counted]
         return self._counts[at]
 
     @cached_property
@@ -212,17 +215,14 @@ class LongSight(LineSight):
         return replace(found, ahead=ahead, lacking=lacking) if ahead else found
 
     def estimate(self, made: Decision) -> Estimate | None:
-        asked, history = self._asked(made), self._history
+        asked = self._asked(made)
+        if not asked.gpus:
+            return None
         kinds = asked.size.kinds
         there = sum(1 for d in self._line.devices if not kinds or kind_of(d) in kinds)
-        held = history.held_for(asked.workload_kind)
-        if not there or not asked.gpus or held is None:
-            return None
-        before = sum(gpus for _n, gpus in self._before(asked).values()) + asked.gpus
-        at = now()
-        first, last = (at + timedelta(seconds=before / there * seconds) for seconds in held)
-        return Estimate(first, last, history.samples, history.held)
+        before = sum(gpus for _n, gpus in self._before(asked).values())
+        return self._history.by_count(asked.workload_kind, before + asked.gpus, there)
 
-    def ahead(self, made: Decision) -> tuple[str, ...]:
+    def ahead(self, made: Decision) -> Mapping[str, int]:
         before = self._before(self._asked(made))
-        return tuple(str(uid) for uid, (n, _gpus) in before.items() for _one in range(n))
+        return {str(uid): n for uid, (n, _gpus) in before.items()}

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from projects.models import Project
 from queues.choices import Purpose
 from queues.effect import Tree
 from queues.models import Guarantee, Priority, Queue
 from queues.sharing import NO_SHARE, ROOT, Part, Share
+from quotas.choices import GPUS
+from quotas.models import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 # Work that has no purpose of its own (a load of data) goes as training does.
 _OTHERS = Purpose.TRAIN.value
 
+
+OF_EACH: Mapping[str, Any] = {"each": True, "resource": GPUS}  # the limit that is said here
 
 Where = tuple[str, str]  # the key of a cluster, the name of a kind of GPU
 
@@ -37,6 +41,8 @@ class Entry:
     parent: str = ROOT
     weight: Decimal = Decimal(1)
     build_exceeds: bool = False
+    longest: Mapping[str, int] = field(default_factory=dict)  # purpose → minutes at most
+    each_gpus: int | None = None  # that one person may hold in a project; None: no limit
     shares: Mapping[Where, Share] = field(default_factory=dict)
 
     @property
@@ -48,7 +54,7 @@ class Entry:
 
 
 def entries() -> dict[str, Entry]:
-    """Return the whole tree by the keys of its parts; three queries.
+    """Return the whole tree by the keys of its parts; four queries.
 
     Every project is in it, but for those that are archived and have nothing laid down.
     """
@@ -58,6 +64,7 @@ def entries() -> dict[str, Entry]:
         shares[pk][key, name] = Share(*numbers)
     queues = list(Queue.objects.select_related("project", "parent__project"))
     own = {queue.project_id: queue for queue in queues if queue.project_id}
+    each = dict(Limit.objects.filter(**OF_EACH).values_list("project_id", "amount"))
     found = {
         queue.key: Entry(
             key=queue.key,
@@ -65,6 +72,7 @@ def entries() -> dict[str, Entry]:
             parent=queue.parent.key if queue.parent else ROOT,
             weight=queue.weight,
             build_exceeds=queue.build_exceeds,
+            longest=queue.longest,
             shares=shares.get(queue.pk, {}),
         )
         for queue in queues
@@ -81,6 +89,8 @@ def entries() -> dict[str, Entry]:
             parent=queue.parent.key if queue and queue.parent else ROOT,
             weight=queue.weight if queue else Decimal(1),
             build_exceeds=queue.build_exceeds if queue else False,
+            longest=queue.longest if queue else {},
+            each_gpus=each.get(project.pk),
             shares=shares.get(queue.pk, {}) if queue else {},
         )
     return found
@@ -122,7 +132,10 @@ def in_order(parts: Mapping[str, Entry]) -> list[tuple[Entry, int]]:
 def revision_of(tree: Mapping[str, Entry]) -> str:
     """Return what differs when anything in the tree does."""
     said = [
-        (e.key, e.name, e.parent, str(e.weight), e.build_exceeds, sorted(e.shares.items()))
+        (
+            *(e.key, e.name, e.parent, str(e.weight), e.build_exceeds, e.each_gpus),
+            *(sorted(e.longest.items()), sorted(e.shares.items())),
+        )
         for e in sorted(tree.values(), key=lambda one: one.key)
     ]
     return sha256(repr(said).encode()).hexdigest()[:16]

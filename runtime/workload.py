@@ -223,6 +223,7 @@ class WorkloadReconciler(WorkloadKind):
             priority=getattr(row, "priority", ""),
             purpose=self.purpose,
             time_limit_minutes=getattr(row, "time_limit_minutes", None),
+            over_budget=getattr(row, "over_budget", ""),
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
@@ -231,6 +232,7 @@ class WorkloadReconciler(WorkloadKind):
             "position": answer.position,
             "ahead": answer.ahead,
             "lacking": list(answer.lacking),
+            **({"turn": [at.timestamp() for at in answer.turn]} if answer.turn else {}),
         }
         # A release makes it due at once; this is only the net under it.
         return self._outcome(state, Phase.PENDING, answer.reason, answer.message, WAIT_S)

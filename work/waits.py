@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets import selectors as budgets
+from clusters.options import options_of
 from common.clock import now
 from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
+from placement.levels import LABELS, PIECES
 from projects.models import Project
 from queues import admission
 from queues.history import History
@@ -26,6 +30,7 @@ from runtime.reasons import Reason
 from work import kinds, why
 from work.models import Workload
 from work.services.resolve import request_of
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 # Why it waits for devices, a place or its turn: the rest has no line to stand in.
 IN_LINE = frozenset(
     {Reason.QUEUED, Reason.DOES_NOT_FIT, Reason.CEILING, Reason.RECLAIMING, Reason.PREEMPTED}
+    | {Reason.BUDGET}
 )
 _BEFORE = frozenset({Phase.PENDING, Phase.STARTING})
 _CHANGES = 3
@@ -97,7 +103,7 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
-        sentence=_sentence(row),
+        sentence=" ".join(_sentences(row, made)),
         position=admission.position(cluster, placed) if row.is_held_back else queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
@@ -109,11 +115,6 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
     """Return when its turn comes where a cluster keeps the line: by how much of ours asked before
     it, and how long such work held GPUs there. None where nothing like it has ended yet.
     """
-    history = History(made.cluster)
-    held = history.held_for(row.kind)
-    there = sum(room.total for room in made.rooms)
-    if held is None or not there:
-        return None
     before = Workload.objects.filter(
         cluster_key=row.cluster_key,
         desired=Desired.RUNNING,
@@ -124,13 +125,39 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
         deleted_at__isnull=True,
     )
     gpus = sum(before.values_list("gpus", flat=True)) + made.request.total.gpus
-    first, last = (now() + timedelta(seconds=gpus / there * seconds) for seconds in held)
-    return Estimate(first, last, history.samples, history.held)
+    there = sum(room.total for room in made.rooms)
+    return History(made.cluster).by_count(row.kind, gpus, there)
 
 
-def _sentence(row: Workload) -> str:
+def _sentences(row: Workload, made: Decision) -> Iterator[str]:
+    """Yield why it waits; and where GPU-hours are spent, of what and until when."""
+    held = budgets.beyond(row.project, row.owner) if row.over_budget else None
+    if held is None or held.id != "budget":
+        yield _sentence(row, made)
+    if held is not None:
+        yield str(held)
+
+
+def _sentence(row: Workload, made: Decision) -> str:
+    for_devices = row.reason in {Reason.QUEUED, Reason.DOES_NOT_FIT}
+    if for_devices and made.cluster.runs_images and made.standing.reason.id in PIECES:
+        return made.sentence
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
+
+
+def turn_in_words(row: Workload) -> str:
+    """Return when its turn was expected when it began to wait; '' where nobody said, or it passed.
+
+    Of what stands on the row: a list asks nothing for it.
+    """
+    noted = (row.external_ref.get("queue") or {}).get("turn")
+    if not noted or row.phase not in _BEFORE:
+        return ""
+    first, last = (datetime.fromtimestamp(at, UTC) for at in noted)
+    if last < now():
+        return ""
+    return _("Its turn comes %(when)s.") % {"when": when_of(Estimate(first, last, 0))}
 
 
 def when_of(estimate: Estimate | None) -> str:
@@ -155,18 +182,18 @@ def _span(minutes: int) -> str:
     return ngettext("%(n)d day", "%(n)d days", days) % {"n": days}
 
 
-def _ahead(reader: Principal, uids: tuple[str, ...]) -> str:
+def _ahead(reader: Principal, before: Mapping[str, int]) -> str:
     """Return the projects ahead by name where the reader belongs to them, else how many."""
-    if not uids:
+    if not before:
         return ""
-    rows = Project.objects.filter(uid__in=[UUID(uid) for uid in set(uids)])
-    if not reader.is_operator:
-        rows = rows.filter(memberships__user=reader.user)
+    if reader.is_operator:  # of hundreds that are ahead the first few are named
+        before = dict(islice(before.items(), _CHANGES))
+        rows = Project.objects.filter(uid__in=[UUID(uid) for uid in before])
+    else:
+        rows = Project.objects.filter(memberships__user=reader.user)
     names = {str(uid): name for uid, name in rows.values_list("uid", "name")}
-    known = list(dict.fromkeys(names[uid] for uid in uids if uid in names))
-    others = sum(1 for uid in uids if uid not in names)
-    parts = known[:_CHANGES]
-    if others:
+    parts = [names[uid] for uid in before if uid in names][:_CHANGES]
+    if others := sum(n for uid, n in before.items() if uid not in names):
         text = ngettext("%(n)d of another project", "%(n)d of other projects", others)
         parts.append(text % {"n": others})
     return ", ".join(parts)
@@ -203,7 +230,17 @@ def _others(made: Decision, request: Request) -> Iterator[tuple[dict[str, Any], 
             continue
         text = _("%(n)d × %(kind)s instead") % {"n": count, "kind": room.label}  # noqa: RUF001 - the sign
         devices = DeviceRequest(count, (room.name,))
-        yield {"gpu_flavor": room.name}, replace(request, devices=devices), text
+        yield {GPU_FLAVOR.name: room.name}, replace(request, devices=devices), text
+    if (together := request.together) is not None and together.required:
+        for level in options_of(made.cluster.options).levels:
+            if level == together.where:
+                break
+            words = _("In one %(level)s instead") % {"level": LABELS[level]}
+            wider = replace(together, where=level)
+            yield {"topology_level": level}, replace(request, together=wider), words
+        loose = replace(together, required=False)
+        words = _("Together only if it can be")
+        yield {"topology": "preferred"}, replace(request, together=loose), words
     for fewer in _fewer(count):
         text = ngettext("%(n)d GPU instead of %(all)d", "%(n)d GPUs instead of %(all)d", fewer)
         devices = DeviceRequest(fewer, named)

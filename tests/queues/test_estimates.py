@@ -9,8 +9,9 @@ import pytest
 
 from clusters.models import Claim
 from common.clock import now
+from placement.decision import Estimate
 from queues import local
-from queues.history import KEPT, History, prune
+from queues.history import KEPT, LONG, History, prune
 from queues.line import Line
 from queues.models import Turn
 
@@ -131,3 +132,15 @@ def test_housekeeping_forgets_old_turns(machine):
     duties.tidy()
     assert not Turn.objects.filter(pk=old.pk).exists()
     assert Turn.objects.count() == 1
+
+
+def test_in_a_long_line_it_is_counted_how_much_is_before(machine, ask):
+    cluster = machine(gpus=["H100", "H100"])
+    past(cluster, [10] * 8)
+    for _n in range(LONG + 2):
+        local.admit(ask(gpus=1))
+    last = ask(gpus=2)
+    assert local.admit(last).turn is not None
+    claim = Claim.objects.get(workload_uid=last.uid)
+    # 30 of one wait before it, and it wants two: 32 one after another on two GPUs
+    assert minutes_of(Estimate(claim.expected_from, claim.expected_until, 0)) == [160, 160]

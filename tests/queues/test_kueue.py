@@ -7,6 +7,7 @@ import pytest
 
 from clusters import registry, services
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
+from clusters.options import ClusterOptions, changed, options_of
 from clusters.services import cluster_detach, cluster_update
 from common import sealing
 from common.clock import now
@@ -180,6 +181,69 @@ def test_the_tree_is_what_rows_and_nodes_say(
     assert {k.beside["example.com/rdma"] for k in tree.kinds} == {4}
     assert tree.plain["cpu"] == 64_000  # the tainted one is for nobody
     assert tree.priorities == dict(Priority.objects.values_list("name", "value"))
+
+
+def test_levels_are_those_that_nodes_of_a_kind_carry(
+    fake: QueueFake, cluster: Cluster, place: Any
+) -> None:
+    """A node that lacks what others of its kind carry is not there for Kueue: nor in its quota."""
+    Flavor.objects.create(name="h100", label="H100", node_labels={MODEL: ["H100"]})
+    Flavor.objects.create(name="t4", label="T4", node_labels={MODEL: ["T4"]})
+    stands = {"example.com/su": "1", "rack": "7"}
+    services.nodes_store(
+        cluster_key=KEY,
+        changes=NodeChanges(
+            seen=(
+                node("a", labels={MODEL: "H100", **stands}, accelerators={GPU: 8}),
+                node("b", labels={MODEL: "H100", "rack": "7"}, accelerators={GPU: 8}),
+                node("c", "T4", 4),
+                node("d"),
+            ),
+            full=True,
+        ),
+    )
+    look_again()
+    assert fake.tree is not None
+    assert [(kind.devices, kind.levels) for kind in fake.tree.kinds] == [(16, ()), (4, ())]
+    assert not fake.tree.plain_levels
+    cluster.options |= {"unit_label": "example.com/su", "rack_label": "rack"}
+    cluster.save()
+    look_again()
+    host = "kubernetes.io/hostname"
+    assert [(kind.devices, kind.levels) for kind in fake.tree.kinds] == [
+        (8, ("example.com/su", "rack", host)),
+        (4, (host,)),
+    ]
+    assert fake.tree.plain_levels == (host,)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"unit_label": "no label"}, "unit_label"),
+        ({"rack_label": "a/b/c"}, "rack_label"),
+        ({"unit_label": "x", "rack_label": "x"}, "rack_label"),
+        ({"rack_label": "kubernetes.io/hostname"}, "rack_label"),
+        ({"unit_label": "x", "manages_queues": False}, "unit_label"),
+    ],
+)
+def test_levels_that_make_no_sense_are_refused(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        changed(ClusterOptions(manages_queues=True), options)
+    assert field in refused.value.fields
+
+
+def test_levels_change_only_while_there_is_no_work(
+    cluster: Cluster, operator: Any, principal: Any, project: Any, alice: Any
+) -> None:
+    job = Job.objects.create(project=project, owner=alice, name="j", cluster_key=KEY)
+    change: dict[str, Any] = {"principal": principal(operator), "cluster": cluster, "values": {}}
+    with pytest.raises(Conflict, match="while there is work"):
+        cluster_update(**change, options={"rack_label": "rack"})
+    Job.objects.filter(pk=job.pk).update(phase=Phase.STOPPED, desired=Desired.STOPPED)
+    cluster_update(**change, options={"rack_label": "rack"})
+    cluster.refresh_from_db()
+    assert options_of(cluster.options).levels == {"rack": "rack", "host": "kubernetes.io/hostname"}
 
 
 def test_what_was_changed_by_hand_is_put_back_and_told(

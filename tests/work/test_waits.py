@@ -7,7 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from clusters import services
 from clusters.models import Claim, Cluster, Flavor, Node
@@ -18,8 +20,10 @@ from queues.models import Turn
 from runtime.hints import hint
 from runtime.protocol import Device, Phase
 from runtime.reconcilers import Outcome, Transition
-from work import turns as turns_of_work
+from tests.support.workloads import insert
+from work import listeners
 from work.services import workload_edit
+from work.ui.present import reason_of
 from work.waits import wait_of
 
 pytestmark = pytest.mark.django_db
@@ -243,8 +247,8 @@ def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job
         begun = start + timedelta(seconds=n)
         over = begun + timedelta(minutes=40)
         row = job(cluster_key="gpu", gpus=8, asked_at=start, started_at=begun, stopped_at=over)
-        turns_of_work.on_transition(ended(row))
-        turns_of_work.on_transition(ended(row))
+        listeners.on_transition(ended(row))
+        listeners.on_transition(ended(row))
     assert Turn.objects.filter(cluster=far).count() == 6
     held = {"launch": 1, "queue": {}}
     waits = {"cluster_key": "gpu", "phase": "pending", "reason": "queued", "external_ref": held}
@@ -260,5 +264,53 @@ def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job
 
 
 def test_what_never_began_on_a_cluster_leaves_no_turn(far, job):
-    turns_of_work.on_transition(ended(job(cluster_key="gpu", gpus=8)))
+    listeners.on_transition(ended(job(cluster_key="gpu", gpus=8)))
     assert not Turn.objects.exists()
+
+
+def test_a_row_and_a_card_say_place_and_turn_in_one_line_and_ask_nothing_for_it(
+    machine, job, settle, as_user, alice, django_assert_num_queries
+):
+    turns(machine, 40)
+    settle(job(gpus=4))
+    row = settle(job(gpus=4))
+    said = reason_of(row)
+    assert said.startswith("Waiting for 4 × h100; position 1 in the queue. Its turn comes in ")  # noqa: RUF001 - the sign
+    with django_assert_num_queries(0):
+        assert reason_of(row) == said
+    client = as_user(alice)
+    listed = client.get(f"/projects/{row.project.slug}/jobs/").content.decode()
+    home = client.get("/").content.decode()
+    assert "Its turn comes in " in listed
+    assert "Its turn comes in " in home
+
+
+def test_a_turn_that_did_not_come_when_it_was_expected_is_not_told_any_more(machine, job, settle):
+    turns(machine, 40)
+    settle(job(gpus=4))
+    row = settle(job(gpus=4))
+    past = (now() - timedelta(minutes=1)).timestamp()
+    row.external_ref["queue"]["turn"] = [past - 60, past]
+    assert "Its turn" not in reason_of(row)
+
+
+def test_a_list_of_very_many_that_wait_takes_six_queries_and_no_more(
+    machine, job, settle, alice, as_user
+):
+    settle(job(gpus=4))
+    row = settle(job(gpus=4))
+    client = as_user(alice)
+
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            found = client.get(f"/api/v1/projects/{row.project.slug}/jobs?page_size=50")
+        assert found.status_code == 200, found.content
+        return len(seen)
+
+    asked()  # what is read once for all
+    few = asked()
+    own = {"uid", "short_id", "name", "nonce", "workload_ptr", "id"}
+    names = {field.name for field in Job._meta.concrete_fields} - own
+    columns = {name: getattr(row, name) for name in names}
+    insert([Job(**columns, name=f"waits-{n}") for n in range(10_000)])
+    assert asked() == few <= 6

@@ -23,9 +23,13 @@ from runtime.reasons import Reason
 log = structlog.get_logger(__name__)
 
 # In the order in which they need each other.
-KINDS = ("ResourceFlavor", "WorkloadPriorityClass", "Cohort", "ClusterQueue", "LocalQueue")
+KINDS = (
+    *("Topology", "ResourceFlavor", "WorkloadPriorityClass"),
+    *("Cohort", "ClusterQueue", "LocalQueue"),
+)
 # The same, and what shrinks before what grows.
 _ORDER: tuple[tuple[str, bool | None], ...] = (
+    ("Topology", None),
     ("ResourceFlavor", None),
     ("WorkloadPriorityClass", None),
     *((kind, grows) for grows in (False, True) for kind in ("Cohort", "ClusterQueue")),
