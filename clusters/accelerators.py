@@ -105,6 +105,29 @@ def offers(
     return found
 
 
+def variant_of(flavor: Any, labels: Mapping[str, str]) -> str:
+    """Return what tells nodes of a kind apart that may say it in several ways."""
+    if all(len(values) == 1 for values in flavor.node_labels.values()):
+        return ""
+    return slugify("-".join(labels.get(name, "") for name in sorted(flavor.node_labels)))
+
+
+def levels_carried(
+    nodes: Iterable[Any], flavors: Mapping[str, Any], levels: Iterable[str]
+) -> dict[tuple[str, str], set[str]]:
+    """Return by kind and variant which of some labels any of its nodes carries.
+
+    To a queue that knows levels, a node that lacks one of those is not there.
+    """
+    wanted = set(levels)
+    found: dict[tuple[str, str], set[str]] = {}
+    for node in nodes:
+        for name in node.offers.keys() & flavors.keys():
+            key = (name, variant_of(flavors[name], node.labels))
+            found.setdefault(key, set()).update(n for n in wanted if node.labels.get(n))
+    return found
+
+
 def unknown(
     flavors: Iterable[Any], labels: Mapping[str, str], accelerators: Mapping[str, int]
 ) -> list[NewKind]:

@@ -125,6 +125,8 @@ class Flavor(models.Model):
     use_source = models.JSONField(default=dict, db_default={}, blank=True)
     memory_mib = models.PositiveIntegerField(default=0)
     price_per_hour = models.DecimalField(max_digits=10, decimal_places=2, default=0)
+    # what an hour of it counts in budgets; 1: a whole GPU-hour
+    weight = models.DecimalField(max_digits=7, decimal_places=3, default=1, db_default=1)
     position = models.PositiveIntegerField(default=0)
 
     def __str__(self) -> str:
@@ -172,11 +174,12 @@ class Claim(models.Model):
     exceeds = models.BooleanField(default=True, db_default=True)  # may hold more than guaranteed
     reclaimable = models.BooleanField(default=True, db_default=True)  # and be told to give it back
     time_limit_minutes = models.PositiveIntegerField(null=True)
+    # a word of queues.choices.Beyond: its GPU-hours are spent
+    over_budget = models.CharField(max_length=8, blank=True, default="", db_default="")
     # --- it is being given back: since when, until when it has time, and for whom ---------------
     reclaim_at = models.DateTimeField(null=True)
     reclaim_until = models.DateTimeField(null=True)
     reclaim_for = models.UUIDField(null=True)  # the work that gets it
-    given_back = models.PositiveIntegerField(default=0, db_default=0)  # how often it was
     launch = models.PositiveIntegerField(default=0, db_default=0)  # the start that asked last
     expected_from = models.DateTimeField(null=True)  # when its turn comes, as it was told first
     expected_until = models.DateTimeField(null=True)
@@ -330,7 +333,10 @@ class CheckResult(models.Model):
 
 
 class Farewell(models.Model):
-    """A cluster that was detached, until its empty namespaces were removed; then it is deleted."""
+    """A cluster that was let go of, until what Berth made there for nobody was removed.
+
+    Its empty namespaces, and the queues that Berth kept; then it is deleted.
+    """
 
     KIND = "cluster"
 
@@ -340,6 +346,7 @@ class Farewell(models.Model):
     prefix = models.CharField(max_length=20)
     sealed_kubeconfig = models.TextField()
     places = models.JSONField(default=dict)  # namespace → uid of the place it was made for
+    queues = models.BooleanField(default=False, db_default=False)  # Berth kept its queues
     next_at = models.DateTimeField()
     until = models.DateTimeField()  # when nobody answers: given up, and said so
 

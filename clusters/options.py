@@ -23,6 +23,8 @@ MAX_PREFIX = 20  # the project's short name and its number must fit behind it
 MAX_PEERS = 50
 MAX_OVERCOMMIT = 100
 MAX_GIB = 1024 * 1024
+UNIT, RACK, HOST = "unit", "rack", "host"  # what may be asked to hold all replicas of work
+HOST_LABEL = "kubernetes.io/hostname"
 _PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
 _HOST = re.compile(r"\A(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?\Z")
 _URL = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:-]+(:\d+)?(/[A-Za-z0-9._/-]*)?\Z")
@@ -33,10 +35,8 @@ _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?-?\Z")
 _DNS = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _PODS = re.compile(rf"\A{_DNS}/{_DNS}\Z")
 # The name of a label: up to 63 characters, behind a domain if it likes; ours are ours to give.
-_KEY = re.compile(
-    rf"\A(?!berth\.dev/)(?=[^/]{{1,253}}/|[^/]*\Z)({_DNS}(\.{_DNS})*/)?"
-    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z"
-)
+_NODE_KEY = rf"({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+_KEY = re.compile(rf"\A(?!berth\.dev/)(?=[^/]{{1,253}}/|[^/]*\Z){_NODE_KEY}\Z")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,9 @@ class ClusterOptions:
     scheduler: str = ""  # name of a bin-packing profile; "": packed by affinity
     queue: str = ""  # LocalQueue of others that admits workloads (Kueue); "": none
     manages_queues: bool = False  # Berth writes Kueue's objects from its own tree of queues
+    # Labels of nodes: in which scalable unit and which rack one stands; "": nobody says
+    unit_label: str = ""
+    rack_label: str = ""
     run_as_user: int = 1000
     user_namespaces: bool = False  # the runtime supports hostUsers: false
     sidecar_image: str = ""  # signs people in before a port of a container; "": the default one
@@ -83,6 +86,16 @@ class ClusterOptions:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """Return the label of each level at which nodes stand together, the widest first.
+
+        None where nobody says how they stand.
+        """
+        said = {UNIT: self.unit_label, RACK: self.rack_label}
+        found = {level: label for level, label in said.items() if label}
+        return {**found, HOST: HOST_LABEL} if found else {}
 
     @property
     def guard_image(self) -> str:
@@ -148,7 +161,7 @@ def check(options: ClusterOptions) -> ClusterOptions:
             bad[name] = [_("Not a name that a cluster accepts.")]
     if options.queue and options.manages_queues:
         bad["queue"] = [_("Either others manage its queues, or Berth does: leave this empty.")]
-    if bad := _volumes(options) | _account(options) | _words(options) | bad:
+    if bad := _volumes(options) | _account(options) | _words(options) | _levels(options) | bad:
         raise Invalid(_("The cluster's settings are not valid."), fields=bad)
     return options
 
@@ -181,6 +194,20 @@ def _words(options: ClusterOptions) -> dict[str, list[str]]:
             bad[name] = [sentence % {"value": wrong[0][:80]}]
     if odd := [key for key in options.extra if not _KEY.match(key)]:
         bad["extra"] = [_("Not a name of a label of your own: %(value)s.") % {"value": odd[0][:80]}]
+    return bad
+
+
+def _levels(options: ClusterOptions) -> dict[str, list[str]]:
+    bad: dict[str, list[str]] = {}
+    for name in ("unit_label", "rack_label"):
+        value = getattr(options, name)
+        if value and not re.fullmatch(_NODE_KEY, value):
+            bad[name] = [_("Not the name of a label of nodes.")]
+        elif value and not options.manages_queues:
+            bad[name] = [_("Only where Berth manages the queues of Kueue.")]
+    labels = list(options.levels.values())
+    if len(set(labels)) < len(labels):
+        bad["rack_label"] = [_("Each level has a label of its own.")]
     return bad
 
 

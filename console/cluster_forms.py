@@ -168,6 +168,23 @@ class OptionsForm(GroupedForm):
             " is no work on the cluster. Leave the queue above empty."
         ),
     )
+    unit_label = exact(
+        _("Label of scalable units"),
+        max_length=253,
+        help_text=_(
+            "A label of nodes whose value is the same in one unit, such as"
+            " cloud.provider.com/topology-block. Empty: there are none."
+        ),
+    )
+    rack_label = exact(
+        _("Label of racks"),
+        max_length=253,
+        help_text=_(
+            "The same of a rack, such as cloud.provider.com/topology-rack. With either, work may"
+            " ask to stand together; nodes of a kind of GPU that lack what others of it carry get"
+            " no work."
+        ),
+    )
     run_as_user = forms.IntegerField(
         label=_("User number in containers"), min_value=1, max_value=2**31 - 1
     )
@@ -247,6 +264,8 @@ class OptionsForm(GroupedForm):
                 "scheduler",
                 "queue",
                 "manages_queues",
+                "unit_label",
+                "rack_label",
                 "cpu_overcommit",
                 "run_as_user",
                 "user_namespaces",

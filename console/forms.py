@@ -6,26 +6,26 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import PlatformRole
-from clusters.models import Cluster
+from clusters.models import Cluster, Flavor
 from common.ui.components import ANY, choice, search_field
 from console.fields import (
     GroupedForm,
     ProjectsField,
-    area,
     description_field,
-    exact,
     moment,
     position_field,
 )
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
+from notebooks.kind import TABLE
 from notebooks.models import Preset
-from notebooks.ui import texts
 from notifications.choices import Severity
 from projects.choices import Role
 from projects.models import Project
 from projects.others import REASON_MAX
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
+from work import standard_fields as s
+from work.ui.forms import clean_each, form_field, from_form, key_of, to_form
 
 
 class UserFilter(FilterForm):
@@ -139,7 +139,12 @@ class RoleForm(forms.Form):
 
 
 class PresetForm(GroupedForm):
-    """Numbers as people say them (CPUs, GiB, hours); ``values`` translates for the service."""
+    """What a preset says of work is asked for as by the form of work; ``values`` reads it back."""
+
+    OF_WORK = (
+        *(s.ENVIRONMENT, s.CPU, s.MEMORY, s.GPUS, s.GPU_FLAVOR, s.SHM, s.POOL, s.NETWORK, s.IMAGE),
+        *(TABLE[name] for name in ("kind", "command", "args", "ports")),
+    )
 
     name = forms.CharField(label=_("Name"), max_length=60)
     description = description_field()
@@ -150,45 +155,9 @@ class PresetForm(GroupedForm):
         required=False,
         help_text=_("A name of the Tabler icons, such as notebook, cpu-2 or flask."),
     )
-    environment = exact(_("Environment"), max_length=255, initial="jupyterlab", required=True)
-    cpus = forms.DecimalField(label=_("CPUs"), min_value=0, decimal_places=1, initial=2)
-    memory_gib = forms.DecimalField(
-        label=_("Memory in GiB"), min_value=0, decimal_places=2, initial=4
-    )
-    gpus = forms.IntegerField(label=_("GPUs"), min_value=0, initial=0)
-    gpu_flavor = forms.CharField(
-        label=_("Kind of GPU"),
-        max_length=255,
-        required=False,
-        help_text=_("Empty: any kind. Several with commas: any of them."),
-    )
-    kind = forms.ChoiceField(
-        label=_("Kind"),
-        choices=WorkspaceKind.choices,
-        required=False,
-        initial=WorkspaceKind.NOTEBOOK.value,
-    )
     cluster_key = forms.ChoiceField(
         label=_("Cluster"), required=False, help_text=_("Empty: where it starts first.")
     )
-    image = exact(
-        _("Image"), max_length=512, help_text=_("Empty: the cluster's own, for notebooks.")
-    )
-    command = exact(
-        _("Command"), max_length=32_000, help_text=_("Empty: what the image starts by itself.")
-    )
-    args = exact(_("Arguments"), max_length=32_000)
-    ports = area(
-        _("Ports"),
-        rows=2,
-        max_length=1_000,
-        help_text=_("Of a container, one on each line, with a name if you like."),
-    )
-    shm_gib = forms.DecimalField(
-        label=_("Shared memory in GiB"), min_value=0, decimal_places=2, required=False
-    )
-    pool = exact(_("Pool"), max_length=63)
-    network = exact(_("Extra network"), max_length=63)
     time_limit_minutes = forms.IntegerField(
         label=_("Time limit in minutes"),
         min_value=1,
@@ -215,8 +184,8 @@ class PresetForm(GroupedForm):
     HEAD = (
         "name",
         "description",
-        ("cpus", "memory_gib"),
-        ("gpus", "gpu_flavor"),
+        ("cpu", "memory"),
+        ("gpus", s.GPU_FLAVOR.name),
         "time_limit_minutes",
         "is_active",
     )
@@ -229,7 +198,7 @@ class PresetForm(GroupedForm):
         (
             _("Where it runs"),
             _("Only where clusters are attached."),
-            ("cluster_key", "pool", "network", "shm_gib"),
+            ("cluster_key", "pool", "network", "shm"),
         ),
         (
             _("How long it may run"),
@@ -247,40 +216,34 @@ class PresetForm(GroupedForm):
         super().__init__(*args, **kwargs)
         clusters = [(row.key, row.label) for row in Cluster.objects.order_by("name")]
         self.fields["cluster_key"].choices = [ANY, *clusters]  # type: ignore[attr-defined]
-
-    def clean_command(self) -> list[str]:
-        return texts.words(self.cleaned_data["command"])
-
-    def clean_args(self) -> list[str]:
-        return texts.words(self.cleaned_data["args"])
-
-    def clean_ports(self) -> list[dict[str, Any]]:
-        return texts.ports(self.cleaned_data["ports"])
+        kinds = [(row.name, row.label) for row in Flavor.objects.order_by("name")]
+        new = self.told(Preset())
+        for field in self.OF_WORK:
+            made = form_field(field, {s.GPU_FLAVOR.name: kinds})
+            if made is not None:  # without a kind of GPU there is none to choose
+                made.initial = new[key_of(field)]
+                made.required = field in (s.ENVIRONMENT, s.CPU, s.MEMORY, s.GPUS)
+                self.fields[key_of(field)] = made
 
     @classmethod
     def told(cls, row: Preset) -> dict[str, Any]:
         """Return a preset as the fields say it; ``values`` leads back."""
-        other = {
-            "cpus": row.cpu_milli / 1000,
-            "memory_gib": round(row.memory_mib / 1024, 2),
-            "shm_gib": round(row.shm_mib / 1024, 2) or None,
-            "command": texts.line(row.command),
-            "args": texts.line(row.args),
-            "ports": texts.port_lines(row.ports),
-            "projects": list(row.projects.all()),
-        }
-        same = {name: getattr(row, name) for name in cls.base_fields if name not in other}
-        return {**same, **other}
+        of_work = {key_of(x): to_form(x, getattr(row, x.name)) for x in cls.OF_WORK}
+        projects = list(row.projects.all()) if row.pk else []
+        same = {name: getattr(row, name) for name in cls.base_fields if name != "projects"}
+        return {**same, **of_work, "projects": projects}
 
     def values(self) -> dict[str, Any]:
-        data = dict(self.cleaned_data)
-        data.pop("projects")
-        data["cpu_milli"] = round(data.pop("cpus") * 1000)
-        data["memory_mib"] = round(data.pop("memory_gib") * 1024)
-        data["shm_mib"] = round((data.pop("shm_gib") or 0) * 1024)
+        data = {name: self.cleaned_data[name] for name in self.base_fields if name != "projects"}
+        for field in self.OF_WORK:
+            if (value := self.cleaned_data.get(key_of(field))) is not None:
+                data[field.name] = from_form(field, value)
         data["kind"] = data["kind"] or WorkspaceKind.NOTEBOOK
         data["icon"] = data["icon"] or "notebook"
         return data
+
+    def clean(self) -> dict[str, Any]:
+        return clean_each(self, {key_of(field): field for field in self.OF_WORK})
 
 
 class AnnouncementForm(forms.Form):

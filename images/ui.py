@@ -26,8 +26,9 @@ class Check(ProjectView):
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         kind = CONTAINER if request.POST.get("kind") == CONTAINER else NOTEBOOK
         reference = request.POST.get("image", "").strip()
-        said = {**request.GET.dict(), **request.POST.dict(), "kind": kind, "image": reference}
-        said["gpu_flavor"] = ",".join(request.POST.getlist("gpu_flavor"))
+        said = request.GET.copy()
+        said.update(request.POST)
+        said["kind"], said["image"] = kind, reference
         finding = reference and image_check(
             principal=self.principal,
             project=self.project,

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from common.errors import wrong
 from jobs.models import Job
 from projects.access import Permission
+from runtime.protocol import Together
 from work import fields as f
 from work import standard_fields as s
 from work.choices import StopReason
@@ -27,6 +28,7 @@ REPLICAS = f.Count(
     help=_("Each has the size that is asked for; they reach each other by name."),
     low=1,
     high=MAX_REPLICAS,
+    sooner=True,
 )
 RETRIES = f.Count(
     name="retries",
@@ -44,6 +46,12 @@ def _check_place(cluster: Cluster, row: Job) -> None:
         raise wrong("command", gettext("This machine has no images: a job needs a command here."))
 
 
+def _together(row: Job) -> Together | None:
+    if row.topology == s.TOPOLOGY.usual:
+        return None
+    return Together(row.topology_level, required=row.topology == "required")
+
+
 JOB = Kind(
     word=Job.KIND,
     document="Job",
@@ -53,13 +61,14 @@ JOB = Kind(
     icon="stack-2",
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, s.COMMAND, s.ARGS, REPLICAS, *s.SIZE, *s.PLACE),
-        *(s.ENV, RETRIES, s.TIME_LIMIT, *s.ATTACHED),
+        *(s.TOPOLOGY, s.TOPOLOGY_LEVEL, s.ENV, RETRIES, s.TIME_LIMIT, *s.ATTACHED),
     ),
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
     check_place=_check_place,
     replicas=lambda row: row.replicas,
+    together=_together,
     of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None},
     asked=StopReason.CANCELLED.value,
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},

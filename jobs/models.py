@@ -25,6 +25,10 @@ class Job(Workload):
     args = models.JSONField(_("arguments"), default=list, blank=True)
     env = SealedMapping(default=dict, blank=True)  # private to the owner
     replicas = models.PositiveSmallIntegerField(_("replicas"), default=1)
+    topology = models.CharField(
+        _("keep together"), max_length=12, default="none", db_default="none"
+    )
+    topology_level = models.CharField(_("level"), max_length=8, default="unit", db_default="unit")
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
     # --- how the latest launch ended ----------------------------------------------------------
     exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet

@@ -23,6 +23,7 @@ from work import fields as f
 from work import standard_fields as s
 from work.choices import StopReason
 from work.kinds import Kind
+from work.models import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ VARIANT = f.Choice(
     choices=WorkspaceKind.choices,
     edit=f.Edit.NEVER,
 )
+_CONTAINER = ("kind", WorkspaceKind.CONTAINER.value)
 PORTS = f.Ports(
     name="ports",
     label=_("Ports"),
@@ -57,18 +59,25 @@ PORTS = f.Ports(
     option="port",
     quiet=True,
     images_only=True,
+    only=_CONTAINER,
+    folded=True,
 )
-COMMAND, ARGS = (replace(one, images_only=True) for one in (s.COMMAND, s.ARGS))
+COMMAND, ARGS = (replace(one, images_only=True, only=_CONTAINER) for one in (s.COMMAND, s.ARGS))
+TIME_LIMIT = replace(s.TIME_LIMIT, form_help=_("0 means no limit, where the preset allows that."))
+VOLUMES = replace(
+    s.VOLUMES,
+    form_help=_("Seen in the folder “volumes”, besides the home; in a container in “/volumes”."),
+)
 # What is not in this table cannot be asked for: there is no field for privileges, host paths,
 # host networks, service accounts, node names or tolerations.
 TABLE = f.Table(
     *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS),
-    *(*s.SIZE, s.POOL, s.NETWORK, s.TIME_LIMIT, s.ENV, *s.ATTACHED),
+    *(*s.SIZE, s.POOL, s.NETWORK, TIME_LIMIT, s.ENV, VOLUMES, s.CREDENTIALS, s.NEEDS),
 )
 _OF_AN_IMAGE = ("command", "args", "ports")
 _OF_A_PRESET = (
-    *("cluster_key", "environment", "pool", "network", "time_limit_minutes", "idle_stop_minutes"),
-    *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "shm_mib"),
+    *("cluster_key", "environment", "time_limit_minutes", "idle_stop_minutes"),
+    *(column.name for column in Ask._meta.get_fields()),  # noqa: SLF001 - Django's own
 )
 
 
@@ -208,6 +217,7 @@ WORKSPACE = Kind(
     settle=_settle,
     check_place=_check_place,
     work_class=lambda row: row.variant,
+    classes=tuple(WorkspaceKind.values),
     homes=_homes,
     prepare=_prepare,
     of_a_launch={"last_used_at": now, "idle_stop_at": None},

@@ -2,18 +2,15 @@
 
 from django.urls import path
 
-from notebooks.ui import home, launch, views
+from notebooks.ui import home, views
 from notebooks.ui.pages import PAGES
 from work.ui.urls import urls_for
 
 app_name = PAGES.routes
 _OWN = {
-    "new": launch.Launch,
-    "plan": launch.LaunchPlan,
     "detail": views.Detail,
     "state": views.State,
     "usage": views.Usage,
-    "settings": views.Settings,
 }
 urlpatterns = [
     path("", home.Home.as_view(), name="home"),

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from clusters.accelerators import closed_by
 from common.errors import BerthError, Conflict, Forbidden, Invalid
 from runtime import protocol as p
-from runtime.protocol import Resources
+from runtime.protocol import Resources, Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,9 +57,10 @@ class Request:
     replicas: int = 1  # each of this size; none of them starts without the others
     purpose: str = ""  # what rules of queues go by: build, train, inference
     priority: str = ""  # "": that of its purpose
+    together: Together | None = None  # by the level
 
     @classmethod
-    def of_size(
+    def of_size(  # noqa: PLR0913 - all by name
         cls,
         work_class: str,
         size: Resources,
@@ -69,6 +70,7 @@ class Request:
         replicas: int = 1,
         purpose: str = "",
         priority: str = "",
+        together: Together | None = None,
     ) -> Request:
         return cls(
             work_class,
@@ -80,6 +82,7 @@ class Request:
             replicas=replicas,
             purpose=purpose,
             priority=priority,
+            together=together,
         )
 
     @property
@@ -151,12 +154,25 @@ _TEXTS: dict[str, Any] = {
     "network-without-gpus": _("The network %(name)s comes with GPUs: ask for at least one."),
     "no-kind": _("%(cluster)s has no GPU of the kind %(kind)s that this work may use."),
     "kinds-differ": _("These kinds of device can't stand for each other: choose one."),
+    "no-level": _("%(cluster)s does not say what stands in one %(level)s: choose another level."),
+    "together-without-gpus": _("Only work with GPUs can be kept together: ask for at least one."),
     # it never starts there
     "no-node-has": _("No node of %(cluster)s has %(things)s."),
     "machine-has-less": _(
         "%(place)s has less than it asks for: %(things)s. The most here: %(most)s."
     ),
+    "not-in-one": _(
+        "It does not fit into one %(level)s: %(asked)d GPUs are asked for, and the largest holds"
+        " %(most)d."
+    ),
+    "not-in-one-but": _(
+        "It does not fit into one %(level)s: %(asked)d GPUs are asked for, and the largest holds"
+        " %(most)d. It fits into one %(wider)s."
+    ),
     # it waits
+    "in-pieces": _(
+        "What is free is in pieces: the freest %(level)s has room for %(free)d of %(asked)d GPUs."
+    ),
     "waiting": _("Waiting for %(things)s; position %(position)d in the queue."),
     # there may be enough: who came first waits for more of it
     "waiting-behind": ngettext_lazy(
@@ -182,6 +198,13 @@ _TEXTS: dict[str, Any] = {
         "It would wait a moment: it is within what is guaranteed to its project, and others give "
         "back what they borrowed."
     ),
+    "budget-waits": _("It would wait: the GPU-hours of its budget are spent."),
+    # of GPU-hours that are spent; ``again`` says when there is room
+    "budget": _("The GPU-hours of %(whose)s are spent: %(spent)s. %(again)s"),
+    "over-budget": _(
+        "The GPU-hours of %(whose)s are spent: %(spent)s. It gets only what nobody else needs, "
+        "and gives it back first. %(again)s"
+    ),
     "in-use": _("It would wait as the next one: what it asks for is in use."),
     "starts-now": _("It would start now."),
 }
@@ -195,6 +218,8 @@ _ERRORS: dict[str, tuple[type[BerthError], str]] = {
     "network-without-gpus": (Invalid, "network"),
     "no-kind": (Invalid, "gpu_flavor"),
     "kinds-differ": (Invalid, "gpu_flavor"),
+    "no-level": (Invalid, "topology_level"),
+    "together-without-gpus": (Invalid, "topology"),
 }
 
 

@@ -11,8 +11,10 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from clusters.accelerators import is_part, terms
+from clusters.options import options_of
 from clusters.wording import work_words
 from placement.decision import Reason
+from placement.levels import LABELS
 from runtime import protocol as p
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
             bound = _wired(profile, usable)
         network = _cards(profile, devices.count)
     made = replace(made, network=network)
+    together = _together(made)
     if not devices.count:
         labels, found = nodes_with([], bound)
         nodes = p.Placement(
@@ -91,6 +94,7 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
         # nodes with devices are often tainted by the device's own name
         tolerations=({"key": resource, "operator": "Exists"}, *tolerations_of(bound or holding)),
         avoid=kept_off(foreign, bound),
+        together=together,
     )
     # no kind is known there: the first node with such a device will do
     limited = kinds or [flavor for flavor in offered.flavors if flavor.resource == resource]
@@ -101,6 +105,20 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
         kinds=tuple(kinds),
         flavors=tuple(flavor.name for flavor in limited),
     )
+
+
+def _together(made: Decision) -> p.Together | None:
+    """Return what keeps its replicas together, by the label of nodes."""
+    together = made.request.together
+    if together is None:
+        return None
+    levels = options_of(made.cluster.options).levels
+    if together.where not in levels:
+        level = LABELS[together.where]
+        raise RefusedError("no-level", cluster=made.cluster.label, level=level)
+    if not made.request.devices.count:
+        raise RefusedError("together-without-gpus")
+    return replace(together, where=levels[together.where])
 
 
 def _chosen(offered: Offered, request: Request) -> Pool | None:

@@ -32,6 +32,7 @@ from placement.decision import (
     bears,
 )
 from placement.eligibility import Offered, RefusedError, on_nodes
+from placement.levels import Spot, apart
 from runtime import reasons
 from runtime.protocol import InvalidSpec
 
@@ -47,6 +48,16 @@ def provide_queues(sight: Callable[[Cluster], QueueSight]) -> None:
     _sights[:] = [sight]
 
 
+# Of each kind: how many more a project may hold at this moment on a cluster whose queues are ours,
+# and whether its ceiling is what bounds that; handed in by the same app.
+Left = dict[str, tuple[int, bool]]
+_lefts: list[Callable[[Cluster, str], Left]] = []
+
+
+def provide_shares(left: Callable[[Cluster, str], Left]) -> None:
+    _lefts[:] = [left]
+
+
 _NODE = ("name", "ready", "schedulable", "cpu_milli", "memory_mib", "labels", "taints")
 
 
@@ -60,6 +71,7 @@ class Fleet:
         self._clusters = {cluster.pk: cluster for cluster in clusters}
         self.project_uid = project_uid
         self._queues: dict[int, QueueSight] = {}
+        self._lefts: dict[int, Left] = {}
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -135,13 +147,30 @@ class Fleet:
         if lacking := self._lacking(made):
             things = {"things": Amounts(lacking, made.request.size)}
             return Standing(Reason("no-node-has", name | things), fits=False, waits_for=lacking)
+        pieces = self._apart(made)
+        if pieces is not None and not pieces.fits:
+            return pieces
         silent = made.cluster.checked_at and not made.cluster.reachable  # one just attached is not
         if silent or made.cluster.pk in self._stuck:
             return Standing(Reason("silent" if silent else "volumes-stuck", name))
         free = sum(room.free for room in made.rooms)
-        if made.request.total.gpus > free or not self._is_together(made):
-            return Standing(IN_USE, waits_for=("gpu",))
-        return Standing(STARTS_NOW, position=0)
+        if made.request.total.gpus > free:
+            pieces = Standing(IN_USE, waits_for=("gpu",))
+        return pieces or self._shared(made) or Standing(STARTS_NOW, position=0)
+
+    def _shared(self, made: Decision) -> Standing | None:
+        """Return how it waits for what is free, but not for its project."""
+        wanted = made.request.total.gpus
+        if not wanted or not options_of(made.cluster.options).manages_queues:
+            return None
+        if made.cluster.pk not in self._lefts:
+            self._lefts[made.cluster.pk] = _lefts[0](made.cluster, str(self.project_uid))
+        left = self._lefts[made.cluster.pk]
+        shares = [left.get(room.name, (0, False)) for room in made.rooms]
+        if any(wanted <= count for count, _at_ceiling in shares):
+            return None
+        full = bool(shares) and all(at_ceiling for _count, at_ceiling in shares)
+        return Standing(Reason("ceiling") if full else IN_USE, waits_for=("gpu",))
 
     def rooms(self, made: Decision) -> list[KindRoom]:
         """Return what there is of each kind that it may get: on the nodes that it may get."""
@@ -200,16 +229,27 @@ class Fleet:
         known = made.cluster.capacity or {}
         return int(known.get("plain_cpu_milli") or 0), int(known.get("plain_memory_mib") or 0)
 
-    def _is_together(self, made: Decision) -> bool:
-        """Whether one node has as many free ones; what is not known is in nobody's way."""
-        wanted = made.request.devices.count
-        if wanted <= 1:
-            return True
+    def _apart(self, made: Decision) -> Standing | None:
+        """Return how it stands where devices are in too small pieces; what is not known is in
+        nobody's way.
+        """
+        request = made.request
+        single = request.devices.count == request.total.gpus == 1
+        if not request.devices.count or (single and request.together is None):
+            return None
         known = self._known(made)
         if not any(_is_up(node) for node in known):
-            return True
-        there = [self._free[node.pk] for node in known if made.admits(node)]
-        return any(free[kind.name] >= wanted for free in there for kind in made.kinds)
+            return None
+        there = [node for node in known if made.admits(node)]
+        kinds = [
+            [
+                Spot(node.name, node.labels, int(devices), self._free[node.pk][kind.name])
+                for node in there
+                if (devices := node.offers.get(kind.name))
+            ]
+            for kind in made.kinds
+        ]
+        return apart(request, kinds, options_of(made.cluster.options).levels)
 
     def _known(self, made: Decision) -> list[Node]:
         """Return the nodes that matter, none where no node of its pools is: they may grow."""

@@ -210,6 +210,13 @@ def roles_kept() -> Iterator[None]:
         _kept_roles.reset(token)
 
 
+def keep_roles(who: Principal, project_ids: Collection[int]) -> None:
+    """Ask for the roles of ``who`` in all these at once, inside ``roles_kept``."""
+    if (kept := _kept_roles.get()) is not None:
+        found = roles_in(project_ids, [who.user.pk])
+        kept |= {(who.user.pk, pk): found.get((pk, who.user.pk)) for pk in project_ids}
+
+
 @dataclass(frozen=True)
 class Entry:
     """A project that somebody entered, with all that he may do there."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clusters import registry
 from clusters.options import options_of
 from queues import kueue, local, none
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from clusters.models import Cluster
     from queues.line import Verdict
@@ -27,6 +27,9 @@ class Admitter(Protocol):
 
     def release(self, uid: str) -> None:
         """Give back the place of a workload. Missing is success."""
+
+    def position(self, cluster: Cluster, placed: Mapping[str, Any]) -> int | None:
+        """Return the place in line of what was handed to the cluster; None: not known."""
 
     def line(self, cluster: Cluster) -> Sequence[Verdict]:
         """Return who waits there, in order, and for what."""
@@ -53,6 +56,10 @@ def reclaim_of(uid: str) -> Reclaim | None:
 def release(uid: str) -> None:
     for admitter in ADMITTERS:
         admitter.release(uid)
+
+
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> int | None:
+    return admitter_of(cluster).position(cluster, placed)
 
 
 def line(cluster: Cluster) -> Sequence[Verdict]:

@@ -30,7 +30,6 @@ from queues.tree import entries
 if TYPE_CHECKING:
     from rest_framework.request import Request
 
-    from queues.planning import Effect
     from queues.tree import Entry, Where
 
 PLAN = OpenApiParameter("plan", bool, description="Change nothing, and answer what would follow.")
@@ -56,6 +55,12 @@ class PartOut(serializers.Serializer[Any]):
     parent = serializers.UUIDField(allow_null=True)  # type: ignore[assignment]
     weight = serializers.DecimalField(max_digits=6, decimal_places=2)
     build_exceeds = serializers.BooleanField()
+    longest = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Purpose to minutes that its work runs at most."
+    )
+    each_gpus = serializers.IntegerField(
+        allow_null=True, help_text="That one person may hold in the project; null: no limit."
+    )
     guarantees = ShareFields(many=True)
 
 
@@ -72,6 +77,14 @@ class PartChange(StrictSerializer):
     parent = serializers.UUIDField(allow_null=True, required=False)  # type: ignore[assignment]
     weight = serializers.DecimalField(max_digits=6, decimal_places=2, min_value=0, required=False)
     build_exceeds = serializers.BooleanField(required=False)
+    longest = serializers.DictField(
+        child=serializers.IntegerField(min_value=0),
+        required=False,
+        help_text="Purpose to minutes; 0: no limit. What is not named stays.",
+    )
+    each_gpus = serializers.IntegerField(
+        min_value=0, max_value=MAX_DEVICES, required=False, help_text="0: no limit."
+    )
     guarantees = ShareFields(
         many=True,
         required=False,
@@ -100,7 +113,7 @@ class PromiseOut(serializers.Serializer[Any]):
     kind = serializers.CharField()
     exists = serializers.IntegerField()
     promised = serializers.IntegerField()
-    over = serializers.BooleanField()
+    over = serializers.BooleanField(source="is_over")
 
 
 class ClusterUseOut(serializers.Serializer[Any]):
@@ -118,8 +131,8 @@ class NamedOut(serializers.Serializer[Any]):
 
 class WaitsOut(serializers.Serializer[Any]):
     works = serializers.IntegerField()
-    p50 = serializers.FloatField(allow_null=True, help_text="Seconds.")
-    p90 = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    p50 = serializers.FloatField(source="half", allow_null=True, help_text="Seconds.")
+    p90 = serializers.FloatField(source="most", allow_null=True, help_text="Seconds.")
     reclaims = serializers.IntegerField()
     never = serializers.IntegerField(help_text="They would still wait.")
 
@@ -132,7 +145,7 @@ class PastOut(serializers.Serializer[Any]):
 
 
 class EffectOut(serializers.Serializer[Any]):
-    cluster = serializers.CharField()
+    cluster = serializers.CharField(source="cluster.key")
     promised = PromiseOut(many=True)
     starts = NamedOut(many=True)
     asked = NamedOut(many=True, help_text="They are told to give back.")
@@ -181,6 +194,8 @@ def part_out(entry: Entry) -> dict[str, Any]:
         "parent": entry.parent or None,
         "weight": Decimal(entry.weight),
         "build_exceeds": entry.build_exceeds,
+        "longest": entry.longest,
+        "each_gpus": entry.each_gpus,
         "guarantees": [_share(where, share) for where, share in sorted(entry.shares.items())],
     }
 
@@ -191,40 +206,8 @@ def _share(where: Where, share: Share) -> dict[str, Any]:
 
 
 def plan_out(made: Plan) -> dict[str, Any]:
-    shown = {
-        "changed": [part_out(made.after[key]) for key in made.changed],
-        "effects": [_effect(one) for one in made.effects],
-    }
-    return dict(QueuePlanOut(shown).data)
-
-
-def _effect(effect: Effect) -> dict[str, Any]:
-    return {
-        "cluster": effect.cluster.key,
-        "promised": [_promise(one) for one in effect.promised],
-        "starts": effect.starts,
-        "asked": effect.asked,
-        "waits": effect.waits,
-        "past": [
-            {
-                "key": seen.key,
-                "name": seen.name,
-                "before": _waits(seen.before),
-                "after": _waits(seen.after),
-            }
-            for seen in effect.past
-        ],
-    }
-
-
-def _promise(promise: Any) -> dict[str, Any]:
-    names = ("kind", "exists", "promised")
-    return {**{name: getattr(promise, name) for name in names}, "over": promise.is_over}
-
-
-def _waits(waits: Any) -> dict[str, Any]:
-    same = {name: getattr(waits, name) for name in ("works", "reclaims", "never")}
-    return {**same, "p50": waits.half, "p90": waits.most}
+    changed = [part_out(made.after[key]) for key in made.changed]
+    return dict(QueuePlanOut({"changed": changed, "effects": made.effects}).data)
 
 
 def _change(said: dict[str, Any]) -> Change:
@@ -234,16 +217,9 @@ def _change(said: dict[str, Any]) -> Change:
         if where in shares:
             raise Invalid(_("Each kind of GPU on each cluster is named once."))
         shares[where] = Share(one["guaranteed"], one["most"], one["lends"])
-    parent = None
-    if "parent" in said:
-        parent = str(said["parent"]) if said["parent"] else ROOT
-    return Change(
-        name=said.get("name"),
-        parent=parent,
-        weight=said.get("weight"),
-        build_exceeds=said.get("build_exceeds"),
-        shares=shares,
-    )
+    known = {name: value for name, value in said.items() if name not in {"parent", "guarantees"}}
+    parent = str(said["parent"] or ROOT) if "parent" in said else None
+    return Change(parent=parent, shares=shares, **known)
 
 
 def _is_plan(request: Request) -> bool:
@@ -267,7 +243,7 @@ class QueueList(PlatformAPIView):
         made = services.queue_create(
             principal=self.principal,
             name=said["name"],
-            parent=str(said["parent"]) if said["parent"] else ROOT,
+            parent=str(said["parent"] or ROOT),
             weight=Decimal(said["weight"]),
         )
         return Response(PartOut(part_out(made)).data, status=201)
@@ -311,7 +287,7 @@ class QueueUse(PlatformAPIView):
     def get(self, request: Request, cluster: str) -> Response:
         look = selectors.look([cluster_get(cluster)])
         shown = {
-            "promised": [_promise(column.promise) for column in look.columns],
+            "promised": [column.promise for column in look.columns],
             "parts": [
                 {
                     "key": entry.key,

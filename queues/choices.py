@@ -20,6 +20,17 @@ class Who(models.TextChoices):
     OPERATORS = "operators", _("operators")
 
 
+class Beyond(models.TextChoices):
+    """What work is whose GPU-hours are spent; ``budgets`` say so."""
+
+    NONE = "", _("within its budget")
+    BORROWS = "borrows", _("only borrows")
+    WAITS = "waits", _("waits")
+
+
+# The class of priority of what only borrows, where a cluster's own queue decides.
+OVER_BUDGET = "over-budget"
+
 _NUMBERS = {
     "name": _("name"),
     "parent": _("stands below"),
@@ -28,6 +39,8 @@ _NUMBERS = {
     "guaranteed": _("guaranteed"),
     "most": _("most"),
     "lends": _("lends"),
+    "each_gpus": _("GPUs of each person at most"),
+    "minutes": _("minutes at most"),
 }
 _ANSWERS = {"True": _("yes"), "False": _("no")}
 
@@ -41,6 +54,7 @@ def changes_in_words(message: str) -> str:
         if not colon or number not in _NUMBERS:
             told.append(piece)
             continue
+        where = str(Purpose(where).label) if where in Purpose.values else where
         shown = (str(_ANSWERS.get(one, one)) for one in change.split(" → "))
         told.append(f"{where} {_NUMBERS[number]}: {' → '.join(shown)}".strip())
     return ", ".join(told)

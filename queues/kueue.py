@@ -13,18 +13,21 @@ from django.utils.translation import gettext as _
 
 from clusters import accelerators
 from clusters.models import Cluster, Flavor, NetworkProfile, Node, Pool
-from clusters.options import options_of
+from clusters.options import HOST_LABEL, options_of
 from clusters.where import names_on
 from common.clock import now
-from common.ids import slugify
+from common.errors import BerthError
+from placement.decision import Reason as Decided
 from projects.models import ProjectNamespace
-from queues.models import ClusterQueues, Guarantee, Priority, Queue
-from queues.tree import priority_of
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from queues.choices import OVER_BUDGET, Beyond
+from queues.models import ClusterQueues, Queue
+from queues.tree import Look, priority_of
+from runtime import gateway
+from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree, SupportsQueues
 from runtime.hints import hint_uids
 from runtime.models import ONE_MACHINE
-from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Desired, Phase
+from runtime.ports import AdmissionRequest, Granted, Waiting, cluster_provider
+from runtime.protocol import Desired, DriverError, Phase
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -41,21 +44,25 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
     ).first()
     if row is None:
         row = wanted_on(request.cluster_key)
+    if request.over_budget == Beyond.WAITS:
+        return Waiting(1, 0, Reason.BUDGET, str(Decided("budget-waits")))
     if row.phase == Phase.RUNNING and request.project_uid in row.external_ref.get("projects", ()):
         return Granted()
     said = _("The project's queue on the cluster is being made.")
     return Waiting(1, 0, Reason.NO_QUEUE, row.message or said)
 
 
-def labels_of(cluster: Cluster, purpose: str, priority: str, queue: str = "") -> dict[str, Any]:
+def labels_of(
+    cluster: Cluster, purpose: str, priority: str, queue: str = "", *, over_budget: str = ""
+) -> dict[str, Any]:
     """Return the fields of a workload's description that say how it stands in line.
 
-    Where others manage the queues, both words are theirs.
+    Where others manage the queues, both words are theirs. What only borrows stands behind all else.
     """
     options = options_of(cluster.options)
     if not options.manages_queues:
         return {"queue": queue, "priority": priority}
-    chosen = priority_of(purpose, priority)
+    chosen = priority_of(purpose, OVER_BUDGET if over_budget else priority)
     prefix = options.namespace_prefix
     name = names_on(cluster).queue_object(prefix, chosen.name) if chosen else ""
     return {"queue": "", "priority": name}
@@ -73,29 +80,49 @@ def line(cluster: Cluster) -> Sequence[Verdict]:  # noqa: ARG001 - it stands in 
     return ()
 
 
+WAITING = "queues/waiting"  # asked of the process that holds the cluster's credential
+_ASKED_S = 2.5
+
+
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> int | None:
+    """Return the place of work among all of its project that waits there; None: not known.
+
+    ``placed``: where its objects are (``namespace`` and ``name``).
+    """
+    if not cluster.reachable or not placed.get("name"):
+        return None
+    asked = {"cluster": cluster.key, "namespace": placed.get("namespace", "")}
+    try:
+        found = gateway.ask(WAITING, asked, timeout_s=_ASKED_S)["names"]
+    except (BerthError, DriverError):
+        return None
+    return found.index(placed["name"]) + 1 if placed["name"] in found else None
+
+
+def answer_waiting(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    driver = cluster_provider().driver_for(str(payload["cluster"]))
+    if not isinstance(driver, SupportsQueues):
+        return {"names": []}
+    return {"names": list(driver.waiting_in(str(payload["namespace"])))}
+
+
 # --- what they are made from ----------------------------------------------------------------------
 def tree_on(cluster: Cluster) -> QueueTree:
     """Return the tree as the cluster is to have it; a constant number of queries."""
-    shares: dict[int, dict[str, QueueShare]] = {}
-    for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
-        of_queue = shares.setdefault(row.queue_id, {})
-        of_queue[row.flavor.name] = QueueShare(row.guaranteed, row.most, row.lends)
-    parts, own = [], {}
-    for queue in Queue.objects.select_related("project", "parent__project"):
-        if queue.project_id is not None:
-            own[queue.project_id] = queue
-            continue
-        parts.append(_part(queue, shares))
+    look = Look(cluster)
+    parts = [_part(queue, look) for queue in look.queues if queue.project_id is None]
+    own = {queue.project_id: queue for queue in look.queues}
     for place in _places(cluster.key):
         found = own.get(place.project_id)
         if found is None:
             project = place.project
             parts.append(QueuePart(str(project.uid), project.slug, namespace=place.namespace))
         else:
-            parts.append(_part(found, shares, place.namespace))
+            parts.append(_part(found, look, place.namespace))
     kinds, plain = _nodes(cluster)
-    priorities = dict(Priority.objects.values_list("name", "value"))
-    return QueueTree(tuple(parts), kinds, plain, priorities)
+    priorities = {row.name: row.value for row in look.priorities}
+    plain_levels = (HOST_LABEL,) if options_of(cluster.options).levels else ()
+    return QueueTree(tuple(parts), kinds, plain, plain_levels, priorities)
 
 
 def _places(cluster_key: str) -> list[ProjectNamespace]:
@@ -112,23 +139,24 @@ def _places(cluster_key: str) -> list[ProjectNamespace]:
     return list(rows.select_related("project").order_by("namespace"))
 
 
-def _part(
-    queue: Queue, shares: Mapping[int, Mapping[str, QueueShare]], namespace: str = ""
-) -> QueuePart:
+def _part(queue: Queue, look: Look, namespace: str = "") -> QueuePart:
+    shares = look.shares.get(queue.pk, {}).items()
     return QueuePart(
         key=queue.key,
         name=str(queue),
         parent=queue.parent.key if queue.parent else "",
         namespace=namespace,
         weight=queue.weight,
-        shares=shares.get(queue.pk, {}),
+        shares={kind: QueueShare(one.guaranteed, one.most, one.lends) for kind, one in shares},
     )
 
 
 def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     """Return the devices that can be given out, and what nodes without any have.
 
-    A kind of nodes that are all down stays, with nothing of it: work for it waits.
+    A kind of nodes that are all down stays, with nothing of it: work for it waits. Of the levels at
+    which nodes stand together each has those that any of its nodes names; to the queue, a node that
+    lacks one of them is not there.
     """
     flavors = list(Flavor.objects.order_by("position", "name"))
     order = {flavor.name: n for n, flavor in enumerate(flavors)}
@@ -146,7 +174,10 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
     labels: dict[tuple[str, str], dict[str, str]] = {}
     is_open: dict[tuple[str, str], bool] = {}
     plain: Counter[str] = Counter()
-    for node in Node.objects.filter(cluster=cluster):
+    nodes = list(Node.objects.filter(cluster=cluster))
+    levels = [one for one in options_of(cluster.options).levels.values() if one != HOST_LABEL]
+    carried = accelerators.levels_carried(nodes, known, levels)
+    for node in nodes:
         closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
         usable = node.ready and node.schedulable and not closed
         has = Counter({"cpu": node.cpu_milli, "memory": node.memory_mib})
@@ -160,11 +191,11 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             {name: known[name].resource for name in offers},
         )
         for name, count in offers.items():
-            key = (name, _variant(known[name], node.labels))
+            key = (name, accelerators.variant_of(known[name], node.labels))
             labels[key] = {n: node.labels.get(n, "") for n in known[name].node_labels}
             is_open[key] = is_open.get(key, True) and accelerators.is_plain(node.taints)
             sums = beside.setdefault(key, Counter())
-            if usable:
+            if usable and all(node.labels.get(one) for one in carried[key]):
                 devices[key] += count - taken.get(name, 0)
                 sums.update({what: amount // len(offers) for what, amount in has.items()})
     kinds = tuple(
@@ -174,19 +205,17 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
             labels=labels[name, variant],
             devices=devices[name, variant],
             variant=variant,
+            levels=(
+                (*(one for one in levels if one in carried[name, variant]), HOST_LABEL)
+                if levels
+                else ()
+            ),
             open=is_open[name, variant],
             beside=dict(beside[name, variant]),
         )
         for name, variant in sorted(labels, key=lambda key: (order[key[0]], key[1]))
     )
     return kinds, dict(plain)
-
-
-def _variant(flavor: Flavor, labels: Mapping[str, str]) -> str:
-    """Return what tells nodes of a kind apart that may say it in several ways."""
-    if all(len(values) == 1 for values in flavor.node_labels.values()):
-        return ""
-    return slugify("-".join(labels.get(name, "") for name in sorted(flavor.node_labels)))
 
 
 # --- when they are made anew ----------------------------------------------------------------------

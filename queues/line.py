@@ -5,7 +5,7 @@ passes an earlier one only when it needs nothing that the earlier one waits for,
 over soon enough: within ``BERTH_QUEUE_PASSING_MINUTES`` of the moment the earlier one asked, and
 nobody is giving back for it. So nobody starves. Set aside, and passed by all, are claims for more
 than the machine itself has, what an operator holds back, what waits for a device that can't be
-read, and what its own queue holds.
+read, what its own queue holds, and what waits for a budget to have room again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from clusters.models import Claim, Cluster, Device, Hold
 from clusters.selectors import devices_there
 from common.clock import now
 from placement.decision import Amounts, Estimate, Reason
+from queues.choices import Beyond
 from queues.history import History
 from queues.sharing import Pool, Work
 from queues.tree import NO_RULES, Look, Rules
 from queues.turns import Before, Turns, overlap
+from queues.works import purpose_of
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ class Verdict:
     borrows: bool = False  # it would hold more than is guaranteed
     victims: tuple[UUID, ...] = ()  # who is to give back for it
     owed: bool = False  # within its guarantee, and what it lacks is being given back
+    reclaimable: bool = True  # it may be told to give back what it gets
 
     @property
     def fits(self) -> bool:
@@ -102,7 +105,8 @@ class Verdict:
 
     @property
     def is_held(self) -> bool:
-        return self.claim.held_at is not None
+        """Whether an operator holds it back, or its GPU-hours are spent."""
+        return is_held(self.claim)
 
     @property
     def is_in_line(self) -> bool:
@@ -110,18 +114,25 @@ class Verdict:
         return not self.fits and not self.aside
 
 
+def is_held(claim: Claim) -> bool:
+    return claim.held_at is not None or claim.over_budget == Beyond.WAITS
+
+
 class Line:
     """The queue of one machine as it stands: read once, then asked without further reads.
 
-    ``claims``: those of it that somebody has read already.
+    ``claims`` and ``look``: what of it, and of the tree, somebody has read already.
     """
 
-    def __init__(self, cluster: Cluster, claims: list[Claim] | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, claims: list[Claim] | None = None, look: Look | None = None
+    ) -> None:
         if claims is None:
             claims = list(Claim.objects.filter(cluster=cluster))
         self.claims = sorted(claims, key=lambda claim: (claim.asked_at, claim.pk))
         self.devices = _devices(cluster)
-        look = Look(cluster) if self.devices else None  # where there is nothing to share, no tree
+        if look is None and self.devices:  # where there is nothing to share, no tree
+            look = Look(cluster)
         self._parts = look.parts() if look else []
         self._look = look
         self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
@@ -233,11 +244,15 @@ class Line:
 
     def _work(self, claim: Claim) -> Work:
         """Return a claim as ``queues.sharing`` knows it."""
-        kind = ""
+        kind, exceeds, reclaimable = "", claim.exceeds, claim.reclaimable
+        if claim.pk and claim.granted_at is None and claim.gpus and self._look:  # as it is now
+            purpose = purpose_of(claim.workload_kind)
+            exceeds = reclaimable = not self._look.stays(str(claim.project_uid), purpose)
         if claim.granted_at is not None:
             held = {d.pk: kind_of(d) for d in self.devices}
             mine = (pk for pk, uid in self.holds.items() if uid == claim.workload_uid)
             kind = next((held[pk] for pk in mine if pk in held), "")
+        borrows = claim.over_budget == Beyond.BORROWS
         return Work(
             uid=str(claim.workload_uid),
             part=str(claim.project_uid),
@@ -245,9 +260,10 @@ class Line:
             count=claim.gpus,
             priority=claim.priority,
             asked_at=claim.asked_at.timestamp() if claim.asked_at else float("inf"),
-            exceeds=claim.exceeds,
+            exceeds=exceeds,
             # what is being given back can't be asked for twice
-            reclaimable=claim.reclaimable and claim.reclaim_at is None,
+            reclaimable=(reclaimable or borrows) and claim.reclaim_at is None,
+            borrows=borrows,
             kind=kind,
             granted_at=claim.granted_at.timestamp() if claim.granted_at else 0.0,
         )
@@ -274,7 +290,7 @@ class Line:
             claim, work = turns.take(pool)
             if never := never_there(claim):
                 verdicts.append(Verdict(claim, lacking=tuple(never), never=True, aside=True))
-            elif claim.held_at is not None:
+            elif is_held(claim):
                 verdicts.append(Verdict(claim, aside=True))
             elif unread := unread_there(claim):
                 # Who waits for a device that can't be read holds up nobody: it may be days.
@@ -309,7 +325,9 @@ class Line:
             free.take(claim, chosen)
             if chosen:
                 pool.take(replace(work, kind=kind_of(chosen[0])))
-            return Verdict(claim, devices=tuple(chosen), borrows=borrows)
+            return Verdict(
+                claim, devices=tuple(chosen), borrows=borrows, reclaimable=work.reclaimable
+            )
         ahead = before.wanting(short)
         aside = self.is_oversized(claim)
         victims, coming = ((), False) if aside else self._victims(work, allowed, free, pool)

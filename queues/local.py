@@ -22,6 +22,7 @@ from common.clock import now
 from placement.decision import Reason as Decided
 from placement.decision import waiting
 from queues import history
+from queues.choices import Beyond
 from queues.line import Line, Verdict, kind_of, kinds_of
 from queues.tree import NO_RULES, Look
 from queues.turns import overlap
@@ -31,7 +32,7 @@ from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Positions that are refreshed at once after a release; the others follow within a minute.
 _REFRESHED = 20
@@ -44,9 +45,10 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
         health_refresh(key=cluster.key)
     with transaction.atomic():
         cluster = _locked(cluster)
-        claim = _claim(cluster, request)
+        look = Look(cluster) if request.total.gpus else None
+        claim = _claim(cluster, request, look)
         if claim.granted_at is None:
-            there = Line(cluster)
+            there = Line(cluster, look=look)
             verdicts = there.verdicts()
             _decide(verdicts, mine=claim)
             claim.refresh_from_db()
@@ -76,6 +78,10 @@ def release(uid: str) -> None:
             history.keep(claim)
             claim.delete()  # with its holds
         _settle(cluster)
+
+
+def position(cluster: Cluster, placed: Mapping[str, Any]) -> None:
+    """A row that waits here knows its place."""
 
 
 def line(cluster: Cluster) -> Sequence[Verdict]:
@@ -114,6 +120,19 @@ def hold(uid: UUID, *, held: bool) -> bool:
     return True
 
 
+def budgets_looked_at(beyond: Mapping[UUID, str]) -> None:
+    """Let claims stand as budgets say now (words of ``choices.Beyond``), then whoever may start."""
+    known = Claim.objects.filter(workload_uid__in=beyond).select_related("cluster")
+    for cluster in {claim.cluster for claim in known}:
+        with transaction.atomic():
+            there = _locked(cluster)
+            for word in Beyond.values:
+                uids = [uid for uid, said in beyond.items() if said == word]
+                rows = Claim.objects.filter(cluster=there, workload_uid__in=uids)
+                rows.update(over_budget=word)
+            _settle(there)
+
+
 def _cluster(key: str) -> Cluster:
     cluster = Cluster.objects.filter(key=key).first()
     if cluster is None:
@@ -129,15 +148,16 @@ def _locked(cluster: Cluster) -> Cluster:
     return Cluster.objects.select_for_update().get(pk=cluster.pk)
 
 
-def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
+def _claim(cluster: Cluster, request: AdmissionRequest, look: Look | None) -> Claim:
     """Return the workload's claim; a changed size goes to the end of the queue.
 
-    A newer launch of what gave its devices back stands where it stood.
+    A newer launch of what gave its devices back stands where it stood. What waits goes by the
+    rules of now.
     """
     size = request.total
     rules = NO_RULES
-    if size.gpus:
-        rules = Look(cluster).rules(request.project_uid, request.purpose, request.priority)
+    if look is not None:
+        rules = look.rules(request.project_uid, request.purpose, request.priority)
     first: dict[str, Any] = {
         "cluster": cluster,
         "workload_kind": request.kind,
@@ -149,18 +169,24 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
         "reclaimable": rules.reclaimable,
         "time_limit_minutes": request.time_limit_minutes,
         "launch": request.launch,
+        "over_budget": request.over_budget,
         "size": size,
     }
     claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
     changed = claim.size != size
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
+    if claim.over_budget != request.over_budget:
+        claim.over_budget = request.over_budget
+        claim.save(update_fields=["over_budget"])
+    if not made and claim.granted_at is None and claim.priority != rules.priority:
+        claim.priority = rules.priority
+        claim.save(update_fields=["priority"])
     if made or not (changed or gave_back):
         return claim
     history.keep(claim)
     claim.holds.all().delete()
     if changed:
         claim.size, claim.asked_at = size, now()
-    claim.given_back += gave_back
     claim.granted_at = claim.reclaim_at = claim.reclaim_until = claim.reclaim_for = None
     claim.expected_from = claim.expected_until = None
     claim.launch = request.launch
@@ -184,7 +210,11 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     let_in = [v for v in verdicts if v.fits]
     for verdict in let_in:
         Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
-    Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
+    for reclaimable in (True, False):
+        same = [v.claim.pk for v in let_in if v.reclaimable is reclaimable]
+        Claim.objects.filter(pk__in=same).update(
+            granted_at=at, exceeds=reclaimable, reclaimable=reclaimable
+        )
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
 
 
@@ -219,7 +249,9 @@ def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
     size = claim.size
     reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
-    if verdict.ceiling:
+    if claim.over_budget == Beyond.WAITS:
+        reason, said = Reason.BUDGET, str(Decided("budget-waits"))
+    elif verdict.ceiling:
         reason, said = Reason.CEILING, str(Decided("ceiling"))
     elif verdict.owed:
         reason, said = Reason.RECLAIMING, str(Decided("reclaims"))

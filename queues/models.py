@@ -20,7 +20,8 @@ class Queue(models.Model):
     """An organisation, or the queue of a project. A project without a row stands at the top.
 
     ``build_exceeds``: work that people sit in front of may hold more than is guaranteed, and may
-    then be told to give it back; otherwise it waits until it is within the guarantee.
+    then be told to give it back; otherwise it waits until it is within the guarantee. ``longest``:
+    how long work of some purpose runs at most, here and below.
     """
 
     KIND = "queue"
@@ -41,6 +42,7 @@ class Queue(models.Model):
         validators=[MinValueValidator(0), MaxValueValidator(1000)],
     )
     build_exceeds = models.BooleanField(_("building may exceed the guarantee"), default=False)
+    longest = models.JSONField(default=dict, db_default={}, blank=True)  # purpose → minutes
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

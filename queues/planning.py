@@ -17,6 +17,7 @@ from clusters.models import Cluster, Flavor
 from common.clock import now
 from common.errors import Invalid, NotFound
 from queues import hooks
+from queues.choices import Purpose
 from queues.effect import Moment, Promise, Waits, moment, promises, replay
 from queues.models import MAX_DEVICES
 from queues.sharing import ROOT, Share
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 PAST = timedelta(days=30)
 MAX_NAME = 63
 MAX_WEIGHT = 1000
+MAX_MINUTES = 60 * 24 * 366
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Change:
     parent: str | None = None
     weight: Decimal | None = None
     build_exceeds: bool | None = None
+    longest: Mapping[str, int] = field(default_factory=dict)  # purpose → minutes; 0: no limit
+    each_gpus: int | None = None  # 0: no limit
     shares: Mapping[Where, Share] = field(default_factory=dict)
 
     def applied(self, entry: Entry) -> Entry:
@@ -47,6 +51,10 @@ class Change:
             for name in ("name", "parent", "weight", "build_exceeds")
             if (value := getattr(self, name)) is not None
         }
+        if self.longest:
+            said["longest"] = {k: n for k, n in {**entry.longest, **self.longest}.items() if n}
+        if self.each_gpus is not None:
+            said["each_gpus"] = self.each_gpus or None
         shares = {**entry.shares, **self.shares}
         kept = {where: share for where, share in shares.items() if share != Share()}
         return replace(entry, **said, shares=kept)
@@ -194,6 +202,8 @@ def check(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> None:
             "name": _name_problem(entry, names),
             "weight": _weight_problem(entry.weight),
             "parent": _place_problem(entry, after),
+            "longest": _longest_problem(entry),
+            "each_gpus": _each_problem(entry),
             "guarantees": _shares_problem(entry, old, wheres),
         }
         for name, problem in said.items():
@@ -216,6 +226,20 @@ def _weight_problem(weight: Decimal) -> str:
     if weight.is_finite() and 0 <= weight <= MAX_WEIGHT:
         return ""
     return _("A weight is a number from 0 to %(n)d.") % {"n": MAX_WEIGHT}
+
+
+def _longest_problem(entry: Entry) -> str:
+    good = all(
+        purpose in Purpose.values and type(n) is int and 0 < n <= MAX_MINUTES
+        for purpose, n in entry.longest.items()
+    )
+    return "" if good else _("For each purpose a number of minutes, at most one year.")
+
+
+def _each_problem(entry: Entry) -> str:
+    if entry.each_gpus is None or (entry.is_project and 0 < entry.each_gpus <= MAX_DEVICES):
+        return ""
+    return _("A whole number of GPUs, of a project.")
 
 
 def _shares_problem(entry: Entry, old: Entry | None, wheres: Collection[Where]) -> str:

@@ -10,11 +10,13 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster, Flavor
+from clusters.models import Pool as NodePool
+from clusters.wording import work_words
 from common.errors import NotFound
 from events.models import Event
 from queues import works
 from queues.effect import Promise, promises
-from queues.models import Guarantee, Priority
+from queues.models import Guarantee, Priority, Queue
 from queues.sharing import NO_SHARE, ROOT, Pool, Share
 from queues.tree import Entry, Where, entries, in_order, revision_of, tree_on
 from queues.works import Standing, standings
@@ -205,6 +207,42 @@ def of_project(project: Project) -> list[Own]:
         if use != Use():
             found.append(Own(where, use))
     return found
+
+
+@dataclass(frozen=True)
+class PoolSeen:
+    """A pool of a cluster and whom it is for; nothing named: everybody, all work."""
+
+    pool: NodePool
+    works: tuple[str, ...]
+    projects: tuple[Entry, ...]
+
+
+def pools_on(cluster: Cluster, tree: Mapping[str, Entry]) -> list[PoolSeen]:
+    """Return the pools of a cluster as operators laid them down."""
+    return [
+        PoolSeen(
+            pool,
+            tuple(work_words(kind) for kind in pool.kinds),
+            tuple(tree[uid] for uid in pool.project_uids if uid in tree),
+        )
+        for pool in NodePool.objects.filter(cluster=cluster)
+    ]
+
+
+def longest_of(project: Project, purpose: str) -> int | None:
+    """Return how many minutes work of a purpose runs at most in a project; None: no limit.
+
+    The least of what its queue and those above it say. One query.
+    """
+    rows = Queue.objects.values_list("pk", "parent_id", "project_id", "longest")
+    known = {pk: (parent, longest) for pk, parent, _project, longest in rows}
+    pk = next((pk for pk, _parent, owner, _longest in rows if owner == project.pk), None)
+    found = []
+    while pk in known:
+        pk, longest = known.pop(pk)  # a circle ends where it began
+        found.append(longest.get(purpose))
+    return min((n for n in found if n), default=None)
 
 
 def priorities() -> QuerySet[Priority]:

@@ -21,7 +21,8 @@ from queues.choices import Purpose, Who
 from queues.models import Guarantee, Priority, Queue
 from queues.planning import Change, Plan, check, clusters_of, effects, plan
 from queues.sharing import ROOT, Share
-from queues.tree import Entry, Where, entries, revision_of
+from queues.tree import OF_EACH, Entry, Where, entries, revision_of
+from quotas.models import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -171,9 +172,16 @@ def _keep(entry: Entry) -> None:
         "parent": parent,
         "weight": entry.weight,
         "build_exceeds": entry.build_exceeds,
+        "longest": dict(entry.longest),
     }
     if entry.is_project:
         project = Project.objects.get(uid=entry.key)
+        if entry.each_gpus is None:
+            Limit.objects.filter(project=project, **OF_EACH).delete()
+        else:
+            Limit.objects.update_or_create(
+                project=project, **OF_EACH, defaults={"amount": entry.each_gpus}
+            )
         queue, _made = Queue.objects.update_or_create(
             project=project, defaults={"name": entry.slug, **columns}
         )
@@ -231,6 +239,8 @@ def _as_json(entry: Entry | None, tree: Mapping[str, Entry]) -> dict[str, Any]:
         "parent": above.name if above else "",
         "weight": str(entry.weight),
         "build_exceeds": entry.build_exceeds,
+        "longest": dict(entry.longest),
+        "each_gpus": entry.each_gpus,
         "guarantees": {
             f"{cluster}/{kind}": [share.guaranteed, share.most, share.lends]
             for (cluster, kind), share in sorted(entry.shares.items())
@@ -242,23 +252,31 @@ def _difference(old: Entry | None, new: Entry | None, made: Plan) -> str:
     """Return what changed as codes and numbers, such as ``local/h100 guaranteed: 2 → 4``."""
     if old is None or new is None:
         return ""
+    was, now = _said(old, made.before), _said(new, made.after)
     said = []
-    if old.name != new.name:
-        said.append(f"name: {old.name} → {new.name}")
-    if old.parent != new.parent:
-        names = [made.before.get(old.parent), made.after.get(new.parent)]
-        said.append("parent: " + " → ".join(one.name if one else "-" for one in names))
-    if old.weight != new.weight:
-        said.append(f"weight: {old.weight} → {new.weight}")
-    if old.build_exceeds != new.build_exceeds:
-        said.append(f"build_exceeds: {old.build_exceeds} → {new.build_exceeds}")
-    for where in sorted({*old.shares, *new.shares}):
-        for name in ("guaranteed", "most", "lends"):
-            was, now = getattr(old.share(where), name), getattr(new.share(where), name)
-            if was != now:
-                shown = ("-" if n is None else str(n) for n in (was, now))
-                said.append(f"{'/'.join(where)} {name}: {' → '.join(shown)}")
+    for name in {**was, **now}:
+        nothing = "0" if name.endswith(" guaranteed") else "-"
+        before, after = was.get(name, nothing), now.get(name, nothing)
+        if before != after:
+            said.append(f"{name}: {before} → {after}")
     return ", ".join(said)
+
+
+def _said(entry: Entry, tree: Mapping[str, Entry]) -> dict[str, str]:
+    """Return by name all that is laid down about a part; what is not is left out."""
+    above = tree.get(entry.parent)
+    numbers: dict[str, int | None] = {"each_gpus": entry.each_gpus}
+    numbers |= {f"{purpose} minutes": n for purpose, n in sorted(entry.longest.items())}
+    for where, share in sorted(entry.shares.items()):
+        for name in ("guaranteed", "most", "lends"):
+            numbers[f"{'/'.join(where)} {name}"] = getattr(share, name)
+    return {
+        "name": entry.name,
+        "parent": above.name if above else "-",
+        "weight": str(entry.weight),
+        "build_exceeds": str(entry.build_exceeds),
+        **{name: str(n) for name, n in numbers.items() if n is not None},
+    }
 
 
 # --- priorities -------------------------------------------------------------------------------

@@ -22,8 +22,12 @@ from placement.decision import (
     Standing,
     names_in,
 )
+from queues.choices import Beyond
 from queues.history import FEW_TURNS, LONG, History
 from queues.line import Line, Verdict, kind_of
+from queues.sharing import ROOT, Pool
+from queues.tree import Look
+from queues.works import standings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +49,24 @@ def sight_of(cluster: Cluster) -> LineSight:
     if found[-1].granted_at is not None:
         found = list(rows.filter(granted_at__isnull=False))
     return LongSight(cluster, [claim for claim in found if claim.granted_at is not None])
+
+
+def left_on(cluster: Cluster, project_uid: str) -> dict[str, tuple[int, bool]]:
+    """Return how many more of each kind a project may hold on a cluster with queues of ours.
+
+    With whether its ceiling is what bounds that. What it is owed by others is not counted: that
+    takes a moment.
+    """
+    there = standings([cluster])[cluster.key]
+    pool = Pool(Look(cluster).parts(), there.capacity)
+    for work in there.works:
+        if work.kind:
+            pool.take(work)
+    found = {}
+    for kind in there.capacity:
+        free, (top, whose) = pool.free(project_uid, kind), pool.ceiling(project_uid, kind)
+        found[kind] = (max(0, min(free, top)), whose != ROOT and top < free)
+    return found
 
 
 class LineSight:
@@ -70,6 +92,8 @@ class LineSight:
             reclaimable=rules.reclaimable,
         )
         asked.size = size
+        if own is not None:
+            asked.over_budget = own.over_budget
         if own is not None and same:
             asked.asked_at = own.asked_at
         return asked
@@ -91,14 +115,17 @@ class LineSight:
     def standing(self, made: Decision) -> Standing:
         """What the queue itself would decide."""
         line, size = self._line, made.request.total
-        verdict = self._verdict(self._asked(made))
+        asked = self._asked(made)
+        verdict = self._verdict(asked)
         if verdict.never:
             said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
             return Standing(said, fits=False, waits_for=verdict.lacking)
         if verdict.fits:
             return Standing(STARTS_NOW, position=0)
         reason = IN_USE
-        if verdict.ceiling:
+        if asked.over_budget == Beyond.WAITS:
+            reason = Reason("budget-waits")
+        elif verdict.ceiling:
             reason = Reason("ceiling")
         elif verdict.owed:
             reason = Reason("reclaims")

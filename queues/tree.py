@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from projects.models import Project
 from queues.choices import Purpose
 from queues.effect import Tree
 from queues.models import Guarantee, Priority, Queue
 from queues.sharing import NO_SHARE, ROOT, Part, Share
+from quotas.choices import GPUS
+from quotas.models import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 # Work that has no purpose of its own (a load of data) goes as training does.
 _OTHERS = Purpose.TRAIN.value
 
+
+OF_EACH: Mapping[str, Any] = {"each": True, "resource": GPUS}  # the limit that is said here
 
 Where = tuple[str, str]  # the key of a cluster, the name of a kind of GPU
 
@@ -36,6 +41,8 @@ class Entry:
     parent: str = ROOT
     weight: Decimal = Decimal(1)
     build_exceeds: bool = False
+    longest: Mapping[str, int] = field(default_factory=dict)  # purpose → minutes at most
+    each_gpus: int | None = None  # that one person may hold in a project; None: no limit
     shares: Mapping[Where, Share] = field(default_factory=dict)
 
     @property
@@ -47,7 +54,7 @@ class Entry:
 
 
 def entries() -> dict[str, Entry]:
-    """Return the whole tree by the keys of its parts; three queries.
+    """Return the whole tree by the keys of its parts; four queries.
 
     Every project is in it, but for those that are archived and have nothing laid down.
     """
@@ -57,6 +64,7 @@ def entries() -> dict[str, Entry]:
         shares[pk][key, name] = Share(*numbers)
     queues = list(Queue.objects.select_related("project", "parent__project"))
     own = {queue.project_id: queue for queue in queues if queue.project_id}
+    each = dict(Limit.objects.filter(**OF_EACH).values_list("project_id", "amount"))
     found = {
         queue.key: Entry(
             key=queue.key,
@@ -64,6 +72,7 @@ def entries() -> dict[str, Entry]:
             parent=queue.parent.key if queue.parent else ROOT,
             weight=queue.weight,
             build_exceeds=queue.build_exceeds,
+            longest=queue.longest,
             shares=shares.get(queue.pk, {}),
         )
         for queue in queues
@@ -80,6 +89,8 @@ def entries() -> dict[str, Entry]:
             parent=queue.parent.key if queue and queue.parent else ROOT,
             weight=queue.weight if queue else Decimal(1),
             build_exceeds=queue.build_exceeds if queue else False,
+            longest=queue.longest if queue else {},
+            each_gpus=each.get(project.pk),
             shares=shares.get(queue.pk, {}) if queue else {},
         )
     return found
@@ -121,7 +132,10 @@ def in_order(parts: Mapping[str, Entry]) -> list[tuple[Entry, int]]:
 def revision_of(tree: Mapping[str, Entry]) -> str:
     """Return what differs when anything in the tree does."""
     said = [
-        (e.key, e.name, e.parent, str(e.weight), e.build_exceeds, sorted(e.shares.items()))
+        (
+            *(e.key, e.name, e.parent, str(e.weight), e.build_exceeds, e.each_gpus),
+            *(sorted(e.longest.items()), sorted(e.shares.items())),
+        )
         for e in sorted(tree.values(), key=lambda one: one.key)
     ]
     return sha256(repr(said).encode()).hexdigest()[:16]
@@ -153,13 +167,13 @@ class Look:
     """Queues, what they have on a cluster, and priorities, as they are now; three queries."""
 
     def __init__(self, cluster: Cluster) -> None:
-        queues = Queue.objects.filter(project__deleted_at__isnull=True)
-        self._queues = list(queues.select_related("project", "parent__project"))
-        self._shares: dict[int, dict[str, Share]] = defaultdict(dict)
+        queues = Queue.objects.filter(project__deleted_at__isnull=True)  # or none at all
+        self.queues = list(queues.select_related("project", "parent__project"))
+        self.shares: dict[int, dict[str, Share]] = {}  # by queue and kind
         for row in Guarantee.objects.filter(cluster=cluster).select_related("flavor"):
             share = Share(row.guaranteed, row.most, row.lends)
-            self._shares[row.queue_id][row.flavor.name] = share
-        self._priorities = list(Priority.objects.all())
+            self.shares.setdefault(row.queue_id, {})[row.flavor.name] = share
+        self.priorities = list(Priority.objects.all())
 
     def parts(self) -> list[Part]:
         """Return the tree with what its parts have.
@@ -171,23 +185,31 @@ class Look:
                 key=queue.key,
                 parent=queue.parent.key if queue.parent else ROOT,
                 weight=float(queue.weight),
-                shares=self._shares.get(queue.pk, {}),
+                shares=self.shares.get(queue.pk, {}),
             )
-            for queue in self._queues
+            for queue in self.queues
         ]
 
     def rules(self, project_uid: str, purpose: str, priority: str) -> Rules:
-        """Return the rules of work of a project (A1); a priority that is gone is the purpose's own.
+        """Return the rules of work of a project (A1).
 
-        What people sit in front of stays within what is guaranteed to their project, and is never
-        asked for; where nothing is guaranteed it borrows as everything does.
+        A priority that is gone is the purpose's own.
         """
-        chosen = priority_of(purpose, priority, self._priorities)
-        own = (q for q in self._queues if q.project and str(q.project.uid) == project_uid)
-        queue = next(own, None)
-        stays = purpose == Purpose.BUILD and queue is not None and not queue.build_exceeds
-        if stays and queue is not None:
-            stays = any(share.guaranteed for share in self._shares.get(queue.pk, {}).values())
-        return Rules(
-            priority=chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays
-        )
+        chosen = priority_of(purpose, priority, self.priorities)
+        stays = self.stays(project_uid, purpose)
+        return Rules(chosen.value if chosen else 0, exceeds=not stays, reclaimable=not stays)
+
+    def stays(self, project_uid: str, purpose: str) -> bool:
+        """Whether work stays within what is guaranteed to its project, and is never asked for.
+
+        So does what people sit in front of; where nothing is guaranteed it borrows as all does.
+        """
+        if purpose != Purpose.BUILD or project_uid not in self._own:
+            return False
+        queue = self._own[project_uid]
+        guaranteed = any(one.guaranteed for one in self.shares.get(queue.pk, {}).values())
+        return guaranteed and not queue.build_exceeds
+
+    @cached_property
+    def _own(self) -> dict[str, Queue]:
+        return {str(queue.project.uid): queue for queue in self.queues if queue.project}

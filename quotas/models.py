@@ -11,13 +11,15 @@ class Limit(models.Model):
     """A ceiling. No row means no limit. Three scopes, told apart by what is null:
 
     project only: all members together; project and user: one member there; user only: one
-    person in all projects together.
+    person in all projects together. ``each``: every member of the project alike, but for those
+    who have one of their own; said in the tree of queues.
     """
 
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="limits")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="limits"
     )
+    each = models.BooleanField(default=False, db_default=False)
     resource = models.CharField(max_length=80)
     amount = models.PositiveBigIntegerField()
     updated_at = models.DateTimeField(auto_now=True)
@@ -30,8 +32,17 @@ class Limit(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["project", "resource"],
-                condition=Q(user__isnull=True),
+                condition=Q(user__isnull=True, each=False),
                 name="quotas_project_limit_once",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "resource"],
+                condition=Q(each=True),
+                name="quotas_each_limit_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(each=False) | Q(project__isnull=False, user__isnull=True),
+                name="quotas_each_of_a_project",
             ),
             models.UniqueConstraint(
                 fields=["project", "user", "resource"],

@@ -74,17 +74,21 @@ def limits_over(project: Project, owner: User) -> QuerySet[Limit]:
 
 def scope_of(limit: Limit) -> Scope:
     if limit.user_id is None:
-        return Scope.PROJECT
+        return Scope.MEMBER if limit.each else Scope.PROJECT
     return Scope.USER if limit.project_id is None else Scope.MEMBER
 
 
 def ceilings(limits: Iterable[Limit], used: Mapping[tuple[Scope, str], int]) -> list[Ceiling]:
-    """Return ``limits`` with what is used of each."""
-    found = [(limit, scope_of(limit)) for limit in limits]
+    """Return ``limits`` with what is used of each; one of a member's own goes for what each has."""
+    found = list({(scope_of(x), x.resource): (x, scope_of(x)) for x in _own_last(limits)}.values())
     return [
         Ceiling(limit.resource, scope, limit.amount, used.get((scope, limit.resource), 0))
         for limit, scope in found
     ]
+
+
+def _own_last(limits: Iterable[Limit]) -> list[Limit]:
+    return sorted(limits, key=lambda limit: not limit.each)
 
 
 def usage_by_scope(
@@ -136,7 +140,7 @@ class Account:
 
     def shares(self) -> list[Share]:
         """Return used and left: the project's totals always, personal limits where set."""
-        limits = {(scope_of(x), x.resource): x.amount for x in self.limits}
+        limits = {(scope_of(x), x.resource): x.amount for x in _own_last(self.limits)}
         keys = {key for scope, key in self.used if scope == Scope.PROJECT and self.used[scope, key]}
         keys |= {"gpus", "cpu_milli", "memory_mib", "workspaces"}
         wanted = {(Scope.PROJECT, key) for key in keys} | set(limits)
@@ -161,8 +165,12 @@ def would_fit(
 
 
 def limits_of_project(project: Project) -> QuerySet[Limit]:
-    """Return the project's own limits and those of its members there."""
-    return Limit.objects.filter(project=project).select_related("user").order_by("user_id", "id")
+    """Return the project's own limits and those of single members there."""
+    return (
+        Limit.objects.filter(project=project, each=False)
+        .select_related("user")
+        .order_by("user_id", "id")
+    )
 
 
 def limits_of_user(user: User) -> QuerySet[Limit]:

@@ -160,15 +160,13 @@ def limits_set(
     if not principal.is_operator:
         raise Forbidden(_("Only operators set limits."))
     effects = limits_effect(limits=limits, project=project, user=user)
-    before = {
-        x.resource: x.amount
-        for x in Limit.objects.select_for_update().filter(project=project, user=user)
-    }
+    limits_there = Limit.objects.filter(project=project, user=user, each=False)
+    before = {x.resource: x.amount for x in limits_there.select_for_update()}
     for resource, amount in limits.items():
         if amount is None:
-            Limit.objects.filter(project=project, user=user, resource=resource).delete()
+            limits_there.filter(resource=resource).delete()
         else:
-            Limit.objects.update_or_create(
+            limits_there.update_or_create(
                 project=project, user=user, resource=resource, defaults={"amount": amount}
             )
     record(

@@ -190,17 +190,22 @@ class QueueKind:
     labels: Mapping[str, str]
     devices: int
     variant: str = ""  # tells those of one kind apart
+    levels: tuple[str, ...] = ()  # labels that say what stands together, the widest first
     open: bool = True  # work without devices may run there too
     beside: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class QueueTree:
-    """How one cluster is shared. ``plain``: what nodes without devices have, as ``beside``."""
+    """How one cluster is shared. ``plain``: what nodes without devices have, as ``beside``.
+
+    Where a kind has levels, all of them and the plain nodes have some.
+    """
 
     parts: tuple[QueuePart, ...] = ()
     kinds: tuple[QueueKind, ...] = ()  # the first is tried first
     plain: Mapping[str, int] = field(default_factory=dict)
+    plain_levels: tuple[str, ...] = ()
     priorities: Mapping[str, int] = field(default_factory=dict)  # name → value
 
 
@@ -219,6 +224,12 @@ class SupportsQueues(Protocol):
 
     def remove_queues(self) -> None:
         """Remove all that ``ensure_queues`` made. NotYet while work still stands in them."""
+
+    def waiting_in(self, namespace: str) -> tuple[str, ...]:
+        """Return the names of what waits in the queue of a namespace, in the order of its turns.
+
+        As far as the cluster tells it: who is not among them has an unknown place.
+        """
 
 
 @runtime_checkable

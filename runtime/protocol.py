@@ -118,6 +118,17 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Together:
+    """All replicas in one part of a cluster. ``where``: the level of such parts, or its label.
+
+    ``required``: nowhere else; otherwise wider, where no such part has room for all.
+    """
+
+    where: str
+    required: bool = False
+
+
+@dataclass(frozen=True)
 class Placement:
     """Which nodes will do; labels and tolerations as data, never typed by a tenant.
 
@@ -135,6 +146,7 @@ class Placement:
     avoid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # label → values it lacks
     near: tuple[Mapping[str, str], ...] = ()  # liked more than others; none is needed
     architectures: tuple[str, ...] = ()  # the node is one of these, as Kubernetes names them
+    together: Together | None = None  # by the label of nodes
 
 
 @dataclass(frozen=True)

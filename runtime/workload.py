@@ -195,7 +195,7 @@ class WorkloadReconciler(WorkloadKind):
         if left := self._stop_outside(state, "stop", grace_s=grace_s, notice=notice):
             return self._lingers(state, Phase.STOPPING, Reason.PREEMPTED, left)
         killpoint("given-back")
-        for word in ("devices", "driver", "queue"):
+        for word in ("devices", "driver", "queue", "line"):
             state.ref.pop(word, None)
         before = state.ref.get("given_back") or {"times": 0, "waited_s": 0.0}
         state.ref["given_back"] = {**before, "times": before["times"] + 1, "since": time.time()}
@@ -223,6 +223,7 @@ class WorkloadReconciler(WorkloadKind):
             priority=getattr(row, "priority", ""),
             purpose=self.purpose,
             time_limit_minutes=getattr(row, "time_limit_minutes", None),
+            over_budget=getattr(row, "over_budget", ""),
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
@@ -245,6 +246,7 @@ class WorkloadReconciler(WorkloadKind):
         status = status_of(row.desired, seen, launch=row.launch, ensured=True)
         state.note_progress(seen)
         state.note_pull(seen, self.image_bytes)
+        state.note_line(seen)
         state.note_pod(seen)
         self._refresh_secrets(state, status.phase)
         if status.phase == Phase.RUNNING:
@@ -341,8 +343,8 @@ class WorkloadReconciler(WorkloadKind):
         admission().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
-        state.ref.pop("queue", None)
-        state.ref.pop("ending", None)
+        for word in ("queue", "line", "ending"):
+            state.ref.pop(word, None)
         state.note("failed" if phase == Phase.FAILED else "stopped", message)
         return self._outcome(state, phase, reason, message, None, seen)
 
@@ -361,7 +363,8 @@ class WorkloadReconciler(WorkloadKind):
         admission().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
-        state.ref.pop("queue", None)
+        for word in ("queue", "line"):
+            state.ref.pop(word, None)
         state.note("stopped")
         return self._outcome(state, Phase.STOPPED, self.stop_reason(row), "")
 

@@ -159,6 +159,14 @@ class ReconcileContext:
         elif (self.ref.get("pull") or {}).get("since") != pull["since"]:
             self.ref["pull"] = {"since": pull["since"], "bytes": size_of(self.row)}
 
+    def note_line(self, seen: Observation) -> None:
+        """Keep what the cluster's queue says of it while that holds it back."""
+        told: Any = seen.detail.get("line") if seen.launch == self.row.launch else None
+        if told:
+            self.ref["line"] = dict(told)
+        else:
+            self.ref.pop("line", None)
+
     def note_pod(self, seen: Observation) -> None:
         """Tell of each pod after a launch's first, also when nobody saw the one before it go.
 

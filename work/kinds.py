@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clusters.models import Cluster
     from projects.access import Permission
     from projects.models import Project
+    from runtime.protocol import Together
     from volumes.models import Volume
     from work.services.plan import Plan
     from work.services.resolve import Resolved
@@ -84,8 +85,10 @@ class Kind:
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
     work_class: Callable[[Any], str] | None = None
+    classes: tuple[str, ...] = ()  # all those words; (): its own
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
+    together: Callable[[Any], Together | None] | None = None  # what keeps its replicas together
     counts_as: str = ""  # the limit of which each takes one
     check_new: Callable[[Any], None] | None = None  # raises, before anything of a new one is made
     # In the transaction that makes one: the volumes that are there for it by its nature, to be
@@ -159,6 +162,9 @@ class Kind:
 
     def replicas_of(self, row: Any) -> int:
         return self.replicas(row) if self.replicas else 1
+
+    def together_of(self, row: Any) -> Together | None:
+        return self.together(row) if self.together else None
 
     def is_over(self, row: Any) -> bool:
         """Whether it ran to its end: a stop would change nothing that runs."""

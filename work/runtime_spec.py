@@ -16,6 +16,7 @@ from runtime.pods import with_secrets
 from runtime.protocol import Mount
 from volumes.backing import mount_of
 from volumes.topology import labels_near
+from work import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,11 +68,17 @@ def pod_fields(
     row: Any, cluster: Cluster, *, work_class: str, image: str, purpose: str
 ) -> dict[str, Any]:
     """Return the fields that pods add. ``image`` "": it has none of its own but the cluster's."""
-    request = Request.of_size(work_class, row.resources, pool=row.pool, network=row.network)
+    request = Request.of_size(
+        work_class,
+        row.resources,
+        pool=row.pool,
+        network=row.network,
+        together=kinds.kind_of(row.KIND).together_of(row),
+    )
     decision = engine_decision(row.cluster_key, request, row.project.uid)
     digest = row.image_digest if image else ""
     return {
-        **labels_of(cluster, purpose, row.priority, row.queue),
+        **labels_of(cluster, purpose, row.priority, row.queue, over_budget=row.over_budget),
         "verbatim": True,
         "namespace": namespace_of(row.project, cluster),
         "shm_mib": row.shm_mib,

@@ -10,10 +10,12 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from clusters.options import options_of
 from common.errors import Forbidden, NotFound
 from credentials.selectors import credentials_usable
 from placement.clusters import clusters_of
 from placement.fleet import Fleet
+from placement.levels import LABELS
 from projects.access import permissions_of, scoped
 from projects.models import Membership
 from runtime.protocol import Desired
@@ -21,8 +23,10 @@ from volumes.selectors import may_write
 from work import kinds, needs
 from work.attached import READ_ONLY, attached_to, mountable
 from work.environments import environments_of
+from work.fields import Choice
 from work.gpu_offers import gpu_offers
 from work.models import Share
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -175,6 +179,17 @@ def share_candidates(row: Workload) -> QuerySet[User]:
 # --- for forms ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class OfferedVolume:
+    """A volume that a form offers; ``label`` tells those of several clusters apart."""
+
+    name: str
+    label: str
+    cluster_key: str
+    may_write: bool
+    is_full: bool
+
+
 def form_values(row: Workload) -> dict[str, Any]:
     """Return what a row says for a form of its owner: attachments by the words of the offers."""
     kind, given = kinds.kind_of(row.kind), attached_to(row)
@@ -199,9 +214,9 @@ def offers_for(
 ) -> dict[str, list[tuple[str, Any]]]:
     """Return word and label of what exists for fields that name things (``work.ui.forms``).
 
-    A volume is offered twice, by its uid and by ``uid:ro``. For ``row`` only what its own cluster
-    has. What there is nothing of has an empty list, a text of which nothing is known is left out.
-    ``fleet``: a look at the clusters of the project, where the caller has one.
+    For ``row`` only what its own cluster has. What there is nothing of has an empty list, a text
+    of which nothing is known is left out. ``fleet``: a look at the clusters of the project, where
+    the caller has one.
     """
     usable = fleet.clusters if fleet else clusters_of(project)
     if row is not None:
@@ -210,14 +225,14 @@ def offers_for(
     if fleet is None or row is not None:
         fleet = Fleet(usable, project.uid)
     key = row.cluster_key if row is not None else ""
-    one = row if row is not None else kind.model(project=project, owner=who.user, kind=kind.word)
-    classes = [kind.class_of(one)]
+    classes = kind.classes or [kind.word] if row is None else [kind.class_of(row)]
     found: dict[str, list[tuple[str, Any]]] = {
         "cluster": _clusters(usable) if row is None else [],
         "environment": _environments(project, usable),
-        "gpu_flavor": list(gpu_offers(fleet, classes, key)),
+        GPU_FLAVOR.name: list(gpu_offers(fleet, classes, key)),
         "pool": _named(_("Any"), fleet.pools(classes)),
         "network": _named(_("None"), fleet.networks()),
+        **_topology(kind, usable),
         "volumes": _volumes(who, project, key or None),
         "credentials": [
             (str(one.uid), f"{one.name} ({one.get_kind_display()})")
@@ -229,8 +244,9 @@ def offers_for(
             for one in needable.visible(who, project)[:OFFERED]
         ],
     }
-    if not images:  # texts too, which otherwise may be anything
-        found |= {one.name: [] for one in kind.own if one.images_only}
+    if not images:  # texts too, which otherwise may be anything; and what decides only on these
+        left = [one for one in kind.own if one.images_only]
+        found |= {name: [] for one in left for name in (one.name, *(one.only or ())[:1])}
     return {name: offered for name, offered in found.items() if name in kind.table}
 
 
@@ -238,6 +254,18 @@ def _clusters(usable: Sequence[Cluster]) -> list[tuple[str, Any]]:
     if len(usable) < 2:  # noqa: PLR2004 - nothing to choose
         return []
     return [("", _("Where it starts first")), *((one.key, one.label) for one in usable)]
+
+
+def _topology(kind: Kind, usable: Sequence[Cluster]) -> dict[str, list[tuple[str, Any]]]:
+    """Return the levels that any cluster knows; nothing to choose where there are none."""
+    known = {level for cluster in usable for level in options_of(cluster.options).levels}
+    offered = [(level, label) for level, label in LABELS.items() if level in known]
+    table = kind.table
+    field = table["topology"] if "topology" in table and offered else None
+    return {
+        "topology": list(field.choices) if isinstance(field, Choice) else [],
+        "topology_level": offered,
+    }
 
 
 def _environments(project: Project, usable: Sequence[Cluster]) -> list[tuple[str, Any]]:
@@ -254,11 +282,16 @@ def _named(none: str, rows: Sequence[Any]) -> list[tuple[str, Any]]:
 def _volumes(who: Principal, project: Project, cluster_key: str | None) -> list[tuple[str, Any]]:
     rows = list(mountable(who, project, cluster_key)[:OFFERED])
     several = len({volume.cluster_key for volume in rows}) > 1
-    found: list[tuple[str, Any]] = []
-    for volume in rows:
-        label = f"{volume.name} · {volume.cluster_key}" if several else volume.name
-        if may_write(who, volume):
-            found.append((str(volume.uid), label))
-        only_read = _("%(name)s, only read") % {"name": label}
-        found.append((f"{volume.uid}{READ_ONLY}", only_read))
-    return found
+    return [
+        (
+            str(volume.uid),
+            OfferedVolume(
+                name=volume.name,
+                label=f"{volume.name} · {volume.cluster_key}" if several else volume.name,
+                cluster_key=volume.cluster_key,
+                may_write=may_write(who, volume),
+                is_full=volume.is_full,
+            ),
+        )
+        for volume in rows
+    ]

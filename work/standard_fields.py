@@ -2,6 +2,8 @@
 
 from django.utils.translation import gettext_lazy as _
 
+from clusters.options import UNIT
+from placement.levels import LABELS
 from work import fields as f
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
@@ -28,6 +30,7 @@ COMMAND = f.Words(
 )
 ARGS = f.Words(
     name="args",
+    folded=True,
     label=_("Arguments"),
     help=_("Added to the command, or to the image's own."),
     private=True,
@@ -49,16 +52,19 @@ MEMORY = f.Count(
     high=MAX_MEMORY_MIB,
     option="memory",
 )
-GPUS = f.Count(name="gpus", label=_("GPUs"), high=MAX_GPUS)
+GPUS = f.Count(name="gpus", label=_("GPUs"), high=MAX_GPUS, sooner=True)
 GPU_FLAVOR = f.Devices(
     name="gpu_flavor",
     label=_("Kind of GPU"),
     help=_("Several: any of them, the upper ones preferred. None: a whole one of any kind."),
     option="gpu",
+    sooner=True,
 )
 SHM = f.Count(
     name="shm_mib",
     label=_("Shared memory in GiB"),
+    fact=_("Shared memory"),
+    folded=True,
     help=_("Part of the memory. Data loaders with several processes want some."),
     unit=f.Unit.GIB,
     high=MAX_MEMORY_MIB,
@@ -74,24 +80,58 @@ CLUSTER = f.Line(
     pattern=_SLUG,
     edit=f.Edit.NEVER,
 )
-POOL = f.Line(name="pool", label=_("Pool"), longest=63, pattern=_SLUG, quiet=True, images_only=True)
-NETWORK = f.Line(
-    name="network",
-    label=_("Extra network"),
+POOL = f.Line(
+    name="pool",
+    label=_("Pool"),
     longest=63,
     pattern=_SLUG,
     quiet=True,
     images_only=True,
+    folded=True,
+)
+NETWORK = f.Line(
+    name="network",
+    label=_("Extra network"),
+    folded=True,
+    longest=63,
+    pattern=_SLUG,
+    quiet=True,
+    images_only=True,
+)
+TOPOLOGY = f.Choice(
+    name="topology",
+    label=_("Keep replicas together"),
+    help=_("Close nodes exchange data faster, and are waited for longer."),
+    choices=[
+        ("none", _("Anywhere")),
+        ("preferred", _("If it can be")),
+        ("required", _("Always")),
+    ],
+    usual="none",
+    folded=True,
+    sooner=True,
+    quiet=True,
+)
+TOPOLOGY_LEVEL = f.Choice(
+    name="topology_level",
+    label=_("In one"),
+    choices=list(LABELS.items()),
+    usual=UNIT,
+    folded=True,
+    sooner=True,
+    quiet=True,
 )
 ENV = f.Environment(
     name="env",
     label=_("Environment variables"),
     form_help=_("One NAME=value on each line. Only you can see the values."),
     private=True,
+    folded=True,
 )
 TIME_LIMIT = f.Minutes(
     name="time_limit_minutes",
     label=_("Time limit in minutes"),
+    fact=_("Time limit"),
     help=_("0 means no limit."),
     edit=f.Edit.ALWAYS,
     option="time-limit",
@@ -118,5 +158,11 @@ NEEDS = f.Names(
     quiet=True,
 )
 SIZE = (CPU, MEMORY, GPUS, GPU_FLAVOR, SHM)
+IN_ONE_LINE = SIZE[:-1]  # what ``work.ui.sizes`` says
+# Fields that a form shows beside each other, where the first of them has its turn.
+BESIDE = (
+    *((ENVIRONMENT, CLUSTER), (CPU, MEMORY), (GPUS, GPU_FLAVOR), (SHM, POOL, NETWORK)),
+    (TOPOLOGY, TOPOLOGY_LEVEL),
+)
 PLACE = (CLUSTER, POOL, NETWORK)
 ATTACHED = (VOLUMES, CREDENTIALS, NEEDS)

@@ -15,17 +15,22 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets import selectors as budgets
+from clusters.options import options_of
 from common.clock import now
 from placement.clusters import known_cluster
 from placement.decision import Decision, DeviceRequest, Estimate, Request
 from placement.fleet import Fleet
+from placement.levels import LABELS, PIECES
 from projects.models import Project
+from queues import admission
 from queues.history import History
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work import kinds, why
 from work.models import Workload
 from work.services.resolve import request_of
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 # Why it waits for devices, a place or its turn: the rest has no line to stand in.
 IN_LINE = frozenset(
     {Reason.QUEUED, Reason.DOES_NOT_FIT, Reason.CEILING, Reason.RECLAIMING, Reason.PREEMPTED}
+    | {Reason.BUDGET}
 )
 _BEFORE = frozenset({Phase.PENDING, Phase.STARTING})
 _CHANGES = 3
@@ -92,13 +98,13 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     asked = request_of(kind, row)
     made = fleet.decide(cluster, asked, uid=row.uid)
     queue = row.external_ref.get("queue") or {}
-    # what its cluster's queue holds back is made there: its program does not change
-    may = row.owner_id == reader.user.pk and row.is_waiting
+    placed = row.external_ref.get("driver") or {}
+    may = row.owner_id == reader.user.pk and (row.is_waiting or row.is_held_back)
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
-        sentence=_sentence(row),
-        position=queue.get("position"),
+        sentence=" ".join(_sentences(row, made)),
+        position=admission.position(cluster, placed) if row.is_held_back else queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
         changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
@@ -123,7 +129,19 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
     return History(made.cluster).by_count(row.kind, gpus, there)
 
 
-def _sentence(row: Workload) -> str:
+def _sentences(row: Workload, made: Decision) -> Iterator[str]:
+    """Yield why it waits; and where GPU-hours are spent, of what and until when."""
+    held = budgets.beyond(row.project, row.owner) if row.over_budget else None
+    if held is None or held.id != "budget":
+        yield _sentence(row, made)
+    if held is not None:
+        yield str(held)
+
+
+def _sentence(row: Workload, made: Decision) -> str:
+    for_devices = row.reason in {Reason.QUEUED, Reason.DOES_NOT_FIT}
+    if for_devices and made.cluster.runs_images and made.standing.reason.id in PIECES:
+        return made.sentence
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
 
@@ -212,7 +230,17 @@ def _others(made: Decision, request: Request) -> Iterator[tuple[dict[str, Any], 
             continue
         text = _("%(n)d × %(kind)s instead") % {"n": count, "kind": room.label}  # noqa: RUF001 - the sign
         devices = DeviceRequest(count, (room.name,))
-        yield {"gpu_flavor": room.name}, replace(request, devices=devices), text
+        yield {GPU_FLAVOR.name: room.name}, replace(request, devices=devices), text
+    if (together := request.together) is not None and together.required:
+        for level in options_of(made.cluster.options).levels:
+            if level == together.where:
+                break
+            words = _("In one %(level)s instead") % {"level": LABELS[level]}
+            wider = replace(together, where=level)
+            yield {"topology_level": level}, replace(request, together=wider), words
+        loose = replace(together, required=False)
+        words = _("Together only if it can be")
+        yield {"topology": "preferred"}, replace(request, together=loose), words
     for fewer in _fewer(count):
         text = ngettext("%(n)d GPU instead of %(all)d", "%(n)d GPUs instead of %(all)d", fewer)
         devices = DeviceRequest(fewer, named)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext_lazy as _
 
 from placement.decision import waiting
+from queues.words import sentence
 from runtime import reasons
 from runtime.models import ONE_MACHINE
 from runtime.reasons import Reason, ReasonInfo
@@ -48,8 +49,10 @@ def info_of(reason: str, cluster_key: str) -> ReasonInfo:
 def on_its_way(reason: str, ref: Mapping[str, Any], size: Resources) -> Why | None:
     """Return what a start waits for, where the engine noted more of it than its reason.
 
-    ``ref`` needs only the keys ``queue`` and ``pull`` of ``external_ref``.
+    ``ref`` needs only the keys ``queue``, ``line`` and ``pull`` of ``external_ref``.
     """
+    if (line := ref.get("line")) and (said := sentence(line)):
+        return Why(said)
     queue = ref.get("queue")
     if reason == Reason.QUEUED and queue:
         lacking, position = queue.get("lacking") or (), queue.get("position") or 1

@@ -75,6 +75,15 @@ def queues_show(s: Session, cluster: str | None) -> None:
 @click.option("--most", help="How many it may hold altogether; 'none': no limit.")
 @click.option("--lends", help="How many of them others may use; 'all': every one.")
 @click.option("--weight", type=float, help="Its part of what is borrowed, beside others.")
+@click.option(
+    "--each-gpus", type=click.IntRange(min=0), help="How many each person may hold; 0: no limit."
+)
+@click.option(
+    "--longest",
+    multiple=True,
+    metavar="PURPOSE=MINUTES",
+    help="How long work for build, train or inference runs at most; 0: no limit.",
+)
 @click.option("--below", help="The organisation that it stands below; '': at the top.")
 @click.option("--plan", is_flag=True, help="Change nothing; say what would follow.")
 @with_session
@@ -86,6 +95,8 @@ def queues_set(  # noqa: PLR0913, PLR0917 - an option each
     most: str | None,
     lends: str | None,
     weight: float | None,
+    each_gpus: int | None,
+    longest: tuple[str, ...],
     below: str | None,
     *,
     plan: bool,
@@ -99,6 +110,10 @@ def queues_set(  # noqa: PLR0913, PLR0917 - an option each
     body: dict[str, Any] = {}
     if weight is not None:
         body["weight"] = str(weight)
+    if each_gpus is not None:
+        body["each_gpus"] = each_gpus
+    if longest:
+        body["longest"] = dict(_minutes_of(said) for said in longest)
     if below is not None:
         body["parent"] = _found(tree, below)["key"] if below else None
     numbers = {"guaranteed": guaranteed, "most": most, "lends": lends}
@@ -124,6 +139,13 @@ def _found(tree: list[dict[str, Any]], name: str) -> dict[str, Any]:
         if rows:
             return rows[0]
     raise ApiError(f"There is no part of the tree called {name!r}.", EXIT_NOT_FOUND)
+
+
+def _minutes_of(said: str) -> tuple[str, int]:
+    purpose, _sign, minutes = said.partition("=")
+    if not minutes.isdecimal():
+        raise click.BadParameter(f"{said!r} is not PURPOSE=MINUTES.", param_hint="longest")
+    return purpose, int(minutes)
 
 
 def _share(row: dict[str, Any], on: str | None, numbers: dict[str, Any]) -> dict[str, Any]:

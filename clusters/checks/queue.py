@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext_noop as _n
 
+from clusters.accelerators import levels_carried, variant_of
 from clusters.checks import recipe
 from clusters.checks.base import Finding, green, red, unknown
 from clusters.checks.probe_runner import NOT_FOUND
+from clusters.models import Flavor, Node
+from clusters.options import HOST_LABEL
 from runtime import reconcilers
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.queues import LOCAL, VERSION
@@ -64,6 +67,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
     return (
         _missing(subject, wanted, there, _projects(subject, bench))
         or _inactive(there)
+        or _standing(subject)
         or _held(subject, bench, wanted)
         or _well(subject, wanted)
     )
@@ -156,6 +160,31 @@ def _inactive(there: Mapping[str, Any]) -> Finding | None:
                     fix=_FIX,
                 )
     return None
+
+
+def _standing(subject: Subject) -> Finding | None:
+    """Nodes that do not say where they stand, as others of their kind do, are not there for it."""
+    levels = [one for one in subject.options.levels.values() if one != HOST_LABEL]
+    if not levels:
+        return None
+    nodes = list(Node.objects.filter(cluster=subject.cluster))
+    known = {flavor.name: flavor for flavor in Flavor.objects.all()}
+    carried = levels_carried(nodes, known, levels)
+    loose: dict[str, str] = {}
+    for node in nodes:
+        for name in node.offers.keys() & known.keys():
+            for label in carried[name, variant_of(known[name], node.labels)]:
+                if not node.labels.get(label):
+                    loose[node.name] = label
+    if not loose:
+        return None
+    return red(
+        NAME,
+        _n("Without the label %(label)s Kueue gives these nodes no work: %(nodes)s."),
+        label=next(iter(loose.values())),
+        nodes=", ".join(sorted(loose)[:SHOWN]) + ("…" if len(loose) > SHOWN else ""),
+        fix=f"kubectl get nodes -L {','.join(levels)}",
+    )
 
 
 def _held(subject: Subject, bench: Bench, wanted: str) -> Finding | None:

@@ -77,7 +77,10 @@ _KUEUE = "kueue.x-k8s.io"
 QUEUES = (
     *(
         Act(verb, name, _KUEUE, inside=False)
-        for name in ("resourceflavors", "workloadpriorityclasses", "cohorts", "clusterqueues")
+        for name in (
+            *("topologies", "resourceflavors", "workloadpriorityclasses"),
+            *("cohorts", "clusterqueues"),
+        )
         for verb in ("list", "create", "patch", "update", "delete")
     ),
     *(Act(verb, "localqueues", _KUEUE) for verb in ("create", "patch", "update", "delete")),

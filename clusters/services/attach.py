@@ -146,6 +146,9 @@ def cluster_update(
         if (after.queue, after.manages_queues) != (before.queue, before.manages_queues):
             # What was made by the old value stands past the queues, or in none that is left.
             _refuse_used("manages_queues", used=is_used(row.key))
+        elif after.levels != before.levels:
+            # Flavors with other levels are others: nobody would count what stands in those of now.
+            _refuse_used("unit_label", used=is_used(row.key))
         row.options = after.as_json()
         told += [n for n in options if row.options[n] != before.as_json()[n]]
     row.revision += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -33,11 +34,12 @@ from runtime.models import ObservedWorkload
 from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from uuid import UUID
 
     from accounts.principal import Principal
     from runtime.drivers.kubernetes.namespaces import Leaving
+    from runtime.drivers.kubernetes.queues import Queues
     from runtime.reconcilers import Reconciler
 
 
@@ -195,6 +197,7 @@ AGAIN = timedelta(seconds=30)
 LEASE_S = 300.0
 TOLD = 200  # namespaces in an event
 WHY = 200  # characters
+_QUEUES = "Kueue"  # what its queues are called among the namespaces that stay
 
 
 def farewell(cluster: Cluster, prefix: str) -> None:
@@ -205,7 +208,8 @@ def farewell(cluster: Cluster, prefix: str) -> None:
     rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
     places = rows.filter(cluster_key=cluster.key, deleted_at__isnull=True)
     made = {name: str(uid) for name, uid in places.values_list("namespace", "uid")}
-    if made:
+    queues = options_of(cluster.options).manages_queues
+    if made or queues:
         Farewell.objects.create(
             cluster_uid=cluster.uid,
             name=cluster.name,
@@ -213,6 +217,7 @@ def farewell(cluster: Cluster, prefix: str) -> None:
             prefix=prefix,
             sealed_kubeconfig=cluster.sealed_kubeconfig,
             places=made,
+            queues=queues,
             next_at=now(),
             until=now() + AT_MOST,
         )
@@ -246,7 +251,8 @@ def _say(row: Farewell) -> bool:
     try:
         left, is_all = _remove(row)
     except (DriverError, sealing.SealError) as error:
-        left, is_all = dict.fromkeys(row.places, str(error)[:WHY]), not _passes(error)
+        names = [*row.places, *([_QUEUES] if row.queues else [])]
+        left, is_all = dict.fromkeys(names, str(error)[:WHY]), not _passes(error)
     except Exception:
         if not is_over:  # tried again; the credential is not kept for longer than it was said
             raise
@@ -271,11 +277,21 @@ def _remove(row: Farewell) -> tuple[dict[str, str], bool]:
     """
     left: dict[str, str] = {}
     is_all = True
-    leaving, close = _open(row)
+    leaving, queues, close = _open(row)
+
+    def removed_queues() -> str:
+        queues.remove()
+        return ""
+
+    acts: dict[str, Callable[[], str]] = {
+        name: partial(leaving.remove_if_empty, name, uid) for name, uid in row.places.items()
+    }
+    if row.queues:
+        acts[_QUEUES] = removed_queues
     try:
-        for name, uid in row.places.items():
+        for name, act in acts.items():
             try:
-                why = leaving.remove_if_empty(name, uid)
+                why = act()
             except Unreachable:
                 raise  # so are the others
             except DriverError as error:
@@ -290,7 +306,7 @@ def _remove(row: Farewell) -> tuple[dict[str, str], bool]:
 
 @transaction.atomic
 def _end(row: Farewell, left: dict[str, str]) -> None:
-    removed = sorted(set(row.places) - set(left))
+    removed = sorted({*row.places, *([_QUEUES] if row.queues else [])} - set(left))
     told = sorted(left.items())[:TOLD]
     events.record(
         actor=None,
@@ -303,12 +319,16 @@ def _end(row: Farewell, left: dict[str, str]) -> None:
     log.info("cluster.farewell", cluster=row.name, removed=len(removed), left=len(left))
 
 
-def _open(row: Farewell) -> tuple[Leaving, Any]:
+def _open(row: Farewell) -> tuple[Leaving, Queues, Any]:
     from runtime.drivers.kubernetes import kubeconfig
     from runtime.drivers.kubernetes.access import check_from_settings
     from runtime.drivers.kubernetes.client import KubeClient
     from runtime.drivers.kubernetes.namespaces import Leaving
+    from runtime.drivers.kubernetes.options import KubernetesOptions
+    from runtime.drivers.kubernetes.queues import Queues
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
     client = KubeClient(kubeconfig.parse(text), check=check_from_settings(), connections=4)
-    return Leaving(client, installation.own_id()), client.close
+    own = installation.own_id()
+    options = KubernetesOptions(namespace_prefix=row.prefix, installation=own)
+    return Leaving(client, own), Queues(client, options), client.close

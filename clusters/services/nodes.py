@@ -9,6 +9,7 @@ from django.db import transaction
 
 from clusters import accelerators, hooks
 from clusters.models import Cluster, Flavor, Node, Pool
+from clusters.options import options_of
 from clusters.where import commonest
 from common.clock import now
 from dataplane.addresses import is_public
@@ -51,6 +52,7 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
     flavors = _flavors_with_new(changes.seen)
     asked = Pool.objects.filter(cluster=cluster).values_list("node_labels", flat=True)
     wanted = {name for labels in (*(f.node_labels for f in flavors), *asked) for name in labels}
+    wanted |= set(options_of(cluster.options).levels.values())
     changed = []
     for facts in changes.seen:
         node = _node(cluster, facts, flavors, wanted)

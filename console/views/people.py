@@ -59,7 +59,7 @@ class Limits(ConsoleView):
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:  # noqa: ARG002
         whose = {"project": None, "user": None, **self.whose()}
-        rows = Limit.objects.filter(**whose).values_list("resource", "amount")
+        rows = Limit.objects.filter(**whose, each=False).values_list("resource", "amount")
         initial = forms.LimitsForm.initial_of(dict(rows))
         return self._shown(forms.LimitsForm(initial=initial, flavors=_flavors()))
 

@@ -12,17 +12,20 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from clusters.options import UNIT, options_of
 from common.clock import now
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica
 from jobs.states import STATES
+from placement.levels import LABELS
 from runtime.protocol import Seen
-from work.ui.pages import Fact, Pages, Words
+from work.ui.pages import Fact, Fill, Pages, Words
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from jobs.models import Job
+    from placement.fleet import Fleet
 
 _STOPPED = "stopped"  # a driver's word: the replica did not end by itself
 # state → (word, tone, shape)
@@ -108,6 +111,49 @@ def _logs(row: Job) -> list[tuple[int, str]]:
     return [(n, _t("Replica %(n)d") % {"n": n}) for n in range(row.replicas)]
 
 
+TRIAL_MINUTES = 30
+_GPU_CORES, _GPU_MIB = 8_000, 32 * 1024  # beside each GPU, where its node has so much
+
+
+def _fills(fleet: Fleet) -> list[Fill]:
+    """Return the sizes of L9, made of the largest nodes that there are; none without GPUs."""
+    rooms = [room for room, _flavor, pools in fleet.offers([JOB.word]) if room.total and not pools]
+    if not rooms:
+        return []
+    room = max(rooms, key=lambda one: (one.largest or one.total, one.total))
+    whole = room.largest or room.total
+    several = max(1, min(2, room.total // whole))
+    known = {level for cluster in fleet.clusters for level in options_of(cluster.options).levels}
+    together = {"topology": "required"} if known and several > 1 else {}
+
+    def size(gpus: int, replicas: int, **more: Any) -> dict[str, Any]:
+        """Say all that any of them says, so that each can follow another."""
+        cpu_milli = min(_GPU_CORES, room.cpu_milli // whole or _GPU_CORES) * gpus
+        memory_mib = min(_GPU_MIB, room.memory_mib // whole or _GPU_MIB) * gpus
+        said = {"gpus": gpus, "replicas": replicas, "gpu_flavor": "", "time_limit_minutes": 0}
+        level = next((one for one in LABELS if one in known), UNIT)
+        place = {"topology": "none", "topology_level": level}
+        return {**said, **place, "cpu_milli": cpu_milli, "memory_mib": memory_mib, **more}
+
+    many = ngettext("%(all)d GPUs on %(n)d node", "%(all)d GPUs on %(n)d nodes", several)
+    short = _t("2 replicas of 1 GPU, at most %(n)d minutes") % {"n": TRIAL_MINUTES}
+    return [
+        Fill("single", _("Single GPU"), _t("1 GPU, one program"), size(1, 1)),
+        Fill(
+            "try",
+            _("Try distributed"),
+            short,
+            size(1, 2, time_limit_minutes=TRIAL_MINUTES),
+        ),
+        Fill(
+            "many",
+            _("Many GPUs"),
+            many % {"all": whole * several, "n": several},
+            size(whole, several, gpu_flavor=room.name, **together),
+        ),
+    ]
+
+
 PAGES = Pages(
     kind=JOB,
     routes="jobs",
@@ -162,4 +208,5 @@ PAGES = Pages(
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,
     logs_of=_logs,
+    fills=_fills,
 )

@@ -1,6 +1,5 @@
 """Writes that only presets and workspaces have; the others are ``work.services``."""
 
-from notebooks.services.cluster_suggestion import likely_cluster
 from notebooks.services.limits import idle_enforce
 from notebooks.services.presets import (
     PresetFields,
@@ -16,7 +15,6 @@ __all__ = [
     "ensure_default_presets",
     "ensure_gpu_preset",
     "idle_enforce",
-    "likely_cluster",
     "preset_create",
     "preset_delete",
     "preset_update",

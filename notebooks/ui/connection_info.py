@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from clusters.options import options_of
 from hubapi.registry import workload_url
 from hubapi.services import port_short_id
 from notebooks.ssh import ssh_of
-from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services.kube import no_address
 from runtime.models import ONE_MACHINE
@@ -71,7 +71,7 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
         node=node_of(row) or "",
         image=(row.image or options.default_image).partition("@")[0],
         pinned=image_of(row, options),
-        command=texts.line([*row.command, *row.args]) if is_owner else "",
+        command=shlex.join([*row.command, *row.args]) if is_owner else "",
         ports=ports_of(row, may_open=may_open),
         ssh=ssh.command if (ssh := ssh_of(row)) else "",
         exec_line=f"{kubectl} exec -it {found['pod']} -- sh" if kubectl else "",

@@ -16,16 +16,21 @@ from common.templatetags.berth import translated
 from notebooks import selectors
 from notebooks.choices import WorkspaceKind
 from notebooks.kind import WORKSPACE, row_of_preset
-from notebooks.ui.rights import startable, with_roles
 from placement.clusters import clusters_of
 from placement.fleet import Fleet
-from projects.access import Permission, permissions_of, projects_visible_to, roles_kept
+from projects.access import (
+    Permission,
+    keep_roles,
+    permissions_of,
+    projects_visible_to,
+    roles_kept,
+)
 from projects.models import Project
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
 from work.attached import Attached
-from work.selectors import shared_with, visible_to, workload_get
+from work.selectors import may_change, shared_with, visible_to, workload_get
 from work.services.plan import cost_per_hour, prices
 from work.services.resolve import Resolved, refusal_of, request_of
 from work.ui.home import running
@@ -137,14 +142,19 @@ class Home(PlatformView):
             .filter(owner=self.principal.user)
             .exclude(desired=Desired.ABSENT)
         )
-        rows, others = _latest(with_roles(self.principal, mine).order_by("-last_used_at", "-id"))
+        rows, others = _latest(mine.order_by("-last_used_at", "-id"))
+        keep_roles(self.principal, {row.project_id for row in rows})
         shared, others_shared = _latest(shared_with(self.principal, WORKSPACE))
         waiting = [row for row in rows if row.shown_phase == Phase.PENDING]
         context: dict[str, Any] = {
             "project": project,
             "mine": _sorted([row for row in rows if row not in waiting]),
             "waiting": waiting,
-            "startable": startable(self.principal, rows),
+            "startable": {
+                row.pk
+                for row in rows
+                if not row.project.archived_at and may_change(self.principal, row)
+            },
             "others": others,
             "shared": shared,
             "others_shared": others_shared,
@@ -201,7 +211,7 @@ def _presets(request: HttpRequest, account: quotas.Account) -> dict[str, Any]:
 
 def _matches(preset: Preset, sought: str) -> bool:
     said = (preset.name, preset.description)
-    words = (*said, *map(translated, said), preset.slug, preset.gpu_flavor)
+    words = (*said, *map(translated, said), preset.slug, *preset.resources.kinds)
     return any(sought in word.casefold() for word in words)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from common.templatetags.berth import PHASES
+from common.templatetags.berth import PHASES, translated
 from common.ui.components import Tab
 from notebooks.choices import State
 from notebooks.hub import open_url
 from notebooks.kind import WORKSPACE
+from notebooks.selectors import default_preset, presets_for
 from notebooks.states import STATES
 from notebooks.ui.present import AHEAD, shown
 from notebooks.ui.tabs import more_of
@@ -37,6 +38,13 @@ def _log_stream(row: Workspace) -> str:
     return f"/tickets/logs/{row.short_id}"
 
 
+def _new_part(row: Workspace) -> dict[str, Any]:
+    """Return the presets to begin with; ``row`` is of one of them."""
+    preset = row.preset or default_preset(row.project)
+    title = _t("%(name)s with options") % {"name": translated(preset.name)}
+    return {"preset": preset, "presets": presets_for(row.project), "new_title": title}
+
+
 def _tabs(who: Principal, row: Workspace) -> Sequence[Tab]:
     return [*more_of(who, row), Tab("usage", "usage", _t("Usage"))]
 
@@ -46,6 +54,10 @@ PAGES = Pages(
     routes="notebooks",
     path="workspaces",
     new_path="launch",
+    verb="launch",
+    new_part="notebooks/_presets.html",
+    new_part_of=_new_part,
+    image_check="images:check",
     listed=False,
     words=Words(
         mine=_("My workspaces"),

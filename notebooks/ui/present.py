@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from django.db.models import Min
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -19,32 +18,23 @@ from notebooks.models import Workspace
 from notebooks.states import info_of
 from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
-from notebooks.ui.rights import may_keep
-from placement.decision import names_in
-from projects.access import role_of
 from quotas import selectors as quotas
 from runtime import reasons
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work.image_pull import pull_of
-from work.reclaim import giving_back
-from work.selectors import access_of, is_owner, may_end
-from work.services import extension_left
-from work.ui.timeline import Line, is_far, timeline
-from work.waits import wait_of
+from work.selectors import Access, access_of
+from work.ui import present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from accounts.principal import Principal
     from notebooks.ui.home import Card
-    from work.reclaim import GivesBack
-    from work.waits import Wait
-    from work.why import Why
 
 
 MAX_ALTERNATIVES = 3
+LOOKED_AT = 100  # the next of a kind of GPU is among so many, or not soon
 SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 # Why a start does not go on: it waits for something that somebody else holds or has to give.
 WAITS = frozenset(
@@ -128,35 +118,52 @@ def _cannot_end(row: Workspace) -> bool:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Everything the state part of a workspace's page needs."""
+class Shown(present.Shown):
+    """What the state part of a workspace's page needs besides; each is asked by who shows it."""
 
-    row: Workspace
-    phase: Phase
-    is_owner: bool
-    may_open: bool
-    may_end: bool
-    may_start: bool
-    may_change: bool
-    may_share: bool
-    url: str
-    why: Why
-    pull: str
-    position: int | None
-    wait: Callable[[], Wait | None]  # asked by the page that shows it
-    gives_back: Callable[[], GivesBack | None]
-    next_end: datetime | None
-    settled: bool
-    lines: list[Line]
-    trouble: Trouble | None
-    extension_left: int | None
-    idle: str
-    alternatives: list[Card]
-    place: OnCluster | None
+    access: Access
 
     @property
-    def is_over(self) -> bool:
-        return self.phase in {Phase.STOPPED, Phase.FAILED}
+    def phase(self) -> Phase:
+        return self.row.shown_phase
+
+    @property
+    def settled(self) -> bool:
+        return self.phase in SETTLED and self.row.is_seen
+
+    @property
+    def may_open(self) -> bool:
+        return bool(self.access)
+
+    @property
+    def url(self) -> str:
+        return open_url(self.row) if self.phase == Phase.RUNNING and self.access else ""
+
+    @cached_property
+    def pull(self) -> str:
+        pull = pull_of(self.row.reason, self.row.external_ref.get("pull"))
+        return pull.sentence_so_far if pull else ""
+
+    @cached_property
+    def trouble(self) -> Trouble | None:
+        return trouble(self.row)
+
+    @cached_property
+    def place(self) -> OnCluster | None:
+        may_open = self.phase == Phase.RUNNING and self.may_open
+        return on_cluster(self.row, is_owner=self.access.owner, may_open=may_open)
+
+    @cached_property
+    def next_end(self) -> datetime | None:
+        return next_end(self.row)
+
+    @cached_property
+    def idle(self) -> str:
+        return idle_words(self.row) if self.phase == Phase.RUNNING else ""
+
+    @cached_property
+    def alternatives(self) -> list[Card]:
+        return alternatives(self.row) if self.may_change else []
 
     @property
     def is_only_accepted(self) -> bool:
@@ -172,37 +179,7 @@ class Shown:
 
 
 def shown(who: Principal, row: Workspace) -> Shown:
-    phase = row.shown_phase
-    access = access_of(who.user, row)
-    running = phase == Phase.RUNNING
-    queue = row.external_ref.get("queue") or {}
-    pull = pull_of(row.reason, row.external_ref.get("pull"))
-    may_share = may_keep(who, row, role_of(who, row.project))
-    may_change = may_share and not row.project.archived_at
-    return Shown(
-        row=row,
-        phase=phase,
-        is_owner=is_owner(who, row),
-        may_open=bool(access),
-        may_end=row.desired != Desired.ABSENT and may_end(who, row),
-        may_start=may_change and row.is_ended,
-        may_change=may_change,
-        may_share=may_share,
-        url=open_url(row) if running and access else "",
-        why=row.why,
-        pull=pull.sentence_so_far if pull else "",
-        position=queue.get("position"),
-        wait=cache(partial(wait_of, who, row)),
-        gives_back=partial(giving_back, who.user, row),
-        next_end=next_end(row) if queue else None,
-        settled=phase in SETTLED and row.is_seen,
-        lines=timeline(row, phase, AHEAD[is_far(row)]),
-        trouble=trouble(row),
-        extension_left=extension_left(row) if row.time_limit_minutes else None,
-        idle=idle_words(row) if running else "",
-        alternatives=alternatives(row) if queue and may_change else [],
-        place=on_cluster(row, is_owner=access.owner, may_open=running and bool(access)),
-    )
+    return Shown.of(who, row, access=access_of(who.user, row))
 
 
 def alternatives(row: Workspace) -> list[Card]:
@@ -218,10 +195,12 @@ def next_end(row: Workspace) -> datetime | None:
     )
     if row.gpus:
         running = running.filter(gpus__gt=0)
-        if names := names_in(row.gpu_flavor):
-            running = running.filter(gpu_flavor__in=["", row.gpu_flavor, *names])
-    found: datetime | None = running.aggregate(first=Min("ends_at"))["first"]
-    return found
+    wanted = set(row.resources.kinds)
+    for other in running.order_by("ends_at")[:LOOKED_AT]:
+        kinds = set(other.resources.kinds)
+        if not wanted or not kinds or wanted & kinds:
+            return other.ends_at
+    return None
 
 
 def idle_words(row: Workspace) -> str:

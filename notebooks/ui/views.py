@@ -4,24 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
-from django.utils.translation import gettext as _
 
-from common.errors import Conflict, Forbidden, Invalid
-from common.ui.responses import go, refuse
 from notebooks import selectors
 from notebooks.kind import WORKSPACE
-from notebooks.models import Workspace
 from notebooks.ui.connection_info import seen_at
-from notebooks.ui.forms import FORM_FIELDS, SizeForm, edit_form
 from notebooks.ui.pages import PAGES
 from work.kinds import Kind
-from work.selectors import share_candidates, shares_of
-from work.services import workload_edit
 from work.ui.base import OneView
 from work.ui.pages import Pages
 
@@ -43,7 +34,7 @@ class Detail(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.row()
-        return self.render(self.page(row, {**people(row), "volumes": seen_at(row)}))
+        return self.render(self.page(row, {"volumes": seen_at(row)}))
 
 
 class State(WorkspaceView):
@@ -76,50 +67,3 @@ class Usage(WorkspaceView):
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.row()
         return self.render(self.page(row, {"samples": selectors.usage_of(row)[:-21:-1]}))
-
-
-class Settings(WorkspaceView):
-    """Name, size, environment, limit; sharing; delete."""
-
-    demands: ClassVar[Mapping[str, str]] = {"GET": "read", "POST": "create"}
-    template_name = "notebooks/settings.html"
-    tab = "settings"
-
-    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.owned()
-        return self._page(row, edit_form(self.principal, row))
-
-    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.owned()
-        form = edit_form(self.principal, row, request.POST)
-        if not form.is_valid():
-            return self._page(row, form, status=422)
-        before, pinned = row.launch, row.image_digest
-        try:
-            said = form.said()
-            newest = said.pop("newest_image", False)
-            row = workload_edit(principal=self.principal, row=row, said=said, newest_image=newest)
-        except (Invalid, Conflict, Forbidden) as error:
-            status = refuse(request, form, error, FORM_FIELDS)
-            return self._page(self.owned(), form, status)
-        told = (
-            _("Saved. It restarts with its new settings.") if row.launch > before else _("Saved.")
-        )
-        if newest and row.image_digest == pinned:
-            told = _("%(saved)s The tag still means the image that is pinned.") % {"saved": told}
-        messages.success(request, told)
-        return go(request, row.get_absolute_url())
-
-    def _page(self, row: Workspace, form: SizeForm, status: int = 200) -> HttpResponse:
-        said = {"cluster": row.cluster_key}
-        check = reverse("images:check", args=[self.project.slug], query=said)
-        context = {"form": form, "image_check_url": check, **people(row)}
-        return self.render(self.page(row, context), status=status)
-
-
-def people(row: Workspace) -> dict[str, Any]:
-    """Return who may open it, and who could be let in."""
-    return {
-        "shares": list(shares_of(row)),
-        "candidates": list(share_candidates(row)),
-    }

@@ -9,12 +9,14 @@ import ipaddress
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from common.memory import loading
 from portal.server import installation
+from portal.server.manager import bind_all
 from portal.server.paths import UNLIKE, Paths, Refusal, private_umask
 from portal.server.up import EXPLAINED
 
@@ -43,8 +45,10 @@ def prepared(*, insecure_http: bool, new_secrets: bool = False) -> dict[str, Any
     check_files()
     check_gpus()
     check_address(insecure_http=insecure_http)
+    made = plan()
+    check_ports(made)
     prepare_database(new_secrets=new_secrets)
-    return plan()
+    return made
 
 
 def setup() -> None:
@@ -142,6 +146,13 @@ def check_address(*, insecure_http: bool) -> None:
             + ". For a network you trust entirely there is --insecure-http."
         )
         raise Refusal(message)
+
+
+def check_ports(plan: Mapping[str, Any]) -> None:
+    """Take all ports for a moment: a busy one is told before a database is migrated for nothing."""
+    listening, kept = bind_all(plan)
+    for sock in (*listening.values(), *kept):
+        sock.close()
 
 
 def is_loopback(address: str) -> bool:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from queues.choices import Purpose, Who
 from queues.models import MAX_DEVICES
-from queues.planning import Change, share_problem
+from queues.planning import MAX_MINUTES, Change, share_problem
 from queues.sharing import ROOT, Share
 from queues.tree import in_order
 
@@ -97,6 +97,15 @@ class PartForm(forms.Form):
         required=False,
         help_text=_("Workspaces then borrow too, and may be told to give back what they borrow."),
     )
+    each_gpus = forms.IntegerField(
+        label=_("GPUs of each person at most"),
+        required=False,
+        min_value=0,
+        max_value=MAX_DEVICES,
+        help_text=_(
+            "What one member may hold here at a time; who has a limit of their own has that one."
+        ),
+    )
 
     def __init__(
         self, *args: Any, tree: Mapping[str, Entry], entry: Entry | None, **kwargs: Any
@@ -107,11 +116,23 @@ class PartForm(forms.Form):
                 "parent": entry.parent,
                 "weight": f"{entry.weight.normalize():f}",
                 "build_exceeds": entry.build_exceeds,
+                "each_gpus": entry.each_gpus,
+                **{f"longest:{purpose}": n for purpose, n in entry.longest.items()},
             }
         super().__init__(*args, **kwargs)
+        for purpose in Purpose if entry else ():
+            self.fields[f"longest:{purpose}"] = forms.IntegerField(
+                label=_t("%(purpose)s runs at most so many minutes") % {"purpose": purpose.label},
+                required=False,
+                min_value=0,
+                max_value=MAX_MINUTES,
+                help_text=_t("Here and below, where that is shorter. Empty: no limit."),
+            )
         choices = organisations(tree, but=entry.key if entry else "")
         self.fields["parent"].choices = choices  # type: ignore[attr-defined]
-        del self.fields["name" if entry and entry.is_project else "build_exceeds"]
+        of_projects = ("build_exceeds", "each_gpus")
+        for name in ("name",) if entry and entry.is_project else of_projects:
+            del self.fields[name]
 
     def change(self) -> Change:
         said = self.cleaned_data
@@ -120,6 +141,8 @@ class PartForm(forms.Form):
             parent=said["parent"],
             weight=said["weight"],
             build_exceeds=said.get("build_exceeds"),
+            each_gpus=(said["each_gpus"] or 0) if "each_gpus" in said else None,
+            longest={p: said.get(f"longest:{p}") or 0 for p in Purpose.values},
         )
 
 

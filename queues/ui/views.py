@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -10,12 +11,15 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from common.errors import BerthError, Conflict, Invalid
 from common.paging import paginate
+from common.templatetags.berth import duration
 from common.ui.responses import refuse, status_of
 from projects.ui.base import PlatformView
 from queues import selectors, services
+from queues.choices import Purpose
 from queues.planning import Change, Plan, plan
 from queues.tree import Entry
 from queues.ui import bars
@@ -141,6 +145,7 @@ class Tree(QueuesView):
             "rows": [self._row(one, cells, exists) for one in page],
             "page": page,
             "search": search,
+            "pools": selectors.pools_on(column.cluster, look.tree) if column else [],
             "revision": look.revision,
             "plan": plan,
             "error": error,
@@ -164,8 +169,19 @@ class Tree(QueuesView):
             "lends": (_("Lends"), _("How many %(name)s lends"), _("all")),
             "weight": (_("Weight"), _("Weight of %(name)s"), "1"),
         }
+        longest = entry.longest.items()
+        rules = [
+            _("%(purpose)s: %(time)s at most")
+            % {"purpose": Purpose(purpose).label, "time": duration(timedelta(minutes=n))}
+            for purpose, n in longest
+            if purpose in Purpose.values
+        ]
+        if entry.each_gpus is not None:
+            text = ngettext("%(n)d GPU each", "%(n)d GPUs each", entry.each_gpus)
+            rules.insert(0, text % {"n": entry.each_gpus})
         return {
             "entry": entry,
+            "rules": " · ".join(rules),
             "depth": min(row.depth, 6),
             "use": row.use,
             "bar": bars.of_part(row.use, exists),

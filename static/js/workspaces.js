@@ -69,15 +69,13 @@ orderAll();
 function showFitting(form) {
   const kind = form.querySelector("[data-kind-switch]:checked, [data-kind-switch] :checked")?.value;
   const cluster = form.querySelector("[data-cluster-switch]")?.value;
-  for (const part of form.querySelectorAll("[data-kind-only]")) {
-    part.hidden = kind !== undefined && part.dataset.kindOnly !== kind;
-  }
-  for (const part of form.querySelectorAll("[data-cluster-only]")) {
-    const elsewhere = cluster && part.dataset.clusterOnly !== cluster;
-    part.hidden = Boolean(elsewhere) || kind === "container";
-  }
-  for (const part of form.querySelectorAll("[data-cluster-not]")) {
-    part.hidden = cluster === part.dataset.clusterNot;
+  const bound = "[data-kind-only], [data-cluster-only], [data-cluster-not]";
+  for (const part of form.querySelectorAll(bound)) {
+    const { kindOnly, clusterOnly, clusterNot } = part.dataset;
+    part.hidden = Boolean(
+      (kindOnly && kind !== undefined && kindOnly !== kind)
+      || (clusterOnly && ((cluster && clusterOnly !== cluster) || kind === "container"))
+      || (clusterNot && cluster === clusterNot));
   }
 }
 

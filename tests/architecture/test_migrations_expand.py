@@ -44,6 +44,9 @@ WITH_A_STOP = {
 # Why a version that does not know a constraint keeps it all the same.
 KEPT_BY_OLDER_VERSIONS = {
     "credentials.credentials_own_name_once": "all of theirs belong to a project",
+    "quotas.quotas_project_limit_once": "the same as theirs: none of them is for each",
+    "quotas.quotas_each_limit_once": "none of theirs is for each",
+    "quotas.quotas_each_of_a_project": "none of theirs is for each",
     "volumes.volumes_one_home": "the same as theirs, for each cluster",
     "volumes.volumes_one_shared": "they make homes only",
     "volumes.volumes_name_once": "they make homes only",

@@ -57,6 +57,21 @@ def test_a_plan_is_told_and_then_kept(berth: Run, me: Any, hunter: Project) -> N
     assert read(berth("queues", "list", "-o", "json", **me))[0]["project"] == "hunter"
 
 
+def test_people_and_times_are_said_too(berth: Run, me: Any, hunter: Project) -> None:
+    said = ("--each-gpus", "4", "--longest", "train=60", "--longest", "build=600")
+    assert berth("queues", "set", "hunter", *said, **me).exit_code == 0
+    (found,) = (
+        row
+        for row in read(berth("queues", "list", "-o", "json", **me))
+        if row["project"] == "hunter"
+    )
+    assert (found["each_gpus"], found["longest"]) == (4, {"train": 60, "build": 600})
+    berth("queues", "set", "hunter", "--each-gpus", "0", "--longest", "train=0", **me)
+    assert Queue.objects.get().longest == {"build": 600}
+    assert berth("queues", "set", "hunter", "--longest", "train", **me).exit_code == 2
+    assert berth("queues", "set", "hunter", "--longest", "play=5", **me).exit_code != 0
+
+
 def test_what_is_not_there_or_not_said_is_a_sentence(berth: Run, me: Any, hunter: Project) -> None:
     assert "no part of the tree called 'nobody'" in str(
         berth("queues", "set", "nobody", "--weight", "2", **me).exception

@@ -91,10 +91,10 @@ def test_sizes_name_and_environment(same):
 
 
 def test_any_kind_of_gpu_where_the_preset_names_one(same):
-    assert "--gpu any" in same("app", gpus="2", pool="", network="")
+    assert "--gpu any" in same("app", gpus="2", pool="", network="", shown="1")
     assert "--gpu l40s" in same("app", gpus="1", gpu_flavor="l40s", pool="", network="")
     both = ["l40s", "h100-80"]
-    assert "--gpu l40s,h100-80" in same("app", gpus="1", gpu_flavor=both, pool="", network="")
+    assert "--gpu l40s --gpu h100-80" in same("app", gpus="1", gpu_flavor=both, pool="", network="")
 
 
 def test_what_the_preset_has_can_be_taken_away(same):
@@ -107,9 +107,11 @@ def test_what_the_preset_has_can_be_taken_away(same):
 
 def test_another_image_with_a_program_of_its_own(same):
     other = {"image": "team/b:2", "command": "sh -c 'a; b'", "args": "", "shm": "1.5"}
-    command = same("app", **other, gpus="0", ports="7860 demo\n5432 db private", pool="")
+    command = same(
+        "app", **other, gpus="0", ports="7860 demo\n5432 db private", pool="", network=""
+    )
     assert "--port 5432:db:private" in command
-    assert "ports" not in same("app", **other, gpus="0", ports="", pool="")
+    assert "ports" not in same("app", **other, gpus="0", ports="", pool="", network="")
 
 
 def test_a_container_from_the_preset_of_a_notebook_and_the_other_way(same):
@@ -141,13 +143,13 @@ def test_volumes_and_credentials_and_none_of_them(same, principal, alice, mona, 
         label=Label("my key"),
         fields={"given_as": "env", "values": {"TOKEN": "x"}},
     )
-    usual = {"attach": "1", "cluster": "gpu", f"volume-{shared.uid}": "rw"}
+    usual = {"shown": "1", "cluster": "gpu", f"volume-{shared.uid}": "rw"}
     assert "--no-volumes" not in same("lab", **usual)
     command = same("lab", **{**usual, f"volume-{data.uid}": "ro", "credentials": str(key.uid)})
     assert "--volume 'data set:ro'" in command
     assert "--volume shared" in command
     assert "--credential 'my key'" in command
-    assert "--no-volumes" in same("lab", attach="1", cluster="gpu")
+    assert "--no-volumes" in same("lab", shown="1", cluster="gpu")
 
 
 def test_of_two_credentials_of_one_name_the_id_is_said(same, principal, mona, alice, project):
@@ -158,7 +160,7 @@ def test_of_two_credentials_of_one_name_the_id_is_said(same, principal, mona, al
         )
         for who, where in ((mona, project), (alice, None))
     )
-    usual = {"attach": "1", "cluster": "gpu"}
+    usual = {"shown": "1", "cluster": "gpu"}
     assert f"--credential {own.uid}" in same("lab", **usual, credentials=str(own.uid))
     of_project.delete()
     assert "--credential key" in same("lab", **usual, credentials=str(own.uid))

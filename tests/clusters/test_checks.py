@@ -3,6 +3,7 @@
 import functools
 import socket
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from clusters import checks, registry
 from clusters.checks import CHECKS, connectivity, network, queue, recipe, rights, simple, storage
 from clusters.checks.base import Answer, green, red, text_of, unknown
 from clusters.checks.probe_runner import Bench
-from clusters.models import CheckResult, Cluster
+from clusters.models import CheckResult, Cluster, Flavor, Node
 from clusters.options import ClusterOptions
 from clusters.services import checks_store
 from common.clock import now
@@ -447,6 +448,27 @@ def test_queues_that_berth_manages_are_there_and_hold_all_work(answers, phase, s
         subject(api, manages_queues=True), bench(api, manages_queues=True, check_image="x")
     )
     assert (found.state, words in found.text()) == (state, True), found
+
+
+@pytest.mark.django_db
+def test_nodes_that_do_not_say_where_they_stand_are_named():
+    """Only where others of their kind do: a kind that has no levels is placed by hosts."""
+    cluster = Cluster.objects.create(key="c", name="C", driver="kubernetes")
+    for name in ("h100", "t4"):
+        Flavor.objects.create(name=name, label=name, node_labels={"gpu": [name]})
+    for name, kind, more in (("a", "h100", {"rack": "1"}), ("b", "h100", {}), ("d", "t4", {})):
+        labels = {"gpu": kind, **more}
+        Node.objects.create(
+            cluster=cluster, name=name, labels=labels, offers={kind: 8}, seen_at=now()
+        )
+    options = {"manages_queues": True, "rack_label": "rack"}
+    found = queue._standing(replace(subject(Api(), **options), cluster=cluster))
+    assert found is not None
+    assert found.state == "red"
+    assert found.text() == "Without the label rack Kueue gives these nodes no work: b."
+    Node.objects.filter(name="b").update(labels={"gpu": "h100", "rack": "2"})
+    assert queue._standing(replace(subject(Api(), **options), cluster=cluster)) is None
+    assert queue._standing(replace(subject(Api()), cluster=cluster)) is None
 
 
 @pytest.mark.django_db

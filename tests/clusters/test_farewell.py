@@ -14,6 +14,7 @@ from common import sealing
 from common.clock import now
 from events.models import Event
 from projects.models import ProjectNamespace
+from runtime import installation
 from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.protocol import Denied, NotYet
 from tests.clusters import kubeconfigs
@@ -285,3 +286,60 @@ def test_what_nobody_expected_ends_too_and_keeps_no_other_waiting(detach, answer
     assert not Farewell.objects.exists()
     told = Event.objects.get(verb="cluster.namespaces-left").data["left"]
     assert told == {"berth-demo": "it could not be looked at"}
+
+
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+
+
+@pytest.fixture
+def forget(stub, detach, as_user, operator):
+    """The same cluster with queues of Berth, forgotten while it did not answer."""
+    row = Cluster.objects.get(key="east")
+    row.options = {**row.options, "manages_queues": True}
+    row.reachable, row.checked_at = False, now()
+    row.save()
+    own = {
+        "berth.dev/managed": "true",
+        "berth.dev/instance": "berth",
+        "berth.dev/installation": installation.own_id(),
+    }
+    for plural, labels in (("clusterqueues", own), ("cohorts", own), ("resourceflavors", {})):
+        stub.put(f"{KUEUE}/{plural}", {"metadata": {"name": "berth-demo", "labels": labels}})
+
+    def act():
+        answer = as_user(operator).delete(f"{CLUSTERS}/east?confirm=East&forget=true")
+        assert answer.status_code == 200, answer.content
+
+    return act
+
+
+def kueue_answers(status):
+    def fault(handler, method, path, query):
+        if path == KUEUE:
+            handler.say(status, {"resources": []})
+            return True
+        return discovery(handler, method, path, query)
+
+    return fault
+
+
+def test_the_queues_that_berth_kept_go_too_and_those_of_others_stay(stub, forget):
+    stub.fault = kueue_answers(200)
+    forget()
+    assert run_due() == 0  # they are looked at once more
+    Farewell.objects.update(next_at=now())
+    assert run_due() == 1
+    assert {key[0] for key in stub.objects if key[0].startswith(KUEUE)} == {
+        f"{KUEUE}/resourceflavors"
+    }
+    event = Event.objects.get(verb="cluster.namespaces-removed")
+    assert event.data["removed"] == ["Kueue", "berth-demo"]
+
+
+def test_queues_that_nobody_can_remove_any_more_are_told(stub, forget):
+    stub.fault = kueue_answers(404)
+    forget()
+    assert run_due() == 1
+    event = Event.objects.get(verb="cluster.namespaces-left")
+    assert list(event.data["left"]) == ["Kueue"]
+    assert "not installed" in event.data["left"]["Kueue"]

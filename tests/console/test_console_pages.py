@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from clusters.models import Claim, Cluster, Device, Hold
+from clusters.models import Claim, Cluster, Device, Flavor, Hold
 from common.clock import now
 from console.forms import PresetForm
 from events.models import Event
@@ -134,8 +134,8 @@ def test_presets_are_made_changed_and_deleted_by_typed_name(as_user: Any, operat
     fields = {
         "name": "Two GPUs",
         "environment": "jupyterlab",
-        "cpus": "4",
-        "memory_gib": "16",
+        "cpu": "4",
+        "memory": "16",
         "gpus": "2",
         "position": "5",
         "is_active": "on",
@@ -329,6 +329,7 @@ def test_sessions_and_tokens_are_ended_by_an_operator(
 def test_the_form_of_presets_shows_the_usual_and_folds_the_rest(
     as_user: Any, operator: Any
 ) -> None:
+    Flavor.objects.create(name="h100-80", label="H100")
     form = PresetForm()
     named = [name for row in form.HEAD for name in ([row] if isinstance(row, str) else row)]
     named += [name for _title, _text, names in form.GROUPS for name in names]

@@ -30,8 +30,9 @@ from clusters.streams import log_read
 from events.models import Event
 from jobs.models import Job
 from notebooks.models import Workspace
+from queues.models import Turn
 rows = {row.uid: row for row in Job.objects.select_related("owner")}
-gave = [rows[c.workload_uid] for c in Claim.objects.filter(given_back__gt=0)]
+gave = [rows[t.workload_uid] for t in Turn.objects.filter(gave_back=True)]
 waiting = Claim.objects.filter(granted_at=None, expected_from__isnull=False)
 answer = {
     "reclaimed": Event.objects.filter(verb="job.reclaimed").count(),

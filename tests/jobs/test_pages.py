@@ -115,6 +115,7 @@ def test_the_foot_says_what_a_start_would_do_and_makes_nothing(as_user, job, set
         {"command": ["bash", "-c", "a 'b' $C"], "args": ["--x", "y z"], "env": {"A": "1=2 3"}},
         {"volumes": [], "needs": ["set"], "credentials": ["key"], "time_limit_minutes": 0},
         {"volumes": ["data:ro"], "gpu_flavor": "", "pool": "", "image": "r.example/a:1"},
+        {"replicas": 4, "topology": "required", "topology_level": "rack"},
     ],
 )
 def test_the_command_that_is_shown_says_the_same_to_the_command_line(said, project):

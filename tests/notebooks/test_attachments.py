@@ -385,7 +385,7 @@ def test_the_form_offers_what_one_may_use_and_starts_with_it(
         "/projects/vision/workspaces/launch/",
         {
             "preset": "jupyterlab",
-            "attach": "1",
+            "shown": "1",
             f"volume-{data.uid}": "ro",
             "credentials": [str(store_key.uid)],
         },
@@ -405,7 +405,7 @@ def test_a_volume_that_was_only_offered_does_not_decide_the_cluster(
     shared = Volume.objects.get(project=project, kind="project")
     form = {
         "preset": "jupyterlab",
-        "attach": "1",
+        "shown": "1",
         "cluster": "gpu",
         f"volume-{shared.uid}": "rw",
         f"volume-{data.uid}": "",
@@ -427,7 +427,7 @@ def test_a_volume_that_was_only_offered_does_not_decide_the_cluster(
 def test_a_volume_that_was_taken_out_of_the_form_is_not_seen(as_user, api, presets, project, alice):
     api(alice, "POST", BASE, {})
     shared = Volume.objects.get(project=project, kind="project")
-    form = {"preset": "jupyterlab", "attach": "1", "name": "bare", f"volume-{shared.uid}": ""}
+    form = {"preset": "jupyterlab", "shown": "1", "name": "bare", f"volume-{shared.uid}": ""}
     assert as_user(alice).post("/projects/vision/workspaces/launch/", form).status_code == 302
     assert not Workspace.objects.get(name="bare").mounts.exists()
 

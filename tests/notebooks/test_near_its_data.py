@@ -93,7 +93,7 @@ def test_the_foot_of_the_form_says_it_too(near, as_user, alice, project):
         "cpu": "1",
         "memory": "2",
         "gpus": "0",
-        "attach": "1",
+        "shown": "1",
         f"volume-{Volume.objects.get(name='sets').uid}": "ro",
     }
     answer = as_user(alice).post("/projects/vision/workspaces/launch/plan/", form)

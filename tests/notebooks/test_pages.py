@@ -177,7 +177,7 @@ def test_the_form_shows_a_plan_with_yaml_and_the_command(as_user, presets, proje
     text = answer.content.decode()
     assert "kind: Workspace" in text
     assert "berth workspace launch jupyterlab" in text
-    assert "--cpu 3.5 --memory 2048" in text
+    assert "--cpu 3.5 --memory 2G" in text
     assert not Workspace.objects.exists()
 
 
@@ -200,7 +200,6 @@ def test_the_settings_form_changes_only_what_was_changed(as_user, launch, alice,
         "cpu": "2",
         "memory": "4",
         "gpus": "0",
-        "gpu_flavor": "",
         "time_limit_minutes": "",
         "env": "A=1",
     }

@@ -151,7 +151,7 @@ def test_the_page_says_where_each_volume_is_found(post, as_user, gpu, settle, al
         page = as_user(alice).get(f"/projects/vision/workspaces/{row.short_id}/").content.decode()
         assert f'<span class="mono">{path}</span>' in page
     form = as_user(alice).get("/projects/vision/workspaces/launch/").content.decode()
-    assert "In a container this folder is “/volumes”." in form
+    assert "in a container in “/volumes”." in form
 
 
 def test_a_start_that_cannot_go_on_says_why_and_what_to_do(post, as_user, gpu, settle, alice):

@@ -7,12 +7,16 @@ import pytest
 
 from clusters import registry, services
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
+from clusters.options import ClusterOptions, changed, options_of
 from clusters.services import cluster_detach, cluster_update
+from common import sealing
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events.models import Event
 from jobs.models import Job
 from jobs.runtime_spec import workload_spec
+from placement.decision import Request
+from placement.fleet import Fleet
 from projects import namespaces
 from projects.models import Project
 from queues import admission, kueue
@@ -22,10 +26,12 @@ from runtime import ports
 from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Denied, Desired, NotYet, Phase, Resources
+from runtime.protocol import Denied, Desired, NotYet, Phase, Resources, Unreachable
 from runtime.reasons import Reason
 from tests.projects.cluster_double import KEY, TenantFake
 from tests.support import driving
+from work.services import workload_edit
+from work.waits import wait_of
 
 pytestmark = pytest.mark.django_db
 GPU = "nvidia.com/gpu"
@@ -41,6 +47,7 @@ class QueueFake(TenantFake):
         self.broken_queues: tuple[str, ...] = ()
         self.away = ""
         self.in_use = 0
+        self.waiting: tuple[str, ...] = ()
 
     def ensure_queues(self, tree: QueueTree) -> tuple[str, ...]:
         if self.away:
@@ -56,12 +63,16 @@ class QueueFake(TenantFake):
             raise NotYet("In use.", retry_in=0.01)
         self.tree = None
 
+    def waiting_in(self, namespace: str) -> tuple[str, ...]:
+        assert namespace
+        return self.waiting
+
 
 @pytest.fixture
 def fake(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueueFake]:
     driver = QueueFake()
     monkeypatch.setitem(registry.DRIVERS, "kubernetes", lambda _cluster: driver)
-    options = {"manages_queues": True}
+    options = {"manages_queues": True, "trusted": True}
     Cluster.objects.create(
         key=KEY,
         name="Alpha",
@@ -170,6 +181,69 @@ def test_the_tree_is_what_rows_and_nodes_say(
     assert {k.beside["example.com/rdma"] for k in tree.kinds} == {4}
     assert tree.plain["cpu"] == 64_000  # the tainted one is for nobody
     assert tree.priorities == dict(Priority.objects.values_list("name", "value"))
+
+
+def test_levels_are_those_that_nodes_of_a_kind_carry(
+    fake: QueueFake, cluster: Cluster, place: Any
+) -> None:
+    """A node that lacks what others of its kind carry is not there for Kueue: nor in its quota."""
+    Flavor.objects.create(name="h100", label="H100", node_labels={MODEL: ["H100"]})
+    Flavor.objects.create(name="t4", label="T4", node_labels={MODEL: ["T4"]})
+    stands = {"example.com/su": "1", "rack": "7"}
+    services.nodes_store(
+        cluster_key=KEY,
+        changes=NodeChanges(
+            seen=(
+                node("a", labels={MODEL: "H100", **stands}, accelerators={GPU: 8}),
+                node("b", labels={MODEL: "H100", "rack": "7"}, accelerators={GPU: 8}),
+                node("c", "T4", 4),
+                node("d"),
+            ),
+            full=True,
+        ),
+    )
+    look_again()
+    assert fake.tree is not None
+    assert [(kind.devices, kind.levels) for kind in fake.tree.kinds] == [(16, ()), (4, ())]
+    assert not fake.tree.plain_levels
+    cluster.options |= {"unit_label": "example.com/su", "rack_label": "rack"}
+    cluster.save()
+    look_again()
+    host = "kubernetes.io/hostname"
+    assert [(kind.devices, kind.levels) for kind in fake.tree.kinds] == [
+        (8, ("example.com/su", "rack", host)),
+        (4, (host,)),
+    ]
+    assert fake.tree.plain_levels == (host,)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"unit_label": "no label"}, "unit_label"),
+        ({"rack_label": "a/b/c"}, "rack_label"),
+        ({"unit_label": "x", "rack_label": "x"}, "rack_label"),
+        ({"rack_label": "kubernetes.io/hostname"}, "rack_label"),
+        ({"unit_label": "x", "manages_queues": False}, "unit_label"),
+    ],
+)
+def test_levels_that_make_no_sense_are_refused(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        changed(ClusterOptions(manages_queues=True), options)
+    assert field in refused.value.fields
+
+
+def test_levels_change_only_while_there_is_no_work(
+    cluster: Cluster, operator: Any, principal: Any, project: Any, alice: Any
+) -> None:
+    job = Job.objects.create(project=project, owner=alice, name="j", cluster_key=KEY)
+    change: dict[str, Any] = {"principal": principal(operator), "cluster": cluster, "values": {}}
+    with pytest.raises(Conflict, match="while there is work"):
+        cluster_update(**change, options={"rack_label": "rack"})
+    Job.objects.filter(pk=job.pk).update(phase=Phase.STOPPED, desired=Desired.STOPPED)
+    cluster_update(**change, options={"rack_label": "rack"})
+    cluster.refresh_from_db()
+    assert options_of(cluster.options).levels == {"rack": "rack", "host": "kubernetes.io/hostname"}
 
 
 def test_what_was_changed_by_hand_is_put_back_and_told(
@@ -283,3 +357,126 @@ def test_a_number_of_queries_whatever_the_number_of_projects(
         type(made).objects.filter(pk=made.pk).update(external_ref={"namespace": made.namespace})
     with django_assert_num_queries(8):
         assert len(kueue.tree_on(cluster).parts) == 20
+
+
+# --- what somebody who waits there is told ----------------------------------------------------
+LINE = {"word": "WaitingForQuota", "lacks": [["h100", GPU, "2"]], "most": [], "asked": 0}
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, place: Any, settings: Any) -> Flavor:
+    """Eight GPUs of a kind; this process holds the cluster's credential."""
+    settings.BERTH_CLUSTER_PRIVATE_KEY = sealing.new_pair()[0]
+    flavor = Flavor.objects.create(name="h100", label="H100", node_labels={MODEL: ["H100"]})
+    changes = NodeChanges(seen=(node("n0", "H100"),), full=True)
+    services.nodes_store(cluster_key=KEY, changes=changes)
+    return flavor
+
+
+@pytest.fixture
+def job(project: Any, alice: Any) -> Any:
+    def make(name: str, **columns: Any) -> Job:
+        values = {
+            "cluster_key": KEY,
+            "image": "example.org/train:1",
+            "command": ["train"],
+            "launch": 1,
+            "cpu_milli": 1000,
+            "memory_mib": 1024,
+            "asked_at": now(),
+        }
+        return Job.objects.create(
+            **{"project": project, "owner": alice, "name": name, **values, **columns}
+        )
+
+    return make
+
+
+@pytest.fixture
+def held(job: Any, place: Any) -> Any:
+    """Work that was handed to the cluster, whose queue holds it back."""
+
+    def make(name: str, **columns: Any) -> Job:
+        ref = {
+            "launch": 1,
+            "driver": {"namespace": place.namespace, "name": f"ws-{name}"},
+            "line": LINE,
+        }
+        said = {"phase": Phase.PENDING, "reason": Reason.QUEUED, "external_ref": ref}
+        return job(name, **{"gpus": 3, "observed_generation": 1, **said, **columns})
+
+    return make
+
+
+def test_f13_its_place_is_what_the_clusters_queue_says_and_its_sentence_says_what_it_lacks(
+    fake: QueueFake, nodes: Flavor, held: Any, alice: Any, principal: Any
+) -> None:
+    row = held("b")
+    fake.waiting = ("ws-of-kubectl", "ws-a", "ws-b")
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert found.position == 3
+    assert found.sentence == (
+        "What it asks for is in use, or kept for others: 2 GPUs (h100) must get free."
+    )
+
+
+@pytest.mark.parametrize("trouble", ["not among them", "no answer", "silent"])
+def test_a_place_that_nobody_tells_is_said_as_unknown(
+    fake: QueueFake, nodes: Flavor, held: Any, alice: Any, principal: Any, trouble: str
+) -> None:
+    row = held("b")
+    if trouble == "no answer":
+        fake.waiting_in = lambda _namespace: (_ for _ in ()).throw(Unreachable("gone"))  # type: ignore[method-assign]
+    if trouble == "silent":
+        Cluster.objects.filter(key=KEY).update(reachable=False)
+        fake.waiting = ("ws-b",)
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert found.position is None
+
+
+def test_what_the_clusters_queue_holds_back_becomes_another_one_by_a_press(
+    fake: QueueFake, nodes: Flavor, held: Any, alice: Any, principal: Any
+) -> None:
+    other = Project.objects.create(slug="other", name="Other")
+    held("runs", project=other, gpus=6, gpu_flavor="h100", phase=Phase.RUNNING, reason="")
+    row = held("b", gpu_flavor="h100")
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert [one.said for one in found.changes] == [{"gpus": 2}, {"gpus": 1}]
+    workload_edit(principal=principal(alice), row=row, said=found.changes[0].said)
+    row.refresh_from_db()
+    assert (row.gpus, row.launch) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("share", "starts", "reason"),
+    [
+        ({}, True, "starts-now"),
+        ({"most": 2}, False, "ceiling"),
+        ({"guaranteed": 2}, True, "starts-now"),
+    ],
+)
+def test_what_is_free_starts_work_only_where_its_project_may_have_it(
+    fake: QueueFake, nodes: Flavor, place: Any, project: Any, share: Any, starts: bool, reason: str
+) -> None:
+    cluster = Cluster.objects.get(key=KEY)
+    queue = Queue.objects.create(name="q", project=project)
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=nodes, **share)
+    asked = Request.of_size("job", Resources(1000, 1024, gpus=3))
+    made = Fleet([cluster], project.uid).decide(cluster, asked)
+    assert (made.starts_now, made.standing.reason.id) == (starts, reason)
+
+
+def test_what_others_keep_for_themselves_starts_nothing_of_ours(
+    fake: QueueFake, nodes: Flavor, place: Any, project: Any
+) -> None:
+    cluster = Cluster.objects.get(key=KEY)
+    other = Project.objects.create(slug="other", name="Other")
+    queue = Queue.objects.create(name="q", project=other)
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=nodes, guaranteed=6, lends=0)
+    asked = Request.of_size("job", Resources(1000, 1024, gpus=3))
+    made = Fleet([cluster], project.uid).decide(cluster, asked)
+    assert made.rooms[0].free == 8
+    assert (made.starts_now, made.standing.reason.id) == (False, "in-use")

@@ -9,6 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from clusters import services
 from clusters.models import Claim, Cluster, Flavor
@@ -19,7 +21,8 @@ from jobs.states import state_of
 from notifications.models import Notification
 from projects.models import Membership, Project
 from queues import local
-from queues.models import Guarantee, Queue
+from queues.models import Guarantee, Queue, Turn
+from queues.services import tree_changed
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
 from runtime.protocol import Device, Resources
@@ -125,7 +128,8 @@ def test_a6_borrowed_gpus_go_back_and_a7_their_jobs_resume_by_themselves(
         assert (row.launch, row.desired) == (2, "running")
         assert Step.objects.filter(workload=row, launch=1, word="reclaimed").count() == 1
         claim = Claim.objects.get(workload_uid=row.uid)
-        assert (claim.given_back, claim.granted_at, claim.reclaim_at) == (1, None, None)
+        assert (claim.granted_at, claim.reclaim_at) == (None, None)
+        assert Turn.objects.filter(workload_uid=row.uid, gave_back=True).count() == 1
         assert Event.objects.filter(verb="job.reclaimed", target_uid=row.uid).count() == 1
         assert [i.ended_at is not None for i in Interval.objects.filter(uid=row.uid)] == [True]
     assert fake.told(str(told[0].uid))["why"] == "reclaim"
@@ -188,7 +192,8 @@ def test_who_asked_and_went_leaves_the_told_one_in_line_at_its_old_place(
         all_due()
         settle()
     assert states(borrowing) == ["running"] * 8
-    assert Claim.objects.get(pk=victim.pk).given_back == 1
+    gave = Turn.objects.filter(workload_uid=victim.workload_uid, gave_back=True)
+    assert gave.count() == 1
 
 
 def test_a_ceiling_holds_only_its_own_project(promise, submit, projects, settle):
@@ -242,3 +247,53 @@ def test_what_is_owed_is_not_kept_back_by_older_work_that_would_borrow(promise, 
     assert isinstance(local.admit(ask(allen, 2)), Waiting)
     assert isinstance(local.admit(ask(allen, 1)), Granted)
     assert not Claim.objects.filter(reclaim_at__isnull=False).exists()
+
+
+def test_a_guarantee_that_is_set_later_counts_at_once_for_what_waits(
+    promise, submit, projects, settle
+):
+    """What people sit in front of is within it from then on, and is not asked for what it gets."""
+    hunter, allen, _evan = projects
+    submit(allen, 8)
+    settle()
+    request = AdmissionRequest(
+        cluster_key="local",
+        uid=str(uuid4()),
+        kind="workspace",
+        project_uid=str(hunter.uid),
+        owner_uid=str(uuid4()),
+        resources=Resources(100, 256, gpus=1),
+        purpose="build",
+    )
+    assert local.admit(request).reason == "queued"
+    assert Claim.objects.get(workload_uid=request.uid).reclaimable
+    with transaction.atomic():
+        promise(hunter, 1)
+        tree_changed()
+    assert Claim.objects.filter(reclaim_for=request.uid).count() == 1
+    for _look in range(4):
+        all_due()
+        settle()
+    claim = Claim.objects.get(workload_uid=request.uid)
+    assert claim.granted_at is not None
+    assert not claim.reclaimable
+
+
+def test_an_admission_reads_the_tree_once(promise, submit, projects, settle):
+    for project in projects:
+        promise(project, 2)
+    hunter, _allen, _evan = projects
+    request = AdmissionRequest(
+        cluster_key="local",
+        uid=str(uuid4()),
+        kind="job",
+        project_uid=str(hunter.uid),
+        owner_uid=str(uuid4()),
+        resources=Resources(100, 256, gpus=1),
+    )
+    submit(hunter, 1)
+    settle()
+    with CaptureQueriesContext(connection) as told:
+        local.admit(request)
+    tree = [q["sql"] for q in told.captured_queries if 'FROM "queues_guarantee"' in q["sql"]]
+    assert len(tree) == 1

@@ -217,6 +217,7 @@ def test_a_busy_port_is_one_sentence_and_nothing_is_started(
     assert "choose another: BERTH_" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (Path(fresh["BERTH_VAR"]) / "log" / "web.log").exists()
+    assert not (Path(fresh["BERTH_VAR"]) / "berth.sqlite3").exists()  # nor was one migrated
     assert berth(fresh, "status").returncode == 3
 
 

@@ -82,7 +82,7 @@ def _edit(
     if kind.change is not None:
         kind.change(row, found.row, found.fields)
     require_editable(kind, row, found)
-    waits = row.is_waiting
+    waits = row.is_waiting or row.is_held_back
     after, restarts = found.row, needs_restart(kind, row, found)
     if "name" in found.fields:
         require_free(row.project, row.owner, kind, after.name)
@@ -131,5 +131,5 @@ def needs_restart(kind: Kind, row: Workload, found: Resolved) -> bool:
 
 
 def _begins_anew(kind: Kind, row: Workload) -> bool:
-    """Whether what runs to its end, and was handed to no cluster yet, can be another one."""
-    return row.is_waiting and kind.start is None
+    """Whether what runs to its end, and runs nowhere yet, can be another one."""
+    return (row.is_waiting or row.is_held_back) and kind.start is None

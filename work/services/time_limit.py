@@ -1,4 +1,4 @@
-"""Moving the end of what runs under a time limit."""
+"""How long work may run: what its kind and its project's queue allow, and moving its end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from events import services as events
+from queues import selectors as queues
 from work import kinds
+from work import standard_fields as s
 from work.fields import Count
 from work.services.base import changed, lock, own
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from accounts.principal import Principal
+    from work.kinds import Kind
     from work.models import Workload
 
 DEFAULT_EXTENSION = 60
@@ -29,7 +35,7 @@ def workload_extend(
     """Move the end of one that runs, as far as its longest time allows."""
     own(principal, row)
     found = lock(row)
-    EXTENSION.whole(minutes)
+    EXTENSION.clean(minutes)
     if found.time_limit_minutes is None:
         raise Conflict(_("It has no time limit: there is nothing to extend."), code="no-limit")
     if not found.is_on_its_way:
@@ -58,9 +64,39 @@ def workload_extend(
     return found
 
 
+def longest_of(kind: Kind, row: Workload) -> int | None:
+    """Return the minutes that it runs at most; None: no limit."""
+    own, queue = kind.longest_of(row), queues.longest_of(row.project, kind.purpose)
+    return min((n for n in (own, queue) if n is not None), default=None)
+
+
+def bound(kind: Kind, row: Workload, said: Collection[str]) -> None:
+    """Give it the longest time of its project's queue, where nobody said one; Invalid: too long.
+
+    What runs under a longer limit, of before, keeps it until it starts again.
+    """
+    name = s.TIME_LIMIT.name
+    if name not in kind.table:
+        return
+    longest = queues.longest_of(row.project, kind.purpose)
+    if longest is None or (row.time_limit_minutes or longest + 1) <= longest:
+        return
+    if name in said:
+        text = ngettext(
+            "In this project such work runs at most %(n)d minute.",
+            "In this project such work runs at most %(n)d minutes.",
+            longest,
+        )
+        raise wrong(name, text % {"n": longest})
+    if row.launch == 0 or not row.is_on_its_way:
+        row.time_limit_minutes = longest
+
+
 def extension_left(row: Workload) -> int | None:
     """Return the minutes by which the end may still move; None: as far as one likes."""
-    longest = kinds.kind_of(row.kind).longest_of(row)
-    if longest is None or row.time_limit_minutes is None:
+    if row.time_limit_minutes is None:
+        return None
+    longest = longest_of(kinds.kind_of(row.kind), row)
+    if longest is None:
         return None
     return max(0, longest - row.time_limit_minutes - row.extended_minutes)

@@ -12,7 +12,7 @@ from projects.ui.base import ProjectView
 from work.kinds import Kind
 from work.selectors import require_owner, workload_get
 from work.ui.pages import Pages
-from work.ui.present import shown
+from work.ui.present import Shown
 
 V = TypeVar("V", bound="WorkView")
 
@@ -60,7 +60,7 @@ class OneView(WorkView):
         return row
 
     def page(self, row: Any, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        state = (self.pages.shown or shown)(self.principal, row)
+        state = (self.pages.shown or Shown.of)(self.principal, row)
         return {
             "row": row,
             "state": state,

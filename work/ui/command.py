@@ -22,18 +22,23 @@ _MIB = 1024
 _ANY = "any"  # kind of GPU
 
 
-def command_of(kind: Kind, said: Mapping[str, Any], *, project: str, name: str) -> str:
+RUN = ("run",)
+
+
+def command_of(
+    kind: Kind, said: Mapping[str, Any], *, project: str, name: str, verb: Sequence[str] = RUN
+) -> str:
     """Return the command; ``name`` is what it would be called.
 
     As in the document beside it, values of variables are in it: whoever sees it typed them.
     """
-    words = ["berth", kind.word, "run", "--project", project, "--name", name]
+    words = ["berth", kind.word, *verb, "--project", project, "--name", name]
     behind: Sequence[str] = ()
     for field in kind.table:
         value = said.get(field.name)
         if value is None or field.name == "name":
             continue
-        if field.name == "command":
+        if field.name == "command" and verb == RUN:
             behind = value
         else:
             words += _words(field, value)
@@ -45,7 +50,7 @@ def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - on
     option = f"--{name}"
     match field:
         case f.Count(unit=f.Unit.CORES):
-            return [option, f"{value / field.unit.kept:g}"]
+            return [option, f"{value / field.unit:g}"]
         case f.Count(unit=f.Unit.GIB):
             return [option, f"{value // _MIB}G" if value % _MIB == 0 else f"{value}M"]
         case f.Flag():
@@ -67,6 +72,20 @@ def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - on
             return [part for item in (names_in(value) or [_ANY]) for part in (option, item)]
         case _:
             return [option, str(value)]
+
+
+def told_apart(kind: Kind, said: Mapping[str, Any], plain: Any, usual: Any) -> dict[str, Any]:
+    """Return of what was said what is not so by itself.
+
+    ``plain`` is a row of which nothing was said, ``usual`` one whose defaults follow what was.
+    """
+    found = {}
+    for name, value in said.items():
+        field = kind.table[name]
+        before = plain if isinstance(field, f.Choice) else usual
+        if name in kind.attachments or not field.is_same(before, field.clean(value)):
+            found[name] = value
+    return found
 
 
 def attached_named(who: Principal, project: Project, given: Attached) -> dict[str, list[str]]:

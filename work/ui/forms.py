@@ -11,25 +11,28 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.db.models import Q
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import Invalid
 from placement.decision import names_in
 from work import fields as f
-from work.selectors import shared_with
+from work.attached import READ_ONLY
+from work.standard_fields import BESIDE
 
 if TYPE_CHECKING:
-    from accounts.principal import Principal
     from placement.fleet import Fleet
-    from work.ui.pages import Pages
+    from work.selectors import OfferedVolume
 
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
 
 _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", "class": "mono"}
+# How what is seen of volumes is said: one field for each, named by its uid.
+VOLUME_FIELD = "volume-"
+WRITE, READ = "rw", "ro"
 _MAX_TEXT = 100_000
-_READ = ":ro"  # behind a volume that is only read
+_MOST_LINES = 16
+_PRIVATE = "private"  # a port that no browser opens
 
 
 class WorkForm(forms.Form):
@@ -37,13 +40,13 @@ class WorkForm(forms.Form):
 
     ``offers`` has what exists for fields that name things: environments, kinds of GPU, pools,
     volumes. ``values`` are those of a row, a preset or an edit, as ``Table.read`` gives them.
+    ``renews``: the newest image of its tag may be taken.
     """
 
-    # What is said less often, and what is attached: folded away until somebody says some of it.
-    LESS = ("args", "shm_mib", "pool", "network", "env")
-    # Fields that stand beside each other, where the first of them has its turn.
-    BESIDE = (("environment", "cluster"), ("cpu_milli", "memory_mib"), ("gpus", "gpu_flavor"))
     use_required_attribute = False
+    # A browser does not send what is not ticked: this tells that it was not from a press that
+    # says nothing of it.
+    shown = forms.CharField(required=False, widget=forms.HiddenInput, initial="1")
 
     def __init__(
         self,
@@ -52,43 +55,63 @@ class WorkForm(forms.Form):
         table: f.Table,
         offers: Offers,
         values: Mapping[str, Any],
-        **kwargs: Any,
+        renews: bool = False,
     ) -> None:
         self.table = table
         self.fleet: Fleet | None = None  # the look at clusters of which the offers were made
+        self.chosen_volume = ""  # the one that somebody came from
         self._by_key: dict[str, f.Field] = {}
-        self._mounts: list[str] = []  # keys of the choices how a volume is seen
+        self._mounts: dict[str, OfferedVolume] = {}
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}
-        super().__init__(data, initial=initial, **kwargs)
+        super().__init__(data, initial=initial)
+        deciding = {field.only[0] for field in table if field.only}
         for field in table:
             if isinstance(field, f.Names) and field.takes_mappings:
-                self._offer_mounts(field, offers, values.get(field.name) or ())
-            elif (made := _form_field(field, offers)) is not None:
+                self._offer_mounts(offers.get(field.name, ()), values.get(field.name) or ())
+            elif (made := form_field(field, offers)) is not None:
                 made.work_field = field  # type: ignore[attr-defined]  # for the templates
+                if field.name in deciding:
+                    made.widget.attrs["data-kind-switch"] = True
                 self.fields[key_of(field)] = made
                 self._by_key[key_of(field)] = field
+        if renews:
+            self.fields["newest_image"] = forms.BooleanField(
+                label=_("Take the newest image of this tag"),
+                required=False,
+                help_text=_(
+                    "For a tag that was pushed again: else every start takes what is pinned."
+                ),
+            )
         self._order_devices()
+        if "ports" in self.fields:  # all that are set are in sight
+            lines = str(self["ports"].value() or "").count("\n") + 1
+            self.fields["ports"].widget.attrs["rows"] = max(2, min(lines, _MOST_LINES))
         if "image" in table and "image" not in self.fields and "command" in self.fields:
             self.fields["command"].help_text = _(
                 "As in a shell, but nothing is expanded. For pipes and variables: bash -c '…'"
             )
 
-    def _offer_mounts(self, field: f.Names, offers: Offers, now: Sequence[str]) -> None:
-        """Let people say of each volume whether it is seen, and whether it is only read.
+    def _offer_mounts(
+        self, offered: Iterable[tuple[str, OfferedVolume]], now: Sequence[str]
+    ) -> None:
+        """Let people say of each volume whether it is seen, and whether it is only read."""
+        for uid, volume in offered:
+            key = f"{VOLUME_FIELD}{uid}"
+            ways = [("", _t("not there")), (WRITE, _t("written")), (READ, _t("only read"))]
+            if not volume.may_write:
+                del ways[1]
+            self.fields[key] = forms.ChoiceField(label=volume.label, choices=ways, required=False)
+            self.initial[key] = WRITE if uid in now else READ if uid + READ_ONLY in now else ""
+            self._mounts[key] = volume
 
-        Offered is ``uid`` to write and ``uid:ro`` to read.
-        """
-        offered = dict(offers.get(field.name, ()))
-        for word, label in offered.items():
-            volume = word.removesuffix(_READ)
-            key = f"{key_of(field)}-{volume}"
-            if key in self.fields:
-                continue
-            ways = [(volume, _t("written")), (volume + _READ, _t("only read"))]
-            ways = [("", _t("not there")), *(way for way in ways if way[0] in offered)]
-            self.fields[key] = forms.ChoiceField(label=label, choices=ways, required=False)
-            self.initial[key] = next((seen for seen in now if seen.startswith(volume)), "")
-            self._mounts.append(key)
+    def choose_volume(self, uid: str) -> None:
+        """Have a new one see this volume from the first, where it is offered."""
+        key = f"{VOLUME_FIELD}{uid}"
+        if (volume := self._mounts.get(key)) is None:
+            return
+        writes = volume.may_write and not volume.is_full
+        self.initial.update({key: WRITE if writes else READ, "cluster": volume.cluster_key})
+        self.chosen_volume = uid
 
     def _order_devices(self) -> None:
         """Put what is chosen first, in its order: a form without a script sends it so again."""
@@ -104,37 +127,80 @@ class WorkForm(forms.Form):
 
     def said(self) -> dict[str, Any]:
         """Return what was said, as API and document say it."""
-        found = {}
+        found: dict[str, Any] = {}
         for key, field in self._by_key.items():
             value = self.cleaned_data.get(key)
-            if value is not None and (not _is_empty(value) or key in self.changed_data):
+            if value is None or not self._is_told(key) or not self._makes_sense(field):
+                continue
+            if not _is_empty(value) or key in self.changed_data:
                 found[field.name] = from_form(field, value)
-        if any(key in self.changed_data for key in self._mounts):
-            words = [self.cleaned_data.get(key) for key in self._mounts]
-            found["volumes"] = [word for word in words if word]
+        told = "shown" in self.data or any(key in self.data for key in self._mounts)
+        if told and any(key in self.changed_data for key in self._mounts):
+            seen = {
+                key: self.cleaned_data.get(key)
+                for key in self._mounts
+                if key in self.changed_data or not self._is_elsewhere(key)
+            }
+            found["volumes"] = [
+                key.removeprefix(VOLUME_FIELD) + READ_ONLY * (way == READ)
+                for key, way in seen.items()
+                if way
+            ]
         return found
+
+    def _is_told(self, key: str) -> bool:
+        ticks = isinstance(
+            self.fields[key].widget, forms.CheckboxInput | forms.CheckboxSelectMultiple
+        )
+        return key in self.data or (ticks and "shown" in self.data)
+
+    def _makes_sense(self, field: f.Field) -> bool:
+        """Whether it is in sight by what was chosen: what is not says nothing."""
+        chosen = self.cleaned_data.get(field.only[0]) if field.only else ""
+        return not field.only or not chosen or chosen == field.only[1]
+
+    def _is_elsewhere(self, key: str) -> bool:
+        """Whether a volume lies on another cluster than what was chosen."""
+        chosen = self.cleaned_data.get("cluster")
+        meant = {
+            volume.cluster_key
+            for other, volume in self._mounts.items()
+            if other in self.changed_data and self.cleaned_data.get(other)
+        }
+        meant = {chosen} if chosen else meant
+        return bool(meant) and self._mounts[key].cluster_key not in meant
 
     # --- how it is laid out: templates/work/_fields.html ------------------------------------
     def head(self) -> list[list[forms.BoundField]]:
-        """Return what is always in sight, row by row; numbers of a kind's own share one."""
-        plain = [field.name for field in self.table if field.name not in self._folded()]
-        beside = {name: row for row in self.BESIDE for name in row}
-        numbers = tuple(
-            name for name in plain if isinstance(self.table[name], f.Count) and name not in beside
-        )
-        rows: list[tuple[str, ...]] = []
-        for name in plain:
-            row = numbers if name in numbers else beside.get(name, (name,))
+        """Return what is always in sight, row by row."""
+        shown, few = self._rows(folded=False), self._rows(folded=True)
+        if "newest_image" in self.fields:
+            shown.insert(1 + shown.index([self["image"]]), [self["newest_image"]])
+        return shown if _is_worth_a_fold(few) else shown + few
+
+    def less(self) -> list[list[forms.BoundField]]:
+        rows = self._rows(folded=True)
+        return rows if _is_worth_a_fold(rows) else []
+
+    def _rows(self, *, folded: bool) -> list[list[forms.BoundField]]:
+        """Numbers of a kind's own share a row."""
+        plain = [x for x in self.table if x.folded == folded and not isinstance(x, f.Names)]
+        beside = {field.name: row for row in BESIDE for field in row}
+        numbers = tuple(x for x in plain if isinstance(x, f.Count) and x.name not in beside)
+        rows: list[tuple[f.Field, ...]] = []
+        for field in plain:
+            row = numbers if field in numbers else beside.get(field.name, (field,))
             if row not in rows:
                 rows.append(row)
-        shown = [[self[key] for key in self._keys(row)] for row in rows]
+        shown = [[self[key] for key in self._keys(x.name for x in row)] for row in rows]
         return [row for row in shown if row]
-
-    def less(self) -> list[forms.BoundField]:
-        return [self[key] for key in self._keys(self.LESS)]
 
     def mounts(self) -> list[forms.BoundField]:
         return [self[key] for key in self._mounts]
+
+    @property
+    def mounts_help(self) -> Any:
+        return next((x.form_help for x in self.table if x.name == "volumes"), "")
 
     def attached(self) -> list[forms.BoundField]:
         names = [x.name for x in self.table if isinstance(x, f.Names) and not x.takes_mappings]
@@ -143,7 +209,7 @@ class WorkForm(forms.Form):
     @property
     def less_speaks(self) -> bool:
         """Whether something in what is folded away was said or is wrong."""
-        return any(_speaks(field) for field in self.less())
+        return any(_speaks(field) for row in self.less() for field in row)
 
     @property
     def attached_speaks(self) -> bool:
@@ -151,29 +217,20 @@ class WorkForm(forms.Form):
         if self.is_bound:
             fields = (*self.mounts(), *self.attached())
             return any(field.errors or field.name in self.changed_data for field in fields)
-        return any(_speaks(field) for field in self.attached())
-
-    def _folded(self) -> set[str]:
-        names = {field.name for field in self.table if isinstance(field, f.Names)}
-        return {*self.LESS, *names}
+        return bool(self.chosen_volume) or any(_speaks(field) for field in self.attached())
 
     def _keys(self, names: Iterable[str]) -> list[str]:
         fields = [self.table[name] for name in names if name in self.table]
         return [key_of(field) for field in fields if key_of(field) in self.fields]
 
     def clean(self) -> dict[str, Any]:
-        """Apply the rules of the table, so that what is wrong stands at its field."""
-        data: dict[str, Any] = super().clean() or self.cleaned_data
-        for key, field in self._by_key.items():
-            value = data.get(key)
-            if key in self.errors or _is_empty(value):
-                continue
-            try:
-                field.clean(from_form(field, value))
-            except forms.ValidationError as error:
-                self.add_error(key, error)
-            except Invalid as error:
-                self.add_error(key, error.message)
+        data = clean_each(self, self._by_key)
+        for key, volume in self._mounts.items():
+            chosen = data.get("cluster") and data.get(key) and key in self.changed_data
+            if chosen and self._is_elsewhere(key):
+                message = _t("“%(volume)s” lies on %(cluster)s: choose that, or leave it out.")
+                said = {"volume": volume.name, "cluster": volume.cluster_key}
+                self.add_error(key, message % said)
         return data
 
     @property
@@ -182,30 +239,48 @@ class WorkForm(forms.Form):
         return {field.name: key_of(field) for field in self.table}
 
 
+def clean_each(form: forms.Form, fields: Mapping[str, f.Field]) -> dict[str, Any]:
+    """Apply the rules of the table, so that what is wrong stands at its field."""
+    data = form.cleaned_data
+    for key, field in fields.items():
+        value = data.get(key)
+        if key in form.errors or _is_empty(value):
+            continue
+        try:
+            field.clean(from_form(field, value))
+        except forms.ValidationError as error:
+            form.add_error(key, error)
+        except Invalid as error:
+            form.add_error(key, error.message)
+    return data
+
+
 def key_of(field: f.Field) -> str:
     """Return the name of a field in the form: people write cores and GiB, not milli and MiB."""
     return field.name.removesuffix("_milli").removesuffix("_mib")
 
 
-def to_form(field: f.Field, value: Any) -> Any:
+def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     """Return a kept value as people write it."""
     if value is None:
         return None
-    if isinstance(field, f.Count) and field.unit.kept > 1:
-        return Decimal(value) / field.unit.kept if value else None
+    if isinstance(field, f.Count) and field.unit > 1:
+        return Decimal(value) / field.unit if value else None
     if isinstance(field, f.Words):
         return shlex.join(value)
     if isinstance(field, f.Environment):
         return "\n".join(f"{name}={text}" for name, text in value.items())
     if isinstance(field, f.Devices):
         return list(names_in(value))
+    if isinstance(field, f.Ports):
+        return "\n".join(_port_line(port) for port in value)
     return value
 
 
 def from_form(field: f.Field, value: Any) -> Any:
     """Return what people wrote as it is kept; ValidationError says what can't be read."""
-    if isinstance(field, f.Count) and field.unit.kept > 1:
-        return round(value * field.unit.kept)
+    if isinstance(field, f.Count) and field.unit > 1:
+        return round(value * field.unit)
     if isinstance(field, f.Words) and isinstance(value, str):
         try:
             return shlex.split(value)
@@ -215,6 +290,9 @@ def from_form(field: f.Field, value: Any) -> Any:
         return _variables(value)
     if isinstance(field, f.Devices):
         return ",".join(name for name in value if name)
+    if isinstance(field, f.Ports) and isinstance(value, str):
+        rows = enumerate(value.splitlines(), start=1)
+        return [_port(number, row.split()) for number, row in rows if row.strip()]
     return value
 
 
@@ -230,29 +308,52 @@ def _variables(text: str) -> dict[str, str]:
     return found
 
 
+def _port(number: int, said: list[str]) -> dict[str, Any]:
+    """Return a port from the words of a line: ``7860``, ``7860 demo`` or ``5432 db private``."""
+    digits, *rest = said
+    names = [word for word in rest if word != _PRIVATE]
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5) or len(names) > 1:  # noqa: PLR2004
+        wrong = _t("Line %(n)d is not a port, or a port and its name.")
+        raise forms.ValidationError(wrong % {"n": number})
+    return {"port": int(digits), "name": "".join(names), "web": _PRIVATE not in rest}
+
+
+def _port_line(port: Mapping[str, Any]) -> str:
+    name = port["name"] if port["name"] != f"port-{port['port']}" else ""
+    return " ".join(filter(None, (str(port["port"]), name, "" if port["web"] else _PRIVATE)))
+
+
+def _is_worth_a_fold(rows: list[list[forms.BoundField]]) -> bool:
+    return sum(map(len, rows)) > 1
+
+
 def _speaks(field: forms.BoundField) -> bool:
-    return bool(field.errors) or not _is_empty(field.value())
+    kept, value = getattr(field.field, "work_field", None), field.value()
+    usual = isinstance(kept, f.Choice) and not kept.says(value)
+    return bool(field.errors) or not (usual or _is_empty(value))
 
 
 def _is_empty(value: Any) -> bool:
     return value is None or value in ("", [])
 
 
-def _form_field(  # noqa: C901, PLR0911 - one case per type
+def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
     field: f.Field, offers: Offers
 ) -> forms.Field | None:
     """Return the field of Django's forms, None where there is nothing to choose from."""
+    if field.name in offers and not offers[field.name]:
+        return None
     common: dict[str, Any] = {
         "label": field.label,
         "help_text": field.form_help or field.help,
         "required": False,
     }
     match field:
-        case f.Count(unit=unit) if unit.kept > 1:
+        case f.Count(unit=unit) if unit > 1:
             step = {f.Unit.CORES: "0.1", f.Unit.GIB: "0.25"}[unit]
             return forms.DecimalField(
-                min_value=Decimal(field.low) / unit.kept,
-                max_value=Decimal(field.high) / unit.kept,
+                min_value=Decimal(field.low) / unit,
+                max_value=Decimal(field.high) / unit,
                 decimal_places=len(step) - 2,
                 widget=forms.NumberInput(attrs={"step": step}),
                 **common,
@@ -261,8 +362,13 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             return forms.IntegerField(min_value=field.low, max_value=field.high, **common)
         case f.Flag():
             return forms.BooleanField(**common)
+        case f.Choice() if field.name in offers:
+            return forms.ChoiceField(choices=offers[field.name], **common)
         case f.Choice():
             return forms.ChoiceField(choices=field.choices, widget=forms.RadioSelect, **common)
+        case f.Ports():
+            ports = forms.Textarea(attrs={**_MONO, "placeholder": "7860 demo"})
+            return forms.CharField(max_length=_MAX_TEXT, widget=ports, **common)
         case f.Environment():
             rows = forms.Textarea(attrs={**_MONO, "rows": 3, "placeholder": "NAME=value"})
             return forms.CharField(max_length=_MAX_TEXT, widget=rows, strip=False, **common)
@@ -275,13 +381,13 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             if isinstance(field, f.Devices):
                 attrs["data-ordered"] = _("Prefer")
             boxes = forms.CheckboxSelectMultiple(attrs=attrs)
-            made = forms.MultipleChoiceField(choices=offered, widget=boxes, **common)
-            return made if offered else None
+            many = forms.MultipleChoiceField(choices=offered, widget=boxes, **common)
+            return many if offered else None
         case f.Line() if field.name in offers:
             offered = offers[field.name]
             switch = {"data-cluster-switch": True} if field.name == "cluster" else {}
             chosen = forms.Select(attrs=switch)
-            return forms.ChoiceField(choices=offered, widget=chosen, **common) if offered else None
+            return forms.ChoiceField(choices=offered, widget=chosen, **common)
         case f.Line():
             shown: dict[str, Any] = {**_MONO, "placeholder": field.example}
             return forms.CharField(
@@ -292,46 +398,3 @@ def _form_field(  # noqa: C901, PLR0911 - one case per type
             return forms.CharField(
                 max_length=getattr(field, "longest", 255), widget=plain, **common
             )
-
-
-class FilterForm(forms.Form):
-    """The filters of a list of work; their state lives in the URL."""
-
-    q = forms.CharField(
-        label=_("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or owner")}),
-    )
-    state = forms.ChoiceField(label=_("State"), required=False)
-    mine = forms.ChoiceField(
-        label=_("Whose"), required=False, choices=[("", _("Everybody")), ("1", _("Mine"))]
-    )
-
-    def __init__(self, *args: Any, pages: Pages, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.pages = pages
-        states = [(word, pages.states.words(word).label) for word in pages.states.filters]
-        self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
-        if pages.kind.shared:
-            whose = self.fields["mine"]
-            whose.choices = [*whose.choices, ("shared", _("Shared with me"))]  # type: ignore[attr-defined]
-
-
-def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
-    """Narrow ``rows``; a filter that makes no sense narrows nothing."""
-    data = form.cleaned_data if form.is_valid() else {}
-    if words := data.get("q", "").replace("\x00", ""):
-        rows = rows.filter(
-            Q(name__icontains=words)
-            | Q(owner__username__icontains=words)
-            | Q(owner__display_name__icontains=words)
-            | Q(short_id=words)
-        )
-    if state := data.get("state"):
-        rows = rows.filter(form.pages.states.filters[state])
-    if data.get("mine") == "1":
-        rows = rows.filter(owner=who.user)
-    if data.get("mine") == "shared":
-        rows = rows.filter(pk__in=shared_with(who, form.pages.kind).values("pk"))
-    return rows

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import messages
@@ -18,46 +18,120 @@ from placement.fleet import Fleet
 from projects.access import roles_kept
 from work import services
 from work.attached import attached_usually
-from work.fields import Edit, Table
+from work.fields import Edit, Field, Table
+from work.kinds import kind_of
 from work.selectors import form_values, given_words, may_change, offers_for
+from work.services.base import require_startable
 from work.services.manifest import manifest_wrap
+from work.services.resolve import resolved
 from work.ui.base import OneView, WorkView
-from work.ui.command import attached_named, command_of
-from work.ui.forms import WorkForm
+from work.ui.command import attached_named, command_of, told_apart
+from work.ui.forms import WorkForm, to_form
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
     from work.kinds import Kind
+    from work.ui.pages import Fill
 
 CREATE: Mapping[str, str] = {"GET": "create", "POST": "create"}
+_MAX_BESIDE = 40
 
 
 def form_of(
-    who: Principal, project: Project, kind: Kind, data: Any = None, *, row: Any = None
+    who: Principal, project: Project, kind: Kind, data: Any = None, *, row: Any
 ) -> WorkForm:
-    """Return the form of a new one, or of what may change of ``row`` now."""
-    if row is None:
+    """Return the form of a new one that begins as ``row``, or of what may change of it now."""
+    if row.pk is None:
         fleet = Fleet(clusters_of(project), project.uid)
         offers = offers_for(who, project, kind, fleet=fleet)
-        values = kind.own.read(kind.model(), private=True)
-        values |= given_words(attached_usually(who, project)) | {"cluster": ""}
+        # What a preset sets of variables is there in any case.
+        values = kind.own.read(row, private=True) | {"env": {}}
+        values |= given_words(attached_usually(who, project))
         form = WorkForm(data, table=kind.table, offers=offers, values=values)
         form.fleet = fleet
         return form
-    offers = offers_for(who, project, kind, row)
-    return WorkForm(data, table=changeable(kind, row), offers=offers, values=form_values(row))
+    return WorkForm(
+        data,
+        table=changeable(kind, row),
+        offers=offers_for(who, project, kind, row),
+        values=form_values(row),
+        renews=kind.renews and bool(row.pinned_tag),
+    )
+
+
+def likely_cluster(kind: Kind, who: Principal, project: Project, given: Any) -> str:
+    """Return the key of the cluster where what its form says would go; "": none lets it in.
+
+    ``given``: fields of the form, as they were sent.
+    """
+    try:
+        row = _begun(kind, who, project, given)
+        form = form_of(who, project, kind, given, row=row)
+        form.is_valid()  # what can't be read is not said
+        said = {**kind.beside_of(row), **form.said()}
+        return str(resolved(principal=who, project=project, kind=kind, said=said).row.cluster_key)
+    except BerthError:
+        return ""
+
+
+def _begun(kind: Kind, who: Principal, project: Project, given: Mapping[str, str]) -> Any:
+    """Return what a new one begins as, not saved: what is said beside its fields decides that."""
+    beside = {name: given[name][:_MAX_BESIDE] for name in kind.beside if given.get(name)}
+    return kind.new(who, project, beside)
 
 
 def changeable(kind: Kind, row: Any) -> Table:
     """Return the fields that may change as it is now: while it runs, what no process knows."""
     all_of_it = row.is_ended or not kind.once
     allowed = {Edit.ALWAYS, Edit.RESTARTS} if all_of_it else {Edit.ALWAYS}
-    return Table(*(field for field in kind.table if field.edit in allowed))
+    return Table(*(one for one in kind.table if one.edit in allowed and _makes_sense(one, row)))
 
 
-class New(WorkView):
-    """The form with all fields."""
+def _makes_sense(field: Field, row: Any) -> bool:
+    return not field.only or kind_of(row.kind).table[field.only[0]].read(row) == field.only[1]
+
+
+class NewView(WorkView):
+    """What the form of a new one and its foot share."""
+
+    def row(self, given: Mapping[str, str]) -> Any:
+        return _begun(self.kind, self.principal, self.project, given)
+
+    def form(self, row: Any, data: Any = None) -> WorkForm:
+        return form_of(self.principal, self.project, self.kind, data, row=row)
+
+    def plan(self, row: Any, form: WorkForm) -> dict[str, Any]:
+        """Return the plan with the same as YAML and as a command, or what is wrong."""
+        if form.is_bound and not form.is_valid():
+            problems = [str(error) for errors in form.errors.values() for error in errors]
+            return {"plan": None, "problems": problems}
+        own, kind = form.said() if form.is_bound else {}, self.kind
+        beside = kind.beside_of(row)
+        asked: dict[str, Any] = {"principal": self.principal, "project": self.project, "kind": kind}
+        try:
+            plan = services.workload_plan(**asked, said={**beside, **own}, fleet=form.fleet)
+        except BerthError as error:
+            if not form.is_bound and isinstance(error, Invalid):
+                return {"plan": None, "problems": [], "missing": error.message}  # nothing was said
+            return {"plan": None, "problems": [error.message]}
+        slug, name = self.project.slug, plan.name
+        named = attached_named(self.principal, self.project, plan.attached)
+        told = {**kind.beside_of(plan.row), **kind.own.read(plan.row, private=True), **named}
+        who = self.principal, self.project
+        usual = kind.new(*who, {**beside, **own}) if own else row
+        said = told_apart(kind, own | {key: named[key] for key in named if key in own}, row, usual)
+        verb = (self.pages.verb, *beside.values())
+        return {
+            "plan": plan,
+            "problems": [],
+            "plan_yaml": to_yaml(manifest_wrap(kind, name, slug, told)),
+            "plan_command": command_of(kind, said, project=slug, name=name, verb=verb),
+        }
+
+
+class New(NewView):
+    """The form with all fields; a press that says none of them starts what it begins as."""
 
     demands: ClassVar[Mapping[str, str]] = CREATE
     template_name = "work/new.html"
@@ -65,41 +139,74 @@ class New(WorkView):
 
     @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        return self._page(form_of(self.principal, self.project, self.kind))
+        require_startable(self.principal, self.project, self.kind)
+        row = self.row(request.GET.dict())
+        form = self.form(row)
+        word = request.GET.get("fill", "")
+        form.initial.update(self._filled(form, word))
+        form.choose_volume(request.GET.get("volume", "")[:36])
+        return self._page(row, form, fill=word)
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = form_of(self.principal, self.project, self.kind, request.POST)
+        row = self.row(request.POST.dict())
+        form = self.form(row, request.POST)
+        if word := request.POST.get("fill"):
+            data = request.POST.copy()
+            for key, value in self._filled(form, word).items():
+                several = value if isinstance(value, list) else [value]
+                data.setlist(key, ["" if one is None else str(one) for one in several])
+            return self._page(row, self.form(row, data), fill=word)
         if not form.is_valid():
-            return self._page(form, status=422)
+            return self._page(row, form, status=422)
         try:
-            row = services.workload_create(
+            made = services.workload_create(
                 principal=self.principal,
                 project=self.project,
                 kind=self.kind,
-                said=form.said(),
+                said={**self.kind.beside_of(row), **form.said()},
                 nonce=request.POST.get("nonce", ""),
                 must_fit=True,
             )
         except (Invalid, Conflict, Forbidden) as error:
-            return self._page(form, refuse(request, form, error, form.names))
-        return go(request, self.pages.address("detail", row))
+            if not set(form.fields) & set(request.POST):
+                request.berth_error = error  # type: ignore[attr-defined]  # as ``refuse`` does
+                return self._page(row, self.form(row), error.status, refusal=error.message)
+            return self._page(row, form, refuse(request, form, error, form.names))
+        query = {"open": "1"} if self.pages.open_url else {}
+        return go(request, self.pages.address("detail", made, query=query))
 
-    def _page(self, form: WorkForm, status: int = 200) -> HttpResponse:
-        """What is wrong with the form stands above it and nowhere else."""
-        said = plan_context(self, form)
+    def _filled(self, form: WorkForm, word: str) -> dict[str, Any]:
+        """Return what a size to begin with writes into the form; all else is as it was."""
+        said = next((fill.said for fill in self._fills(form) if fill.word == word), {})
+        return {form.names[n]: to_form(self.kind.table[n], value) for n, value in said.items()}
+
+    def _fills(self, form: WorkForm) -> Sequence[Fill]:
+        return self.pages.fills(form.fleet) if form.fleet else ()
+
+    def _page(
+        self, row: Any, form: WorkForm, status: int = 200, *, refusal: str = "", fill: str = ""
+    ) -> HttpResponse:
+        """``refusal``, and what is wrong with the form, stand above it and nowhere else."""
+        said = self.plan(row, form)
         if form.is_bound:
             said["problems"] = []
         context = {
             "form": form,
+            "fills": self._fills(form),
+            "fill": fill,
+            "beside": self.kind.beside_of(row),
             "nonce": self.request.POST.get("nonce") or secrets.token_urlsafe(12),
             "new_url": self.pages.list_address("new", self.project.slug),
             "plan_url": self.pages.list_address("plan", self.project.slug),
+            "image_check_url": self.pages.image_check_address(self.project.slug),
+            "refusal": refusal,
+            **self.pages.new_part_of(row),
             **said,
         }
         return self.render(context, status=status)
 
 
-class NewPlan(WorkView):
+class NewPlan(NewView):
     """The foot of the form: whether it starts now, what it costs, what it does to the limits."""
 
     demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
@@ -107,42 +214,8 @@ class NewPlan(WorkView):
 
     @roles_kept()
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = form_of(self.principal, self.project, self.kind, request.POST)
-        return self.render(plan_context(self, form))
-
-
-def plan_context(view: WorkView, form: WorkForm) -> dict[str, Any]:
-    """Return the plan with the same thing as YAML and as a command, or what is wrong."""
-    if form.is_bound and not form.is_valid():
-        problems = [str(error) for errors in form.errors.values() for error in errors]
-        return {"plan": None, "problems": problems}
-    said = form.said() if form.is_bound else {}
-    try:
-        plan = services.workload_plan(
-            principal=view.principal,
-            project=view.project,
-            kind=view.kind,
-            said=said,
-            fleet=form.fleet,
-        )
-    except BerthError as error:
-        if not form.is_bound and isinstance(error, Invalid):
-            return {"plan": None, "problems": [], "missing": error.message}  # nothing was said yet
-        return {"plan": None, "problems": [error.message]}
-    named = attached_named(view.principal, view.project, plan.attached)
-    told = view.kind.own.read(plan.row, private=True) | named
-    document = manifest_wrap(view.kind, plan.name, view.project.slug, told)
-    return {
-        "plan": plan,
-        "problems": [],
-        "plan_yaml": to_yaml(document),
-        "plan_command": command_of(
-            view.kind,
-            said | {name: named[name] for name in named if name in said},
-            project=view.project.slug,
-            name=plan.name,
-        ),
-    }
+        row = self.row(request.POST.dict())
+        return self.render(self.plan(row, self.form(row, request.POST)))
 
 
 class Settings(OneView):
@@ -153,7 +226,7 @@ class Settings(OneView):
     tab = "settings"
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.row()
+        row = self.owned() if self.pages.private_settings else self.row()
         return self._page(row, self._form(row))
 
     def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
@@ -161,11 +234,19 @@ class Settings(OneView):
         form = form_of(self.principal, self.project, self.kind, request.POST, row=row)
         if not form.is_valid():
             return self._page(row, form, status=422)
+        before, pinned = row.launch, getattr(row, "image_digest", "")
+        newest = bool(form.cleaned_data.get("newest_image"))
         try:
-            row = services.workload_edit(principal=self.principal, row=row, said=form.said())
+            row = services.workload_edit(
+                principal=self.principal, row=row, said=form.said(), newest_image=newest
+            )
         except (Invalid, Conflict, Forbidden) as error:
             return self._page(self.owned(), form, refuse(request, form, error, form.names))
-        messages.success(request, _("Saved."))
+        restarts = row.launch > before
+        told = _("Saved. It restarts with its new settings.") if restarts else _("Saved.")
+        if newest and row.image_digest == pinned:
+            told = _("%(saved)s The tag still means the image that is pinned.") % {"saved": told}
+        messages.success(request, told)
         return go(request, self.pages.address("detail", row))
 
     def _form(self, row: Any) -> WorkForm | None:
@@ -175,4 +256,5 @@ class Settings(OneView):
         return form_of(self.principal, self.project, self.kind, row=row)
 
     def _page(self, row: Any, form: WorkForm | None, status: int = 200) -> HttpResponse:
-        return self.render(self.page(row, {"form": form}), status=status)
+        check = self.pages.image_check_address(self.project.slug, row.cluster_key)
+        return self.render(self.page(row, {"form": form, "image_check_url": check}), status=status)

@@ -19,6 +19,7 @@ from work.kinds import Kind, States
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from common.ui.components import Tab
+    from placement.fleet import Fleet
 
 Counted = Callable[[int], str]  # a sentence about so many of them
 
@@ -55,6 +56,16 @@ class Fact:
     code: bool = False
 
 
+@dataclass(frozen=True)
+class Fill:
+    """What one press writes into the form of something new: a size to begin with."""
+
+    word: str
+    label: Text
+    about: str
+    said: Mapping[str, Any]  # fields as the API says them
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pages:
     """``routes`` is the namespace of its addresses, ``path`` the word for all of them there."""
@@ -63,6 +74,7 @@ class Pages:
     routes: str
     path: str = ""  # "": as ``routes``
     new_path: str = "new"
+    verb: str = "run"  # of the command that makes one
     listed: bool = True  # home and palette have nothing of their own for it
     words: Words
     states: States
@@ -72,6 +84,11 @@ class Pages:
     ahead: tuple[tuple[str, ...], tuple[str, ...]]
     step_words: Mapping[str, Text] = field(default_factory=dict)  # where it calls one otherwise
     facts_of: Callable[[Any], list[Fact]] = lambda _row: []
+    # A template above the form of a new one, and what it needs of its row, not saved: ``new_title``
+    # stands over it.
+    new_part: str = ""
+    new_part_of: Callable[[Any], dict[str, Any]] = lambda _row: {}
+    image_check: str = ""  # the route that looks an image up before it is asked for
     own_part: str = ""  # a template in the part that changes by itself, below the timeline
     own_part_of: Callable[[Principal, Any], dict[str, Any]] = lambda _who, _row: {}
     # What has a log of its own, by number; the first is shown where none is chosen.
@@ -83,6 +100,7 @@ class Pages:
     head: str = "work/_head.html"  # of each page but the overview
     private_settings: bool = False  # its owner alone sees them, also to delete it
     open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
+    fills: Callable[[Fleet], Sequence[Fill]] = lambda _fleet: ()
     column: str = "took"  # of the list: how long it took, or when it ends
 
     def again(self, row: Any) -> Text:
@@ -94,6 +112,11 @@ class Pages:
         """Return the address of a page of ``row``, which has its project."""
         keys = {"project": row.project.slug, self.kind.word: row.short_id}
         return reverse(f"{self.routes}:{name}", kwargs=keys, **more)
+
+    def image_check_address(self, slug: str, cluster_key: str = "") -> str:
+        """Return where an image is looked up, on the cluster that is said; "": nowhere."""
+        query = {"cluster": cluster_key} if cluster_key else {}
+        return reverse(self.image_check, args=[slug], query=query) if self.image_check else ""
 
     def list_address(self, name: str, slug: str, **more: Any) -> str:
         return reverse(f"{self.routes}:{name}", kwargs={"project": slug}, **more)

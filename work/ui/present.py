@@ -6,10 +6,9 @@ import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext
 
 from clusters.models import Cluster
@@ -20,8 +19,9 @@ from runtime.protocol import Desired
 from runtime.reasons import Fault
 from work import fields as f
 from work.reclaim import giving_back
-from work.selectors import may_change, may_end
+from work.selectors import may_change, may_end, share_candidates, shares_of
 from work.services import extension_left
+from work.standard_fields import IN_ONE_LINE
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 from work.waits import turn_in_words, wait_of
@@ -29,17 +29,17 @@ from work.waits import turn_in_words, wait_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from django.db.models import QuerySet
+
+    from accounts.models import User
     from accounts.principal import Principal
     from volumes.models import Volume
     from work.fields import Text
+    from work.models import Share
     from work.reclaim import GivesBack
     from work.ui.timeline import Line
     from work.waits import Wait
     from work.why import Why
-
-# Their units stand with the numbers.
-_LABELS = {"time_limit_minutes": _lazy("Time limit"), "shm_mib": _lazy("Shared memory")}
-_SIZES = ("cpu_milli", "memory_mib", "gpus", "gpu_flavor")  # one line says them
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Shown:
     state: Any
     is_owner: bool
     is_over: bool
-    settled: bool
     may_start: bool
     may_stop: bool
     may_end: bool
     may_change: bool
+    may_share: bool
     why: Why
     advice: str
     fault: str  # whose move it is, in words
@@ -67,6 +67,59 @@ class Shown:
     took: timedelta | None
     extension_left: int | None
 
+    @classmethod
+    def of(cls, who: Principal, row: Any, **own: Any) -> Self:
+        """``own`` are the fields of a kind that shows more."""
+        pages = pages_of(row)
+        state = pages.states.of(row)
+        is_over = state in pages.states.over
+        changes, ends = may_change(who, row), may_end(who, row)
+        here = row.desired != Desired.ABSENT
+        info = reasons.info(row.reason)
+        queue = row.external_ref.get("queue") or {}
+        whose = {
+            Fault.USER: _("This is for you to solve."),
+            Fault.PLATFORM: _("This was not your fault."),
+            Fault.NOBODY: "",
+        }
+        return cls(
+            row=row,
+            pages=pages,
+            state=state,
+            is_owner=row.owner_id == who.user.pk,
+            is_over=is_over,
+            may_start=here and is_over and changes and not row.project.archived_at,
+            may_stop=here and not is_over and ends and row.desired == Desired.RUNNING,
+            may_end=here and ends,
+            may_change=here and changes and not row.project.archived_at,
+            may_share=here and changes and pages.kind.shared,
+            why=pages.states.why(row),
+            advice=pages.states.advice(row),
+            fault=whose[info.fault],
+            level=_level(row, is_over=is_over, waits=bool(queue)),
+            position=queue.get("position"),
+            wait=cache(partial(wait_of, who, row)),
+            gives_back=partial(giving_back, who.user, row),
+            lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
+            took=took(row),
+            extension_left=extension_left(row),
+            **own,
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing will change by itself."""
+        return self.is_over and bool(self.row.is_seen)
+
+    @property
+    def shares(self) -> QuerySet[Share]:
+        """Who may open it besides its owner."""
+        return shares_of(self.row)
+
+    @property
+    def candidates(self) -> QuerySet[User]:
+        return share_candidates(self.row)
+
     @property
     def again(self) -> Text:
         return self.pages.again(self.row)
@@ -75,43 +128,6 @@ class Shown:
     def says_why(self) -> bool:
         """Whether the head tells what it waits for: no note does."""
         return not self.level and not self.is_over and self.row.is_seen
-
-
-def shown(who: Principal, row: Any) -> Shown:
-    pages = pages_of(row)
-    state = pages.states.of(row)
-    is_over = state in pages.states.over
-    changes, ends = may_change(who, row), may_end(who, row)
-    here = row.desired != Desired.ABSENT
-    info = reasons.info(row.reason)
-    queue = row.external_ref.get("queue") or {}
-    whose = {
-        Fault.USER: _("This is for you to solve."),
-        Fault.PLATFORM: _("This was not your fault."),
-        Fault.NOBODY: "",
-    }
-    return Shown(
-        row=row,
-        pages=pages,
-        state=state,
-        is_owner=row.owner_id == who.user.pk,
-        is_over=is_over,
-        settled=is_over and row.is_seen,
-        may_start=here and is_over and changes and not row.project.archived_at,
-        may_stop=here and not is_over and ends and row.desired == Desired.RUNNING,
-        may_end=here and ends,
-        may_change=here and changes and not row.project.archived_at,
-        why=pages.states.why(row),
-        advice=pages.states.advice(row),
-        fault=whose[info.fault],
-        level=_level(row, is_over=is_over, waits=bool(queue)),
-        position=queue.get("position"),
-        wait=cache(partial(wait_of, who, row)),
-        gives_back=partial(giving_back, who.user, row),
-        lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
-        took=took(row),
-        extension_left=extension_left(row),
-    )
 
 
 def _level(row: Any, *, is_over: bool, waits: bool) -> str:
@@ -157,9 +173,9 @@ def facts(row: Any, *, private: bool) -> list[Fact]:
     ``private``: what its owner alone may read.
     """
     pages = pages_of(row)
-    table = pages.kind.own.but("name", *_SIZES)
+    table = pages.kind.own.but("name", *(field.name for field in IN_ONE_LINE))
     found = [
-        Fact(_LABELS.get(field.name, field.label), text, code=_is_typed(field))
+        Fact(field.fact or field.label, text, code=_is_typed(field))
         for field in table
         if (private or not field.private) and (text := _text(field, row))
     ]

@@ -19,7 +19,7 @@ def size_words(row: Ask) -> str:
     """2 CPU · 4 GiB · 1 H100."""
     parts = [f"{cpus(row.cpu_milli)} CPU", mib(row.memory_mib)]
     if row.gpus:
-        kind = row.gpu_flavor.replace(",", " / ") or ngettext(
+        kind = " / ".join(row.resources.kinds) or ngettext(
             "GPU of any kind", "GPUs of any kind", row.gpus
         )
         gpus = f"{row.gpus}\N{NO-BREAK SPACE}{kind}"  # a number never ends a line alone

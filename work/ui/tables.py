@@ -3,6 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import django_tables2 as tables
+from django import forms
+from django.db.models import Q
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -11,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from common.templatetags.berth import NOTHING, ago, duration
 from common.ui.components import mark, menu
 from runtime.protocol import Phase
+from work.selectors import shared_with
 from work.ui import bulk
 from work.ui.present import reason_of, took
 from work.ui.sizes import whole_size_words
@@ -78,3 +81,46 @@ class WorkTable(tables.Table):
 
     def render_acts(self, record: Any) -> SafeString | str:
         return menu(record.name, bulk.acts_on(self._who, record))
+
+
+class FilterForm(forms.Form):
+    """The filters of a list of work; their state lives in the URL."""
+
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or owner")}),
+    )
+    state = forms.ChoiceField(label=_("State"), required=False)
+    mine = forms.ChoiceField(
+        label=_("Whose"), required=False, choices=[("", _("Everybody")), ("1", _("Mine"))]
+    )
+
+    def __init__(self, *args: Any, pages: Pages, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pages = pages
+        states = [(word, pages.states.words(word).label) for word in pages.states.filters]
+        self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
+        if pages.kind.shared:
+            whose = self.fields["mine"]
+            whose.choices = [*whose.choices, ("shared", _("Shared with me"))]  # type: ignore[attr-defined]
+
+
+def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
+    """Narrow ``rows``; a filter that makes no sense narrows nothing."""
+    data = form.cleaned_data if form.is_valid() else {}
+    if words := data.get("q", "").replace("\x00", ""):
+        rows = rows.filter(
+            Q(name__icontains=words)
+            | Q(owner__username__icontains=words)
+            | Q(owner__display_name__icontains=words)
+            | Q(short_id=words)
+        )
+    if state := data.get("state"):
+        rows = rows.filter(form.pages.states.filters[state])
+    if data.get("mine") == "1":
+        rows = rows.filter(owner=who.user)
+    if data.get("mine") == "shared":
+        rows = rows.filter(pk__in=shared_with(who, form.pages.kind).values("pk"))
+    return rows

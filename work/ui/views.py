@@ -24,9 +24,8 @@ from work.selectors import visible_to
 from work.services.attachments import warning_of_full
 from work.ui import bulk
 from work.ui.base import OneView, WorkView
-from work.ui.forms import FilterForm, filtered
 from work.ui.present import facts, volumes_of
-from work.ui.tables import WorkTable
+from work.ui.tables import FilterForm, WorkTable, filtered
 
 PER_PAGE = 25
 READ: Mapping[str, str] = {"GET": "read"}

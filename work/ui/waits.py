@@ -12,16 +12,15 @@ from django.utils.translation import gettext as _
 
 from common.errors import Conflict, wrong
 from common.ui.responses import go
+from work.fields import Count
 from work.services import workload_edit
 from work.ui.base import OneView
 
-_COUNTS = ("gpus", "replicas")
-_KIND = "gpu_flavor"
 _DIGITS = 6
 
 
 class Change(OneView):
-    """Change how many GPUs or replicas, or which kind, one asks for that waits."""
+    """Change what one that waits asks for: GPUs, replicas, the kind, what keeps it together."""
 
     demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
 
@@ -32,7 +31,7 @@ class Change(OneView):
         before = {name: getattr(row, name) for name in said}
 
         def check(locked: Any) -> None:
-            if not locked.is_waiting:
+            if not (locked.is_waiting or locked.is_held_back):
                 raise Conflict(_("It does not wait any more: nothing was changed."))
             if str(locked.generation) != generation:
                 raise Conflict(_("It was changed meanwhile. Look at it as it is now."))
@@ -49,14 +48,14 @@ class Change(OneView):
     def _said(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is to change; nothing else of it can be changed here."""
         said: dict[str, Any] = {}
-        for name in _COUNTS:
-            text = given.get(name, "")
-            if name in given and name in self.kind.table:
+        for field in self.kind.table:
+            if not field.sooner or field.name not in given:
+                continue
+            text = said[field.name] = given[field.name][:255]
+            if isinstance(field, Count):
                 if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS:
-                    raise wrong(name, _("A whole number, please."))
-                said[name] = int(text)
-        if _KIND in given and _KIND in self.kind.table:
-            said[_KIND] = given[_KIND][:255]
+                    raise field.wrong(_("A whole number, please."))
+                said[field.name] = int(text)
         if not said:
             raise wrong("gpus", _("Say what to change."))
         return said

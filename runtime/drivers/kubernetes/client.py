@@ -41,6 +41,7 @@ _PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "WorkloadPriorityClass": "workloadpriorityclasses",
+    "Topology": "topologies",
 }
 
 

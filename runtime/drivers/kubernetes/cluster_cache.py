@@ -17,8 +17,8 @@ from runtime.drivers.kubernetes.namespaces import NamespaceCache
 from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
+from runtime.drivers.kubernetes.queued import Queued, in_queue
 from runtime.protocol import Observation, Seen
-from runtime.reasons import Reason
 
 Object = dict[str, Any]
 
@@ -35,14 +35,16 @@ _LONG_AGO = "1970-01-01T00:00:00Z"
 class World:
     """Thread-safe. ``changed`` collects uids until ``take`` judges them."""
 
-    def __init__(self) -> None:
+    def __init__(self, queues: str = "") -> None:
+        """``queues``: what begins the names of queues and flavors of Berth."""
+        self._queues = queues
         self._lock = threading.RLock()
         self._sets: dict[Key, Object] = {}
         self._by_uid: dict[str, Key] = {}
         self._pods: dict[Key, Object] = {}
         self._of_job: dict[Key, set[Key]] = {}  # a Job's pods: more than one, each with its name
         self._events: dict[Key, OrderedDict[str, Object]] = {}
-        self._queued: dict[Key, tuple[str, str]] = {}  # why, and in which words
+        self._queued: dict[Key, Queued] = {}
         # by owner and replica: the launch, and why
         self._interrupted: dict[Key, dict[int, tuple[int, tuple[str, str]]]] = {}
         # pod uid → when it answered us; None: its node said so since, and its word counts now
@@ -228,7 +230,7 @@ class World:
         for owner in obj["metadata"].get("ownerReferences") or []:
             if owner.get("kind") in _OWNERS:
                 key = (obj["metadata"]["namespace"], owner["name"])
-                self._queued[key] = waiting.in_queue(obj)
+                self._queued[key] = in_queue(obj, self._queues)
                 self._touch(key)
 
     def _drop(self, kind: str, obj: Object) -> None:
@@ -312,7 +314,7 @@ class World:
             owner=found,
             pod=pod,
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
-            queued=self._queued.get(key, (Reason.QUEUED, "")),
+            queued=self._queued.get(key, Queued()),
             node_ready=self._nodes.is_ready(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
             answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),

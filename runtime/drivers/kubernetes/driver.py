@@ -29,7 +29,7 @@ from runtime.drivers.kubernetes.inspection import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.measuring import Measuring
 from runtime.drivers.kubernetes.metrics import Exporters, Metrics
-from runtime.drivers.kubernetes.names import key_of, uid_of
+from runtime.drivers.kubernetes.names import key_of, queue_object, uid_of
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pace import Pace, Versions
@@ -166,7 +166,7 @@ class KubernetesDriver:
 
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation] | None]:
-        seen = World()
+        seen = World(queue_object(self.options.namespace_prefix, ""))
         watch = self._watch = Watch(self.client, self.options, seen, self._pods.check)
         told: dict[str, int] = {}
         pace = Pace()
@@ -298,6 +298,9 @@ class KubernetesDriver:
 
     def remove_queues(self) -> None:
         self._queues.remove()
+
+    def waiting_in(self, namespace: str) -> tuple[str, ...]:
+        return self._queues.waiting_in(namespace)
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)

@@ -11,11 +11,12 @@ The rules:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from runtime.drivers.kubernetes import names, waiting
+from runtime.drivers.kubernetes.queued import Queued
 from runtime.protocol import Observation, Seen
 from runtime.reasons import Reason
 
@@ -32,7 +33,7 @@ class Sight:
     owner: Object  # its StatefulSet or Job
     pod: Object | None = None
     events: Sequence[Object] = ()
-    queued: tuple[str, str] = (Reason.QUEUED, "")  # what its queue says, when it is held back
+    queued: Queued = field(default_factory=Queued)  # what its queue says, when it is held back
     node_ready: bool | None = None
     could_fit: bool | None = None
     answered_at: float | None = None  # its probe was answered, though the node has not said so
@@ -227,7 +228,7 @@ def again(sight: Sight) -> Found | None:
 def unplaced(sight: Sight, pod: Object) -> Found:
     condition = condition_of(pod, "PodScheduled")
     if condition.get("reason") == "SchedulingGated":
-        return Found(Seen.CREATED, *sight.queued)
+        return Found(Seen.CREATED, sight.queued.reason, sight.queued.text)
     if condition.get("status") != "False":
         return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
     text = str(condition.get("message", ""))
@@ -336,6 +337,7 @@ def detail_of(sight: Sight, found_out: Found) -> dict[str, Any]:
         "node": "",
         "events": [_told(e) for e in _warnings(sight.events, over=over)],
         "pull": _pull(sight) if found_out.reason == Reason.PULLING else None,
+        "line": dict(sight.queued.line) if is_held_back(sight, found_out) else None,
     }
     if sight.pod is None:
         return found
@@ -354,6 +356,13 @@ def detail_of(sight: Sight, found_out: Found) -> dict[str, Any]:
         "image_ready": bool(main.get("imageID")),
         "ip": status.get("podIP", ""),
     }
+
+
+def is_held_back(sight: Sight, found_out: Found) -> bool:
+    """Whether it waits for what its queue says."""
+    queued = sight.queued
+    told = (found_out.seen, found_out.reason, found_out.message)
+    return told == (Seen.CREATED, queued.reason, queued.text)
 
 
 def _pull(sight: Sight) -> dict[str, Any] | None:

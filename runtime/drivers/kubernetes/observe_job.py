@@ -154,8 +154,8 @@ def alive(sight: Sight) -> Found:
 def held(sight: Sight) -> Found:
     """Its queue has not let it in, or has put it out for another one."""
     if sight.pod is not None and not is_over(sight.pod):
-        return Found(Seen.STARTING, Reason.PREEMPTED, sight.queued[1])
-    return Found(Seen.CREATED, *sight.queued)
+        return Found(Seen.STARTING, Reason.PREEMPTED, sight.queued.text)
+    return Found(Seen.CREATED, sight.queued.reason, sight.queued.text)
 
 
 def own_end(pod: Object) -> Found | None:

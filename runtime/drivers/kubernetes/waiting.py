@@ -108,27 +108,6 @@ def unschedulable(message: str, *, could_fit: bool | None = None) -> tuple[Reaso
     return reason, f"Not enough left on so many of {match.group(1)} nodes: {words}."
 
 
-# Kueue's reasons of a Workload without quota: older versions have one word for several.
-_INADMISSIBLE = frozenset(("Inadmissible", "Misconfigured", "Suspended"))
-_TOO_LARGE = frozenset(("ExceedsMaxQuota", "NoMatchingFlavor"))
-_A_QUEUE = re.compile(r"\A(LocalQueue|ClusterQueue) ")
-
-
-def in_queue(workload: Object) -> tuple[Reason, str]:
-    """Return why Kueue holds something back: for now, for good, or because there is no queue."""
-    for condition in (workload.get("status") or {}).get("conditions") or []:
-        if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
-            word, text = str(condition.get("reason", "")), str(condition.get("message", ""))
-            # of several flavors one may still have room for it some time
-            ever = "insufficient unused quota" in text or "maximum capacity" not in text
-            if word in _INADMISSIBLE:
-                return (Reason.NO_QUEUE if _A_QUEUE.match(text) else Reason.DENIED), short(text)
-            if word in _TOO_LARGE or not ever:
-                return Reason.DOES_NOT_FIT, short(text)
-            return Reason.QUEUED, short(text)
-    return Reason.QUEUED, ""
-
-
 # The controller tries again by itself. Modified: two writers of a namespace's quota at once.
 _PASSING = ("already exists", "object is being deleted", "object has been modified", UNCOUNTED)
 

@@ -11,6 +11,7 @@ from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.observe_job import judge, newest
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.queued import Queued
 from runtime.drivers.kubernetes.shapes import job as shape
 from runtime.protocol import InvalidSpec, Mount, Resources, Seen
 from runtime.reasons import REASONS, Reason
@@ -275,7 +276,7 @@ def test_every_state_has_one_reason(the_job, the_pod, state, reason, code, messa
         del the_pod["status"]["message"]
     lost = the_pod is not None and reason == Reason.NODE_LOST
     found = seen(
-        the_job, the_pod, queued=(Reason.QUEUED, "no room"), node_ready=False if lost else None
+        the_job, the_pod, queued=Queued(text="no room"), node_ready=False if lost else None
     )
     assert (found.seen, found.reason, found.exit_code) == (state, str(reason), code)
     if reason not in {Reason.EVICTED, Reason.DRAINED}:

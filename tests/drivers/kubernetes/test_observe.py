@@ -5,11 +5,11 @@ import json
 import pytest
 
 from runtime.capabilities import NodeFacts
-from runtime.drivers.kubernetes import waiting
 from runtime.drivers.kubernetes.answers import Answer, error_of
 from runtime.drivers.kubernetes.nodes import could_fit
 from runtime.drivers.kubernetes.observe import Sight, judge
 from runtime.drivers.kubernetes.pruning import small_pod, small_set
+from runtime.drivers.kubernetes.queued import Queued
 from runtime.protocol import Denied, Seen, Unreachable
 from runtime.reasons import REASONS, Reason
 from tests.drivers.kubernetes.pieces import (
@@ -346,9 +346,11 @@ def test_what_the_queue_says_is_told():
     gated = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
     found = seen(
         pod(node=None, conditions=gated),
-        queued=(Reason.QUEUED, "insufficient quota for nvidia.com/gpu"),
+        queued=Queued(text="insufficient quota for nvidia.com/gpu", line={"word": "Pending"}),
     )
     assert found.message == "insufficient quota for nvidia.com/gpu"
+    assert found.detail["line"] == {"word": "Pending"}
+    assert seen(pod(node=None)).detail["line"] is None
 
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
@@ -374,41 +376,6 @@ def test_a_node_whose_taint_it_does_not_bear_is_none_that_could_hold_it(taints, 
     made["spec"]["template"]["spec"] = {"containers": [main], "tolerations": tolerations}
     spec = small_set(made)["spec"]["template"]["spec"]  # as it is kept
     assert could_fit(spec, [node]) is fits
-
-
-LARGE = (
-    "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor a,"
-    " previously considered podsets requests (0) + current podset request (16) >"
-    " maximum capacity (8)"
-)
-
-
-@pytest.mark.parametrize(
-    ("word", "text", "reason"),
-    [
-        ("Pending", "insufficient unused quota for nvidia.com/gpu in flavor a", Reason.QUEUED),
-        ("WaitingForQuota", "insufficient unused quota", Reason.QUEUED),
-        ("Inadmissible", "LocalQueue q doesn't exist", Reason.NO_QUEUE),
-        ("Misconfigured", "ClusterQueue c doesn't exist", Reason.NO_QUEUE),
-        ("Suspended", "LocalQueue q is inactive", Reason.NO_QUEUE),
-        ("Inadmissible", "resources didn't satisfy LimitRange constraints", Reason.DENIED),
-        ("Pending", LARGE, Reason.DOES_NOT_FIT),
-        ("ExceedsMaxQuota", LARGE, Reason.DOES_NOT_FIT),
-        (
-            "Pending",
-            f"{LARGE}, insufficient unused quota in flavor b, 1 more needed",
-            Reason.QUEUED,
-        ),
-    ],
-)
-def test_a_queue_that_will_never_let_it_in_is_no_waiting_for_a_turn(word, text, reason):
-    said = {"type": "QuotaReserved", "status": "False", "reason": word, "message": text}
-    assert waiting.in_queue({"status": {"conditions": [said]}}) == (reason, text)
-
-
-def test_what_has_its_quota_is_held_by_nothing():
-    said = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "in"}
-    assert waiting.in_queue({"status": {"conditions": [said]}}) == (Reason.QUEUED, "")
 
 
 def test_a_webhook_that_is_away_is_no_silent_cluster():

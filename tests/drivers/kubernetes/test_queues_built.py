@@ -1,6 +1,7 @@
 """The tree of queues as Kueue's objects: exact to the last device, and never more than there is."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,10 +13,13 @@ from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
 from runtime.drivers.kubernetes.builders import queues
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.shapes import job
+from runtime.protocol import Placement, Together
 from tests.drivers.kubernetes.goldens import check
+from tests.drivers.kubernetes.test_builders import spec
 
 OPTIONS = KubernetesOptions(installation="f00d", queue="default", manages_queues=True)
-GPU = "nvidia.com/gpu"
+GPU, HOST = "nvidia.com/gpu", "kubernetes.io/hostname"
 H100 = QueueKind(
     "h100",
     GPU,
@@ -164,3 +168,49 @@ def test_quantities_are_written_as_the_api_server_writes_them(
         for has in flavor["resources"]
     }
     assert texts.get(name, "0") == text
+
+
+LEVELLED = replace(
+    TREE,
+    kinds=(
+        replace(H100, levels=("berth.dev/su", "berth.dev/rack", HOST)),
+        replace(A2, levels=(HOST,)),
+    ),
+    plain_levels=(HOST,),
+)
+
+
+def test_golden_with_levels() -> None:
+    made = queues.objects(LEVELLED, OPTIONS)
+    check("levels", *(o for o in made if o["kind"] in {"Topology", "ResourceFlavor", "Cohort"}))
+
+
+def test_all_flavors_of_a_queue_have_levels_or_none() -> None:
+    """Kueue takes work that asks for no level only where every flavor has some."""
+    for tree, all_of_them in ((TREE, False), (LEVELLED, True)):
+        made = queues.objects(tree, OPTIONS)
+        flavors = [o for o in made if o["kind"] == "ResourceFlavor"]
+        assert {"topologyName" in o["spec"] for o in flavors} == {all_of_them}
+        known = {o["metadata"]["name"] for o in made if o["kind"] == "Topology"}
+        assert {o["spec"].get("topologyName") for o in flavors} - {None} == known
+
+
+def test_other_levels_are_other_objects() -> None:
+    """What has levels can't be changed, so nothing of another name may be what was there."""
+    fewer = replace(LEVELLED, kinds=(replace(H100, levels=("berth.dev/rack", HOST)),))
+    names = [
+        {o["metadata"]["name"] for o in queues.objects(t, OPTIONS) if o["kind"] == "ResourceFlavor"}
+        for t in (TREE, LEVELLED, fewer)
+    ]
+    assert not names[0] & names[1]
+    assert len(names[1] & names[2]) == 1  # the plain one's are the same
+
+
+@pytest.mark.parametrize(("required", "word"), [(True, "required"), (False, "preferred")])
+def test_a10_pods_say_what_keeps_them_together(required: bool, word: str) -> None:
+    placement = Placement(together=Together("berth.dev/su", required=required))
+    (made,) = job.build(spec(once=True, image="x", placement=placement), OPTIONS)
+    told = made["spec"]["template"]["metadata"]["annotations"]
+    assert told[f"kueue.x-k8s.io/podset-{word}-topology"] == "berth.dev/su"
+    (made,) = job.build(spec(once=True, image="x"), OPTIONS)
+    assert not [n for n in made["spec"]["template"]["metadata"]["annotations"] if "topology" in n]

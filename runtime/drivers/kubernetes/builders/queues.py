@@ -7,8 +7,13 @@ A part's own quota is what is guaranteed to it; the root's is what is left of wh
 all of it can be used and no more than that. Where more is guaranteed than exists, every guarantee
 shrinks by the same part: what is let in beyond the devices would stand half started on the nodes.
 One group covers everything that pods ask for, so a pod gets all of it of one kind of node.
+
+Levels of a topology, and the flavor that has one, can never be changed: their names say which
+levels they have, and others are made beside them. Kueue takes work that says nothing of levels
+only where all flavors of a queue have some, so all get them: at least the host.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -37,8 +42,9 @@ def objects(tree: QueueTree, options: KubernetesOptions) -> list[Object]:
     root = names.queue_object(options.namespace_prefix, "")
     made = _Maker(options, quotas, root)
     return [
-        made.flavor(_PLAIN, {}, []),
-        *(made.flavor(kind_word(k), k.labels, _taints(tree, k)) for k in tree.kinds),
+        *(made.topology(levels) for levels in _topologies(tree)),
+        made.flavor(_plain_word(tree), _plain_labels(tree), [], tree.plain_levels),
+        *(made.flavor(kind_word(k), k.labels, _taints(tree, k), k.levels) for k in tree.kinds),
         *(made.priority(name, value) for name, value in sorted(tree.priorities.items())),
         made.cohort(None),
         *(made.cohort(part) for part in quotas.ordered if not part.namespace),
@@ -46,12 +52,31 @@ def objects(tree: QueueTree, options: KubernetesOptions) -> list[Object]:
     ]
 
 
-_PLAIN = "plain"
+_PLAIN, _LEVELS = "plain", "levels"
 
 
 def kind_word(kind: QueueKind) -> str:
     word = f"{kind.name}-{kind.variant}" if kind.variant else kind.name
-    return f"{word}-devices" if word == _PLAIN else word
+    return _of_levels(f"{word}-devices" if word == _PLAIN else word, kind.levels)
+
+
+def _plain_word(tree: QueueTree) -> str:
+    return _of_levels(_PLAIN, tree.plain_levels)
+
+
+def _plain_labels(tree: QueueTree) -> dict[str, str]:
+    """Return none, or one that every node carries: a flavor with levels must have some."""
+    return {"kubernetes.io/os": "linux"} if tree.plain_levels else {}
+
+
+def _of_levels(word: str, levels: tuple[str, ...]) -> str:
+    mark = hashlib.sha256(",".join(levels).encode()).hexdigest()[:6]
+    return f"{word}-{mark}" if levels else word
+
+
+def _topologies(tree: QueueTree) -> list[tuple[str, ...]]:
+    found = dict.fromkeys((tree.plain_levels, *(kind.levels for kind in tree.kinds)))
+    return [levels for levels in found if levels]
 
 
 def _taints(tree: QueueTree, kind: QueueKind) -> list[Object]:
@@ -177,8 +202,20 @@ class _Maker:
         others -= {_CPU, _MEMORY, *devices}
         self._covered = [_CPU, _MEMORY, _SPACE, *devices, *sorted(others)]
 
-    def flavor(self, word: str, labels: Mapping[str, str], taints: list[Object]) -> Object:
+    def topology(self, levels: tuple[str, ...]) -> Object:
+        spec = {"levels": [{"nodeLabel": label} for label in levels]}
+        return self._object("Topology", self._named(_of_levels(_LEVELS, levels)), spec=spec)
+
+    def flavor(
+        self,
+        word: str,
+        labels: Mapping[str, str],
+        taints: list[Object],
+        levels: tuple[str, ...],
+    ) -> Object:
         spec: Object = {"nodeLabels": dict(labels)} if labels else {}
+        if levels:
+            spec["topologyName"] = self._named(_of_levels(_LEVELS, levels))
         if taints:
             spec["nodeTaints"] = taints
         return self._object("ResourceFlavor", self._named(word), spec=spec)
@@ -235,7 +272,7 @@ class _Maker:
         space = {_SPACE: _ENDLESS} if part is None else {}
         texts = {**_texts(has), **space}
         found = [{"name": n, "nominalQuota": texts.get(n, "0")} for n in self._covered]
-        return {"name": self._named(_PLAIN), "resources": found}
+        return {"name": self._named(_plain_word(self._quotas.tree)), "resources": found}
 
     def _kind(self, part: QueuePart | None, place: int) -> Object:
         kind = self._quotas.tree.kinds[place]

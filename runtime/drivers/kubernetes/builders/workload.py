@@ -20,6 +20,11 @@ from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 
 _GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
+# By whether it is required.
+_TOGETHER = {
+    True: "kueue.x-k8s.io/podset-required-topology",
+    False: "kueue.x-k8s.io/podset-preferred-topology",
+}
 _EXPANDED = re.compile(r"\$\$+|\$(?=\()")
 START_S = 900  # how long the node waits for the first answer before it starts the pod anew
 # A link, and no mount below the home: the node would have to make folders in the home's storage,
@@ -47,6 +52,8 @@ def template(
     annotations = {names.LAUNCH: str(spec.launch)}
     if spec.network.attachments:
         annotations[_NETWORKS] = ",".join(spec.network.attachments)
+    if together := spec.placement.together:
+        annotations[_TOGETHER[together.required]] = together.where
     name = names.workload(spec.name, spec.uid)
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
