@@ -139,7 +139,8 @@ def _sentences(row: Workload, made: Decision) -> Iterator[str]:
 
 
 def _sentence(row: Workload, made: Decision) -> str:
-    if made.cluster.runs_images and made.standing.reason.id in PIECES:
+    for_devices = row.reason in {Reason.QUEUED, Reason.DOES_NOT_FIT}
+    if for_devices and made.cluster.runs_images and made.standing.reason.id in PIECES:
         return made.sentence
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)

@@ -118,7 +118,8 @@ class NewView(WorkView):
         slug, name = self.project.slug, plan.name
         named = attached_named(self.principal, self.project, plan.attached)
         told = {**kind.beside_of(plan.row), **kind.own.read(plan.row, private=True), **named}
-        usual = kind.new(self.principal, self.project, {**beside, **own})
+        who = self.principal, self.project
+        usual = kind.new(*who, {**beside, **own}) if own else row
         said = told_apart(kind, own | {key: named[key] for key in named if key in own}, row, usual)
         verb = (self.pages.verb, *beside.values())
         return {
