@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from clusters.accelerators import closed_by, held_by_kind, ours_by_kind
 from clusters.demand import Demand, Placed, demand_on, held_on, placed_on
 from clusters.models import Cluster, Flavor, Node, Pool
 from clusters.wording import work_words
+from common.hooks import Hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,14 +195,8 @@ class NodeUse:
         return sum(self.free.values())
 
 
-About = Callable[[Collection[UUID]], Mapping[UUID, Told]]
-
-_about: dict[str, About] = {}
-
-
-def register(kind: str, about: About) -> None:
-    """``about`` tells of many rows of a kind at once, in a constant number of queries."""
-    _about[kind] = about
+# (kind, uids) → what is told of them; of many rows at once, in a constant number of queries.
+about: Hook[[str, Collection[UUID]], Mapping[UUID, Told]] = Hook()
 
 
 def node_uses(cluster: Cluster, nodes: Iterable[Node]) -> list[NodeUse]:
@@ -250,8 +245,9 @@ def told_of(placed: Iterable[Placed]) -> dict[UUID, Told]:
     """Return what the apps say of such work; of what nobody knows, what kind it is."""
     rows = list(placed)
     found = {one.uid: Told(name=work_words(one.kind)) for one in rows}
-    for kind in {one.kind for one in rows} & set(_about):
-        found.update(_about[kind]([one.uid for one in rows if one.kind == kind]))
+    for kind in {one.kind for one in rows}:
+        for told in about(kind, [one.uid for one in rows if one.kind == kind]):
+            found.update(told)
     return found
 
 

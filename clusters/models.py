@@ -125,6 +125,8 @@ class Flavor(models.Model):
     use_source = models.JSONField(default=dict, db_default={}, blank=True)
     memory_mib = models.PositiveIntegerField(default=0)
     price_per_hour = models.DecimalField(max_digits=10, decimal_places=2, default=0)
+    # what an hour of it counts in budgets; 1: a whole GPU-hour
+    weight = models.DecimalField(max_digits=7, decimal_places=3, default=1, db_default=1)
     position = models.PositiveIntegerField(default=0)
 
     def __str__(self) -> str:
@@ -172,6 +174,8 @@ class Claim(models.Model):
     exceeds = models.BooleanField(default=True, db_default=True)  # may hold more than guaranteed
     reclaimable = models.BooleanField(default=True, db_default=True)  # and be told to give it back
     time_limit_minutes = models.PositiveIntegerField(null=True)
+    # a word of queues.choices.Beyond: its GPU-hours are spent
+    over_budget = models.CharField(max_length=8, blank=True, default="", db_default="")
     # --- it is being given back: since when, until when it has time, and for whom ---------------
     reclaim_at = models.DateTimeField(null=True)
     reclaim_until = models.DateTimeField(null=True)

@@ -58,6 +58,15 @@ class FlavorForm(forms.Form):
         label=_("Memory in MiB"), min_value=0, initial=0, max_value=2**31 - 1
     )
     price_per_hour = price_field(_("Price of an hour"), max_digits=10, decimal_places=2)
+    weight = forms.DecimalField(
+        label=_("Weight in budgets"),
+        min_value=0,
+        max_value=1000,
+        max_digits=7,
+        decimal_places=3,
+        initial=1,
+        help_text=_("What an hour of it counts, in GPU-hours: 0.4 for a smaller kind."),
+    )
     position = position_field()
 
     def values(self) -> dict[str, Any]:
@@ -75,6 +84,7 @@ class FlavorForm(forms.Form):
     def initial_of(row: Flavor) -> dict[str, Any]:
         names = ("name", "label", "resource", "match", "memory_mib", "price_per_hour", "position")
         found = {name: getattr(row, name) for name in names}
+        found["weight"] = f"{row.weight.normalize():f}"
         found["node_labels"] = fields.sets_text(row.node_labels)
         return {**found, "use_source": fields.pairs_text(row.use_source)}
 

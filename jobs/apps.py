@@ -7,7 +7,7 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from jobs import listeners, references
+        from jobs import listeners
         from jobs.kind import JOB
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
@@ -20,5 +20,4 @@ class JobsConfig(AppConfig):
         pages.register(PAGES)
         reconcilers.register(JobReconciler())
         reconcilers.on_transition(listeners.on_transition)
-        references.connect()
         register_lookup(lookup_of(Job, lambda row: row.short_id))

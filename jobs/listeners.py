@@ -1,4 +1,4 @@
-"""Listens to status changes: timeline, the end of a launch, news for its owner.
+"""Listens to status changes: the end of a launch, news for its owner.
 
 Runs inside the engine's apply transaction: what it writes is exact, once, or not at all.
 """
@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.utils import translation
-
 from common.clock import now
 from events import services as events
 from jobs.models import Job
 from jobs.replicas import moment
 from jobs.states import ENDED
-from notifications.services import notify
+from notifications.services import notify_owner
 from runtime import reasons
 from runtime.protocol import Desired, Phase
-from runtime.workload_state import RESTARTED
 from volumes.services.base import volume_note_written
-from work.models import Step
 
 if TYPE_CHECKING:
     from runtime.reconcilers import Transition
@@ -29,7 +25,6 @@ def on_transition(change: Transition) -> None:
     row = change.row
     if not isinstance(row, Job):
         return
-    _note(change)
     if not _has_ended(change):
         return
     launch, seen = change.seen.launch, (change.outcome.external_ref or {}).get("exit") or {}
@@ -47,7 +42,7 @@ def on_transition(change: Transition) -> None:
         data={"run": launch, "exit_code": change.outcome.updates.get("exit_code", row.exit_code)},
     )
     if how != "cancelled":
-        _tell(row, how, change.outcome.reason)
+        notify_owner(row, f"job.{how}", reason=reasons.info(change.outcome.reason).text)
 
 
 def _has_ended(change: Transition) -> bool:
@@ -64,28 +59,3 @@ def _how(change: Transition) -> str:
     if change.seen.desired != Desired.RUNNING:
         return "cancelled"
     return "failed" if change.after == Phase.FAILED else "succeeded"
-
-
-def _tell(row: Job, how: str, reason: str) -> None:
-    with translation.override(row.owner.reads_in):
-        said = str(reasons.info(reason).text)
-    notify(
-        users=[row.owner],
-        kind=f"job.{how}",
-        params={"name": row.name, "reason": said},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
-
-
-def _note(change: Transition) -> None:
-    """Write the new steps; what was told already when it was asked for is written once."""
-    row, words = change.row, change.outcome.timeline
-    launch = (change.outcome.external_ref or {}).get("noted", {}).get("launch", change.seen.launch)
-    steps = Step.objects.filter(workload=row, launch=launch)
-    known = set(steps.values_list("word", flat=True)) if words else set()
-    Step.objects.bulk_create(
-        Step(workload=row, launch=launch, word=word, at=now(), message=message[:300])
-        for word, message in words
-        if word not in known or word == RESTARTED
-    )

@@ -9,7 +9,7 @@ from django.utils import translation
 from common.templatetags.berth import filesize
 from loaders.choices import Result
 from loaders.words import why_failed
-from notifications.services import notify
+from notifications.services import notify_owner
 
 if TYPE_CHECKING:
     from loaders.models import Load
@@ -24,22 +24,13 @@ def tell_ended(row: Load) -> None:
         return
     with translation.override(row.owner.reads_in):
         params = {
-            "name": row.name,
             "files": row.files_done + row.files_unchanged,
             "size": filesize(row.bytes_done),
             "failed": row.files_failed + row.files_skipped,
             "reason": why_failed(row).sentence,
         }
-    notify(
-        users=[row.owner], kind=kind, params=params, url=row.get_absolute_url(), key=str(row.uid)
-    )
+    notify_owner(row, kind, **params)
 
 
 def tell_not_started(row: Load, sentence: str) -> None:
-    notify(
-        users=[row.owner],
-        kind="load.not-started",
-        params={"name": row.name, "reason": sentence},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
+    notify_owner(row, "load.not-started", reason=sentence)

@@ -11,7 +11,7 @@ class NotebooksConfig(AppConfig):
         from clusters.where import lookup_of
         from hubapi import registry
         from images.services import register_chooser
-        from notebooks import hub, kube_pods, references, selectors, timeline
+        from notebooks import hub, kube_pods, listeners, references, selectors
         from notebooks.kind import WORKSPACE
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
@@ -25,7 +25,7 @@ class NotebooksConfig(AppConfig):
         kinds.register(WORKSPACE)
         pages.register(PAGES)
         reconcilers.register(WorkspaceReconciler())
-        reconcilers.on_transition(timeline.on_transition)
+        reconcilers.on_transition(listeners.on_transition)
         registry.register(hub.WorkspaceLookup())
         references.connect()
         register_lookup(lookup_of(Workspace, lambda row: row.short_id))

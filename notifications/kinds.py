@@ -139,6 +139,20 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "budget.nearly",
+            _("The GPU-hours of a budget are nearly spent"),
+            _("The budget of “%(name)s” is nearly spent: %(spent)s. %(then)s"),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "budget.spent",
+            _("The GPU-hours of a budget are spent"),
+            _("The budget of “%(name)s” is spent: %(spent)s. %(then)s"),
+            "hourglass-empty",
+            mail=True,
+        ),
+        Kind(
             "work.deleted",
             _("Somebody deleted your workspace, load or volume"),
             _("%(who)s deleted “%(name)s”. Reason: %(reason)s"),

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import F
 from django.template.loader import render_to_string
 from django.utils import translation
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from common.clock import now
@@ -62,6 +63,19 @@ def notify(
                 user=user,
                 key=key,
             )
+
+
+def notify_owner(row: Any, kind: str, **params: Any) -> None:
+    """Tell whose ``row`` is, in their language: what is lazy among ``params`` is read in it."""
+    with translation.override(row.owner.reads_in):
+        said = {name: str(v) if isinstance(v, Promise) else v for name, v in params.items()}
+    notify(
+        users=[row.owner],
+        kind=kind,
+        params={"name": row.name, **said},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
 
 
 def mail_queue(

@@ -198,6 +198,13 @@ _TEXTS: dict[str, Any] = {
         "It would wait a moment: it is within what is guaranteed to its project, and others give "
         "back what they borrowed."
     ),
+    "budget-waits": _("It would wait: the GPU-hours of its budget are spent."),
+    # of GPU-hours that are spent; ``again`` says when there is room
+    "budget": _("The GPU-hours of %(whose)s are spent: %(spent)s. %(again)s"),
+    "over-budget": _(
+        "The GPU-hours of %(whose)s are spent: %(spent)s. It gets only what nobody else needs, "
+        "and gives it back first. %(again)s"
+    ),
     "in-use": _("It would wait as the next one: what it asks for is in use."),
     "starts-now": _("It would start now."),
 }

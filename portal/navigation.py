@@ -60,6 +60,7 @@ CONSOLE = (
     Entry(_("All workspaces"), "devices", ("console:workspaces",)),
     Entry(_("Queues"), "sitemap", ("queues:tree",)),
     Entry(_("Queue"), "list-numbers", ("console:queue",)),
+    Entry(_("Budgets"), "hourglass", ("budgets:list",)),
     Entry(_("Audit log"), "clipboard-list", ("console:audit",)),
     Entry(_("Announcements"), "speakerphone", ("console:announcements",)),
     Entry(_("System"), "heart-rate-monitor", ("console:system",)),

@@ -12,6 +12,7 @@ API = (
     "images.api",
     "quotas.api",
     "queues.api",
+    "budgets.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -54,6 +55,7 @@ APPS = (
     "usage.ui",
     "notifications.ui",
     "queues.urls",
+    "budgets.ui",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

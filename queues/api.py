@@ -30,7 +30,6 @@ from queues.tree import entries
 if TYPE_CHECKING:
     from rest_framework.request import Request
 
-    from queues.planning import Effect
     from queues.tree import Entry, Where
 
 PLAN = OpenApiParameter("plan", bool, description="Change nothing, and answer what would follow.")
@@ -114,7 +113,7 @@ class PromiseOut(serializers.Serializer[Any]):
     kind = serializers.CharField()
     exists = serializers.IntegerField()
     promised = serializers.IntegerField()
-    over = serializers.BooleanField()
+    over = serializers.BooleanField(source="is_over")
 
 
 class ClusterUseOut(serializers.Serializer[Any]):
@@ -132,8 +131,8 @@ class NamedOut(serializers.Serializer[Any]):
 
 class WaitsOut(serializers.Serializer[Any]):
     works = serializers.IntegerField()
-    p50 = serializers.FloatField(allow_null=True, help_text="Seconds.")
-    p90 = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    p50 = serializers.FloatField(source="half", allow_null=True, help_text="Seconds.")
+    p90 = serializers.FloatField(source="most", allow_null=True, help_text="Seconds.")
     reclaims = serializers.IntegerField()
     never = serializers.IntegerField(help_text="They would still wait.")
 
@@ -146,7 +145,7 @@ class PastOut(serializers.Serializer[Any]):
 
 
 class EffectOut(serializers.Serializer[Any]):
-    cluster = serializers.CharField()
+    cluster = serializers.CharField(source="cluster.key")
     promised = PromiseOut(many=True)
     starts = NamedOut(many=True)
     asked = NamedOut(many=True, help_text="They are told to give back.")
@@ -207,40 +206,8 @@ def _share(where: Where, share: Share) -> dict[str, Any]:
 
 
 def plan_out(made: Plan) -> dict[str, Any]:
-    shown = {
-        "changed": [part_out(made.after[key]) for key in made.changed],
-        "effects": [_effect(one) for one in made.effects],
-    }
-    return dict(QueuePlanOut(shown).data)
-
-
-def _effect(effect: Effect) -> dict[str, Any]:
-    return {
-        "cluster": effect.cluster.key,
-        "promised": [_promise(one) for one in effect.promised],
-        "starts": effect.starts,
-        "asked": effect.asked,
-        "waits": effect.waits,
-        "past": [
-            {
-                "key": seen.key,
-                "name": seen.name,
-                "before": _waits(seen.before),
-                "after": _waits(seen.after),
-            }
-            for seen in effect.past
-        ],
-    }
-
-
-def _promise(promise: Any) -> dict[str, Any]:
-    names = ("kind", "exists", "promised")
-    return {**{name: getattr(promise, name) for name in names}, "over": promise.is_over}
-
-
-def _waits(waits: Any) -> dict[str, Any]:
-    same = {name: getattr(waits, name) for name in ("works", "reclaims", "never")}
-    return {**same, "p50": waits.half, "p90": waits.most}
+    changed = [part_out(made.after[key]) for key in made.changed]
+    return dict(QueuePlanOut({"changed": changed, "effects": made.effects}).data)
 
 
 def _change(said: dict[str, Any]) -> Change:
@@ -250,18 +217,9 @@ def _change(said: dict[str, Any]) -> Change:
         if where in shares:
             raise Invalid(_("Each kind of GPU on each cluster is named once."))
         shares[where] = Share(one["guaranteed"], one["most"], one["lends"])
-    parent = None
-    if "parent" in said:
-        parent = str(said["parent"]) if said["parent"] else ROOT
-    return Change(
-        name=said.get("name"),
-        parent=parent,
-        weight=said.get("weight"),
-        build_exceeds=said.get("build_exceeds"),
-        longest=said.get("longest", {}),
-        each_gpus=said.get("each_gpus"),
-        shares=shares,
-    )
+    known = {name: value for name, value in said.items() if name not in {"parent", "guarantees"}}
+    parent = str(said["parent"] or ROOT) if "parent" in said else None
+    return Change(parent=parent, shares=shares, **known)
 
 
 def _is_plan(request: Request) -> bool:
@@ -285,7 +243,7 @@ class QueueList(PlatformAPIView):
         made = services.queue_create(
             principal=self.principal,
             name=said["name"],
-            parent=str(said["parent"]) if said["parent"] else ROOT,
+            parent=str(said["parent"] or ROOT),
             weight=Decimal(said["weight"]),
         )
         return Response(PartOut(part_out(made)).data, status=201)
@@ -329,7 +287,7 @@ class QueueUse(PlatformAPIView):
     def get(self, request: Request, cluster: str) -> Response:
         look = selectors.look([cluster_get(cluster)])
         shown = {
-            "promised": [_promise(column.promise) for column in look.columns],
+            "promised": [column.promise for column in look.columns],
             "parts": [
                 {
                     "key": entry.key,

@@ -20,6 +20,17 @@ class Who(models.TextChoices):
     OPERATORS = "operators", _("operators")
 
 
+class Beyond(models.TextChoices):
+    """What work is whose GPU-hours are spent; ``budgets`` say so."""
+
+    NONE = "", _("within its budget")
+    BORROWS = "borrows", _("only borrows")
+    WAITS = "waits", _("waits")
+
+
+# The class of priority of what only borrows, where a cluster's own queue decides.
+OVER_BUDGET = "over-budget"
+
 _NUMBERS = {
     "name": _("name"),
     "parent": _("stands below"),

@@ -17,7 +17,9 @@ from clusters.options import HOST_LABEL, options_of
 from clusters.where import names_on
 from common.clock import now
 from common.errors import BerthError
+from placement.decision import Reason as Decided
 from projects.models import ProjectNamespace
+from queues.choices import OVER_BUDGET, Beyond
 from queues.models import ClusterQueues, Queue
 from queues.tree import Look, priority_of
 from runtime import gateway
@@ -42,21 +44,25 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
     ).first()
     if row is None:
         row = wanted_on(request.cluster_key)
+    if request.over_budget == Beyond.WAITS:
+        return Waiting(1, 0, Reason.BUDGET, str(Decided("budget-waits")))
     if row.phase == Phase.RUNNING and request.project_uid in row.external_ref.get("projects", ()):
         return Granted()
     said = _("The project's queue on the cluster is being made.")
     return Waiting(1, 0, Reason.NO_QUEUE, row.message or said)
 
 
-def labels_of(cluster: Cluster, purpose: str, priority: str, queue: str = "") -> dict[str, Any]:
+def labels_of(
+    cluster: Cluster, purpose: str, priority: str, queue: str = "", *, over_budget: str = ""
+) -> dict[str, Any]:
     """Return the fields of a workload's description that say how it stands in line.
 
-    Where others manage the queues, both words are theirs.
+    Where others manage the queues, both words are theirs. What only borrows stands behind all else.
     """
     options = options_of(cluster.options)
     if not options.manages_queues:
         return {"queue": queue, "priority": priority}
-    chosen = priority_of(purpose, priority)
+    chosen = priority_of(purpose, OVER_BUDGET if over_budget else priority)
     prefix = options.namespace_prefix
     name = names_on(cluster).queue_object(prefix, chosen.name) if chosen else ""
     return {"queue": "", "priority": name}

@@ -5,7 +5,7 @@ passes an earlier one only when it needs nothing that the earlier one waits for,
 over soon enough: within ``BERTH_QUEUE_PASSING_MINUTES`` of the moment the earlier one asked, and
 nobody is giving back for it. So nobody starves. Set aside, and passed by all, are claims for more
 than the machine itself has, what an operator holds back, what waits for a device that can't be
-read, and what its own queue holds.
+read, what its own queue holds, and what waits for a budget to have room again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from clusters.models import Claim, Cluster, Device, Hold
 from clusters.selectors import devices_there
 from common.clock import now
 from placement.decision import Amounts, Estimate, Reason
+from queues.choices import Beyond
 from queues.history import History
 from queues.sharing import Pool, Work
 from queues.tree import NO_RULES, Look, Rules
@@ -104,12 +105,17 @@ class Verdict:
 
     @property
     def is_held(self) -> bool:
-        return self.claim.held_at is not None
+        """Whether an operator holds it back, or its GPU-hours are spent."""
+        return is_held(self.claim)
 
     @property
     def is_in_line(self) -> bool:
         """Whether others stand behind it."""
         return not self.fits and not self.aside
+
+
+def is_held(claim: Claim) -> bool:
+    return claim.held_at is not None or claim.over_budget == Beyond.WAITS
 
 
 class Line:
@@ -246,6 +252,7 @@ class Line:
             held = {d.pk: kind_of(d) for d in self.devices}
             mine = (pk for pk, uid in self.holds.items() if uid == claim.workload_uid)
             kind = next((held[pk] for pk in mine if pk in held), "")
+        borrows = claim.over_budget == Beyond.BORROWS
         return Work(
             uid=str(claim.workload_uid),
             part=str(claim.project_uid),
@@ -255,7 +262,8 @@ class Line:
             asked_at=claim.asked_at.timestamp() if claim.asked_at else float("inf"),
             exceeds=exceeds,
             # what is being given back can't be asked for twice
-            reclaimable=reclaimable and claim.reclaim_at is None,
+            reclaimable=(reclaimable or borrows) and claim.reclaim_at is None,
+            borrows=borrows,
             kind=kind,
             granted_at=claim.granted_at.timestamp() if claim.granted_at else 0.0,
         )
@@ -282,7 +290,7 @@ class Line:
             claim, work = turns.take(pool)
             if never := never_there(claim):
                 verdicts.append(Verdict(claim, lacking=tuple(never), never=True, aside=True))
-            elif claim.held_at is not None:
+            elif is_held(claim):
                 verdicts.append(Verdict(claim, aside=True))
             elif unread := unread_there(claim):
                 # Who waits for a device that can't be read holds up nobody: it may be days.

@@ -22,6 +22,7 @@ from common.clock import now
 from placement.decision import Reason as Decided
 from placement.decision import waiting
 from queues import history
+from queues.choices import Beyond
 from queues.line import Line, Verdict, kind_of, kinds_of
 from queues.tree import NO_RULES, Look
 from queues.turns import overlap
@@ -119,6 +120,19 @@ def hold(uid: UUID, *, held: bool) -> bool:
     return True
 
 
+def budgets_looked_at(beyond: Mapping[UUID, str]) -> None:
+    """Let claims stand as budgets say now (words of ``choices.Beyond``), then whoever may start."""
+    known = Claim.objects.filter(workload_uid__in=beyond).select_related("cluster")
+    for cluster in {claim.cluster for claim in known}:
+        with transaction.atomic():
+            there = _locked(cluster)
+            for word in Beyond.values:
+                uids = [uid for uid, said in beyond.items() if said == word]
+                rows = Claim.objects.filter(cluster=there, workload_uid__in=uids)
+                rows.update(over_budget=word)
+            _settle(there)
+
+
 def _cluster(key: str) -> Cluster:
     cluster = Cluster.objects.filter(key=key).first()
     if cluster is None:
@@ -155,11 +169,15 @@ def _claim(cluster: Cluster, request: AdmissionRequest, look: Look | None) -> Cl
         "reclaimable": rules.reclaimable,
         "time_limit_minutes": request.time_limit_minutes,
         "launch": request.launch,
+        "over_budget": request.over_budget,
         "size": size,
     }
     claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
     changed = claim.size != size
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
+    if claim.over_budget != request.over_budget:
+        claim.over_budget = request.over_budget
+        claim.save(update_fields=["over_budget"])
     if not made and claim.granted_at is None and claim.priority != rules.priority:
         claim.priority = rules.priority
         claim.save(update_fields=["priority"])
@@ -231,7 +249,9 @@ def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
     size = claim.size
     reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
-    if verdict.ceiling:
+    if claim.over_budget == Beyond.WAITS:
+        reason, said = Reason.BUDGET, str(Decided("budget-waits"))
+    elif verdict.ceiling:
         reason, said = Reason.CEILING, str(Decided("ceiling"))
     elif verdict.owed:
         reason, said = Reason.RECLAIMING, str(Decided("reclaims"))

@@ -8,17 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clusters.options import options_of
+from placement.decision import Reason as Decided
 from queues import kueue
-from runtime.ports import AdmissionRequest, Granted
+from queues.choices import Beyond
+from runtime.ports import Granted, Waiting
+from runtime.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from clusters.models import Cluster
     from queues.line import Verdict
+    from runtime.ports import AdmissionRequest
 
 
-def admit(request: AdmissionRequest) -> Granted:  # noqa: ARG001 - whatever it asks for
+def admit(request: AdmissionRequest) -> Granted | Waiting:
+    """Let in whatever it asks for, but what waits for a budget to have room again."""
+    if request.over_budget == Beyond.WAITS:
+        return Waiting(1, 0, Reason.BUDGET, str(Decided("budget-waits")))
     return Granted()
 
 

@@ -67,6 +67,7 @@ class Work:
     reclaimable: bool = True
     kind: str = ""
     granted_at: float = 0.0
+    borrows: bool = False  # no guarantee covers it: its GPU-hours are spent
 
 
 class Pool:
@@ -77,6 +78,7 @@ class Pool:
         self._parts = {part.key: part for part in parts}
         self.capacity = dict(capacity)
         self.held: dict[str, Counter[str]] = defaultdict(Counter)  # by part, those below with it
+        self._loose: dict[str, Counter[str]] = defaultdict(Counter)  # of it: what only borrows
         self._by_kind: dict[str, dict[str, Work]] = defaultdict(dict)
         self._in_part: dict[tuple[str, str], dict[str, Work]] = defaultdict(dict)
         self.changes = 0  # how often somebody took or gave back: turns differ after each
@@ -104,17 +106,25 @@ class Pool:
 
     def take(self, work: Work) -> None:
         self.changes += 1
-        for key in (*(part.key for part in self.path(work.part)), ROOT):
-            self.held[key][work.kind] += work.count
+        self._count(work, work.count)
         self._by_kind[work.kind][work.uid] = work
         self._in_part[work.part, work.kind][work.uid] = work
 
     def give_back(self, work: Work) -> None:
         self.changes += 1
-        for key in (*(part.key for part in self.path(work.part)), ROOT):
-            self.held[key][work.kind] -= work.count
+        self._count(work, -work.count)
         del self._by_kind[work.kind][work.uid]
         del self._in_part[work.part, work.kind][work.uid]
+
+    def _count(self, work: Work, by: int) -> None:
+        for key in (*(part.key for part in self.path(work.part)), ROOT):
+            self.held[key][work.kind] += by
+            if work.borrows:
+                self._loose[key][work.kind] += by
+
+    def covered(self, key: str, kind: str) -> int:
+        """Return what of a part's guarantee is used: all that it holds but what only borrows."""
+        return self.held[key][kind] - self._loose[key][kind]
 
     def holders(self, kind: str) -> Iterator[Work]:
         return iter(self._by_kind[kind].values())
@@ -149,8 +159,8 @@ class Pool:
         return self._plain(work, kind) or (work.part if self._below(work, kind) else None)
 
     def _plain(self, work: Work, kind: str) -> str | None:
-        for part in self.path(work.part):
-            if self.held[part.key][kind] + work.count <= part.share(kind).guaranteed:
+        for part in () if work.borrows else self.path(work.part):
+            if self.covered(part.key, kind) + work.count <= part.share(kind).guaranteed:
                 return part.key
         return None
 
@@ -160,13 +170,13 @@ class Pool:
         The lowest priority first, then who began last.
         """
         part = self.path(work.part)[0]
-        room = part.share(kind).guaranteed - work.count - self.held[part.key][kind]
-        if part.share(kind).guaranteed < work.count:
+        room = part.share(kind).guaranteed - work.count - self.covered(part.key, kind)
+        if work.borrows or part.share(kind).guaranteed < work.count:
             return []
         lower = [
             one
             for one in self._in_part[part.key, kind].values()
-            if one.reclaimable and one.priority < work.priority
+            if one.reclaimable and not one.borrows and one.priority < work.priority
         ]
         if room + sum(one.count for one in lower) < 0:
             return []
@@ -181,7 +191,9 @@ class Pool:
 
     def may_exceed(self, work: Work, kind: str) -> bool:
         """Whether it may borrow: what is to stay within guarantees only where there is none."""
-        return work.exceeds or not any(p.share(kind).guaranteed for p in self.path(work.part))
+        if work.exceeds or work.borrows:
+            return True
+        return not any(p.share(kind).guaranteed for p in self.path(work.part))
 
     def over(self, kind: str) -> set[str]:
         """Return who holds what is over its part's guarantee, and may be asked to give it back.
@@ -196,8 +208,8 @@ class Pool:
         for key, works in by_part.items():
             left = max((p.share(kind).guaranteed for p in self.path(key)[:1]), default=0)
             for work in sorted(works, key=_covered):
-                left -= work.count
-                if left < 0 and work.reclaimable:
+                left -= 0 if work.borrows else work.count
+                if work.reclaimable and (work.borrows or left < 0):
                     found.add(work.uid)
         return found
 
@@ -221,7 +233,8 @@ class Pool:
 
     def borrowed(self, part: Part, kind: str) -> float:
         """Return what a part holds over its guarantee, as a fraction of all, for its weight."""
-        over = max(0, self.held[part.key][kind] - part.share(kind).guaranteed)
+        over = max(0, self.covered(part.key, kind) - part.share(kind).guaranteed)
+        over += self._loose[part.key][kind]
         if not over:
             return 0.0
         fraction = over / max(1, self.capacity.get(kind, 0))
@@ -232,7 +245,8 @@ class Pool:
     def victims(self, work: Work, kind: str, lacking: int) -> list[Work]:
         """Return who gives back so that a work within its guarantee gets what it lacks.
 
-        Nobody within a guarantee, and nobody where it would not be enough. First the part that
+        Nobody within a guarantee, and nobody where it would not be enough. First what only
+        borrows as its GPU-hours are spent, whoever's it is; then the part that
         borrows most for its weight; there the lowest priority, then who began last.
         """
         guarantor = self._plain(work, kind)
@@ -248,6 +262,7 @@ class Pool:
             victim, _below = max(
                 found,
                 key=lambda one: (
+                    one[0].borrows,
                     self.borrowed(one[1][-1], kind),
                     self.borrowed(one[1][0], kind),
                     -one[0].priority,
@@ -269,9 +284,11 @@ class Pool:
         """
         above = {part.key for part in self.path(guarantor)}
         below = [part for part in self.path(holder.part) if part.key not in above]
+        if holder.borrows:
+            return below or self.path(holder.part)[:1]
         if guarantor in {part.key for part in self.path(holder.part)}:
             return []
-        over = all(self.held[p.key][kind] > p.share(kind).guaranteed for p in below)
+        over = all(self.covered(p.key, kind) > p.share(kind).guaranteed for p in below)
         return below if over else []
 
 

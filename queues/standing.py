@@ -22,6 +22,7 @@ from placement.decision import (
     Standing,
     names_in,
 )
+from queues.choices import Beyond
 from queues.history import FEW_TURNS, LONG, History
 from queues.line import Line, Verdict, kind_of
 from queues.sharing import ROOT, Pool
@@ -91,6 +92,8 @@ class LineSight:
             reclaimable=rules.reclaimable,
         )
         asked.size = size
+        if own is not None:
+            asked.over_budget = own.over_budget
         if own is not None and same:
             asked.asked_at = own.asked_at
         return asked
@@ -112,14 +115,17 @@ class LineSight:
     def standing(self, made: Decision) -> Standing:
         """What the queue itself would decide."""
         line, size = self._line, made.request.total
-        verdict = self._verdict(self._asked(made))
+        asked = self._asked(made)
+        verdict = self._verdict(asked)
         if verdict.never:
             said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
             return Standing(said, fits=False, waits_for=verdict.lacking)
         if verdict.fits:
             return Standing(STARTS_NOW, position=0)
         reason = IN_USE
-        if verdict.ceiling:
+        if asked.over_budget == Beyond.WAITS:
+            reason = Reason("budget-waits")
+        elif verdict.ceiling:
             reason = Reason("ceiling")
         elif verdict.owed:
             reason = Reason("reclaims")

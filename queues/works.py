@@ -14,7 +14,7 @@ from django.db.models import F, Q, Value
 from clusters.demand import HELD, placed_on, rows_with_gpus, with_replicas
 from clusters.models import Claim, Cluster, Device, Hold, Node
 from placement.decision import names_in
-from queues.choices import Purpose
+from queues.choices import Beyond, Purpose
 from queues.models import Priority
 from queues.sharing import Work
 from runtime.protocol import Desired, Phase
@@ -46,7 +46,7 @@ class Standing:
         for work in self.works:
             builds = purpose_of(self.kind_of_work[work.uid]) == Purpose.BUILD
             stays = builds and tree.stays(work.part)
-            found.append(replace(work, exceeds=not stays, reclaimable=not stays))
+            found.append(replace(work, exceeds=not stays, reclaimable=work.borrows or not stays))
         return found
 
 
@@ -77,12 +77,15 @@ def _machines(standings: list[Standing]) -> None:
     for one in standings:
         one.capacity = dict(kinds[one.cluster.pk])
     for claim in Claim.objects.filter(cluster__in=by_pk, gpus__gt=0, held_at__isnull=True):
+        if not claim.granted_at and claim.over_budget == Beyond.WAITS:
+            continue
         one = by_pk[claim.cluster_id]
         uid = str(claim.workload_uid)
         kind = (held.get(claim.pk) or "") if claim.granted_at else ""
         if claim.granted_at and not kind:
             continue  # what it holds is of no kind that is known
         one.kind_of_work[uid] = claim.workload_kind
+        borrows = claim.over_budget == Beyond.BORROWS
         one.works.append(
             Work(
                 uid=uid,
@@ -92,7 +95,8 @@ def _machines(standings: list[Standing]) -> None:
                 priority=claim.priority,
                 asked_at=claim.asked_at.timestamp(),
                 exceeds=claim.exceeds,
-                reclaimable=claim.reclaimable and claim.reclaim_at is None,
+                reclaimable=(claim.reclaimable or borrows) and claim.reclaim_at is None,
+                borrows=borrows,
                 kind=kind,
                 granted_at=claim.granted_at.timestamp() if claim.granted_at else 0.0,
             )

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     # --- queues -----------------------------------------------------------------------------
     CEILING = "ceiling"
     RECLAIMING = "reclaiming"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True)
@@ -369,6 +370,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("Its project may hold no more GPUs of this kind at a time."),
         _("It starts when work of the project ends, or when an operator gives the project more."),
+    ),
+    Reason.BUDGET: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("The GPU-hours of its budget are spent."),
+        _("It starts by itself when there is room again, or when an operator gives more."),
     ),
     Reason.RECLAIMING: ReasonInfo(
         Phase.PENDING,

@@ -223,6 +223,7 @@ class WorkloadReconciler(WorkloadKind):
             priority=getattr(row, "priority", ""),
             purpose=self.purpose,
             time_limit_minutes=getattr(row, "time_limit_minutes", None),
+            over_budget=getattr(row, "over_budget", ""),
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:

@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 APART = ("tests/", "benchmarks/", "devcluster/", "tools/")
 SMALL = 50  # lines
+FRAME = ("accounts/", "common/", "portal/", "projects/api/", "projects/middleware", "runtime/bus")
 FIELDS = ("gpu_flavor", "shm_mib")
 # Run by pytest: a launch through the API until it runs, with every product file that was entered.
 LAUNCH = """
@@ -33,14 +34,16 @@ def test_launch(api, project, alice, presets, settle):
     sys.setprofile(note)
     try:
         answer = api(alice, "POST", base, {{}})
+        asked = set(seen)
+        seen.clear()
         settle(Workspace.objects.get())
     finally:
         sys.setprofile(None)
     assert answer.status_code == 202, answer.content
     assert Workspace.objects.get().phase == "running"
-    mine = sorted(str(Path(f).relative_to(ROOT)) for f in seen if f.startswith(ROOT + "/"))
-    mine = [f for f in mine if not f.startswith(("tests/", ".venv", "tools/"))]
-    print("LAUNCH", len(mine), *mine)
+    for name, entered in (("ASKED", asked), ("MADE", seen)):
+        mine = sorted(str(Path(f).relative_to(ROOT)) for f in entered if f.startswith(ROOT + "/"))
+        print(name, *(f for f in mine if not f.startswith(("tests/", ".venv", "tools/"))))
 """
 
 
@@ -56,8 +59,10 @@ def product() -> list[Path]:
     return [ROOT / name for name in kept]
 
 
-def launch() -> list[str]:
-    """Return the product files that one launch enters, with the fake driver."""
+def launch() -> tuple[list[str], list[str]]:
+    """Return the product files that one launch enters, with the fake driver: what a request asks
+    of, and what then makes it so.
+    """
     file = ROOT / "tests" / "notebooks" / "test_zz_house_figures.py"
     file.write_text(LAUNCH.format(root=str(ROOT)))
     try:
@@ -70,10 +75,10 @@ def launch() -> list[str]:
         )
     finally:
         file.unlink()
-    found = re.search(r"LAUNCH \d+ (.*)", done.stdout)
-    if found is None:
+    asked, made = (re.search(rf"{word} (.*)", done.stdout) for word in ("ASKED", "MADE"))
+    if asked is None or made is None:
         sys.exit(done.stdout[-2000:])
-    return found.group(1).split()
+    return asked.group(1).split(), made.group(1).split()
 
 
 def main() -> None:
@@ -85,10 +90,13 @@ def main() -> None:
     for word in FIELDS:
         here = [f for f, text in texts.items() if re.search(rf"\b{word}\b", text)]
         print(f"files that say {word}: {len(here)}")
-    walked = launch()
-    print(f"files that a launch enters: {len(walked)}")
+    asked, made = launch()
+    print(f"files that a launch enters: {len({*asked, *made})}")
+    frame = [name for name in asked if name.startswith(FRAME)]
+    print(f"  in the request: {len(asked)}, of them the frame of any request: {len(frame)}")
+    print(f"  until it runs: {len(made)}")
     if "-v" in sys.argv:
-        print("\n".join(walked))
+        print("\n".join(sorted({*asked, *made})))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,12 @@ ACTS = {
         ("type", "#id_name", "train-resnet"),
         ("type", "#id_command", "python train.py --epochs 90"),
         ("type", "#id_replicas", "2"),
-    )
+    ),
+    "job-new-many": (
+        ("type", "#id_image", "registry.example.org/team/train:1.2"),
+        ("press", "#fill-many"),
+        ("type", "#id_replicas", "40"),
+    ),
 }
 
 
@@ -121,7 +126,8 @@ def pages(vision: Project, made: dict[str, Job]) -> list[tuple[str, str, str]]:
     slug = {"project": vision.slug}
     found = [("alice", "jobs", reverse("jobs:list", kwargs=slug))]
     found += [
-        ("alice", name, reverse("jobs:new", kwargs=slug)) for name in ("job-new", "job-new-filled")
+        ("alice", name, reverse("jobs:new", kwargs=slug))
+        for name in ("job-new", "job-new-filled", "job-new-many")
     ]
     for state, row in made.items():
         name = "of-a-colleague" if state == "bob" else state

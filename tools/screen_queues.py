@@ -39,12 +39,20 @@ def make(tenants: dict[str, Project], who: dict[str, User]) -> None:
         principal=olga,
         changes={
             life.key: Change(shares={h100: Share(40, most=64)}),
-            str(tenants["vision"].uid): Change(parent=group.key, shares={h100: Share(16, lends=8)}),
+            str(tenants["vision"].uid): Change(
+                parent=group.key,
+                shares={h100: Share(16, lends=8)},
+                each_gpus=8,
+                longest={"train": 24 * 60},
+            ),
             str(protein.uid): Change(parent=life.key, shares={h100: Share(24)}),
             str(tenants["speech"].uid): Change(parent=earth.key, shares={h100: Share(8, most=16)}),
             str(climate.uid): Change(parent=earth.key, shares={h100: Share(16)}),
         },
     )
+    levels = {"manages_queues": True, "unit_label": "berth.dev/su", "rack_label": "berth.dev/rack"}
+    east = Cluster.objects.get(key="east")
+    Cluster.objects.filter(pk=east.pk).update(options={**east.options, **levels})
     _month([tenants["vision"], protein, climate, tenants["speech"]], who["alice"])
     _waiting(protein, who["alice"])
     for name, key in (("effect", climate.uid), ("effect-now", protein.uid)):

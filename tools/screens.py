@@ -42,6 +42,7 @@ JAPANESE = {
     "home",
     "job-failed",
     "job-new-filled",
+    "job-new-many",
     "jobs",
     "launch",
     "workspace-running",

@@ -13,10 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.principal import ACCOUNT_READ
+from common.drf.serializers import CurrencyField
 from common.ui import responses
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
-from usage import capacity, export, selectors
+from usage import capacity, export, selectors, showback
 from usage.models import Interval
 from usage.ranges import range_of
 from usage.selectors import Range
@@ -168,6 +169,66 @@ class CapacitySerializer(serializers.Serializer[Any]):
     kinds = CapacityKindSerializer(many=True)
 
 
+class ShowbackSerializer(serializers.Serializer[Any]):
+    month = serializers.CharField(help_text="2026-11")
+    project = serializers.CharField()
+    owner = serializers.CharField()
+    kind = serializers.CharField(source="flavor", allow_blank=True, help_text="of GPU")
+    gpu_hours = serializers.DecimalField(max_digits=16, decimal_places=4)
+    price_per_hour = serializers.DecimalField(
+        source="price", max_digits=10, decimal_places=2, allow_null=True
+    )
+    cost = serializers.DecimalField(max_digits=16, decimal_places=2)
+    currency = CurrencyField()
+
+
+class ProjectShowbackView(ProjectAPIView):
+    """GPU-hours of the project by person, kind and month, at today's prices."""
+
+    pagination_class = None  # sums: one answer
+    required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
+
+    @extend_schema(parameters=_SPAN, responses=ShowbackSerializer(many=True))
+    def get(self, request: Request, project: str) -> Response:
+        span = range_of(request.query_params)
+        found = showback.lines(selectors.of_project(self.project.uid, span), span)
+        return Response(ShowbackSerializer(found, many=True).data)
+
+
+class ProjectShowbackCsvView(ProjectAPIView):
+    required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
+
+    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    def get(self, request: Request, project: str) -> HttpResponseBase:
+        span = range_of(request.query_params)
+        found = showback.lines(selectors.of_project(self.project.uid, span), span)
+        name = f"showback-{self.project.slug}.csv"
+        return responses.csv_download(name, showback.HEAD, showback.csv_rows(found))
+
+
+class ShowbackView(PlatformAPIView):
+    """GPU-hours of all projects by person, kind and month. Operators and auditors."""
+
+    pagination_class = None  # sums: one answer
+    required_platform: ClassVar = {"GET": "auditor"}
+
+    @extend_schema(parameters=_SPAN, responses=ShowbackSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        span = range_of(request.query_params)
+        found = showback.lines(selectors.everywhere(span), span)
+        return Response(ShowbackSerializer(found, many=True).data)
+
+
+class ShowbackCsvView(PlatformAPIView):
+    required_platform: ClassVar = {"GET": "auditor"}
+
+    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    def get(self, request: Request) -> HttpResponseBase:
+        span = range_of(request.query_params)
+        found = showback.lines(selectors.everywhere(span), span)
+        return responses.csv_download("showback.csv", showback.HEAD, showback.csv_rows(found))
+
+
 class CapacityView(PlatformAPIView):
     """Demand against supply by kind of GPU, day by day. Operators and auditors."""
 
@@ -198,6 +259,18 @@ urlpatterns = [
         name="intervals",
     ),
     path("projects/<slug:project>/usage.csv", ProjectUsageCsvView.as_view(), name="csv"),
+    path(
+        "projects/<slug:project>/usage/showback",
+        ProjectShowbackView.as_view(),
+        name="project-showback",
+    ),
+    path(
+        "projects/<slug:project>/usage/showback.csv",
+        ProjectShowbackCsvView.as_view(),
+        name="project-showback-csv",
+    ),
+    path("usage/showback", ShowbackView.as_view(), name="showback"),
+    path("usage/showback.csv", ShowbackCsvView.as_view(), name="showback-csv"),
     path("me/usage", MyUsageView.as_view(), name="mine"),
     path("usage", AllUsageView.as_view(), name="all"),
     path("capacity", CapacityView.as_view(), name="capacity"),

@@ -31,10 +31,10 @@ def name_all(report: Report, rows: Iterable[Interval]) -> list[Line]:
     """Give the totals of a report their names, and return rows with theirs. Three queries."""
     found = list(rows)
     totals = {row.uid for row in report.people if row.uid is not None}
-    people = _people(totals | {row.owner_uid for row in found})
-    projects = _projects(totals | {row.project_uid for row in found})
+    owners = people(totals | {row.owner_uid for row in found})
+    places = projects(totals | {row.project_uid for row in found})
     kinds = dict(Flavor.objects.values_list("name", "label"))
-    either = people | projects
+    either = owners | places
     for total in report.people:
         total.name = either.get(total.uid, "") if total.uid else ""
     for total in report.flavors:
@@ -42,17 +42,17 @@ def name_all(report: Report, rows: Iterable[Interval]) -> list[Line]:
     return [
         Line(
             interval=row,
-            owner=people.get(row.owner_uid, row.owner_name),
-            project=projects.get(row.project_uid, row.project_slug),
+            owner=owners.get(row.owner_uid, row.owner_name),
+            project=places.get(row.project_uid, row.project_slug),
             flavor=kinds.get(row.flavor, row.flavor),
         )
         for row in found
     ]
 
 
-def _people(uids: set[UUID]) -> dict[UUID, str]:
+def people(uids: set[UUID]) -> dict[UUID, str]:
     return {user.uid: user.label for user in User.objects.filter(uid__in=uids)}
 
 
-def _projects(uids: set[UUID]) -> dict[UUID, str]:
+def projects(uids: set[UUID]) -> dict[UUID, str]:
     return dict(Project.objects.filter(uid__in=uids).values_list("uid", "name"))

@@ -6,9 +6,15 @@ class WorkConfig(AppConfig):
     verbose_name = "Work"
 
     def ready(self) -> None:
+        from budgets import hooks as budgets
+        from queues import hooks as queues
         from runtime import reconcilers
-        from work import reclaim, rules, turns
+        from work import budgets as work_budgets
+        from work import listeners, reclaim, rules
+        from work.past import past_work
 
         rules.connect()
+        queues.past_work.register(past_work)
+        budgets.looked.register(work_budgets.looked)
         reconcilers.on_transition(reclaim.on_transition)
-        reconcilers.on_transition(turns.on_transition)
+        reconcilers.on_transition(listeners.on_transition)

@@ -18,6 +18,7 @@ class StopReason(TextChoices):
     PROJECT_ARCHIVED = "project-archived", _("The project was archived")
     OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
     OWNER_LEFT = "owner-left", _("Its owner left the project")
+    BUDGET = "budget", _("The GPU-hours of its budget were spent")
 
     @property
     def seen(self) -> Reason:
@@ -30,4 +31,5 @@ class StopReason(TextChoices):
             StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
             StopReason.OWNER_DISABLED: Reason.OWNER_DISABLED,
             StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
+            StopReason.BUDGET: Reason.BUDGET,
         }.get(self, Reason.USER)

@@ -2,8 +2,7 @@
 
 The form, the YAML document, the options of the command line, the serializers of the API and the
 plan are all made from this table, so a new field is one line in it and a column of the row.
-Pure rules: no row is read here. ``work.forms`` and ``work.api.serializers`` make their own
-fields of these.
+Pure rules: no row is read here.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, ClassVar
 from unicodedata import normalize
 
@@ -19,7 +18,6 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from clusters.models import Flavor
 from common.errors import wrong
 from common.manifests import is_env_name, is_env_refused
 from placement.decision import names_in
@@ -41,39 +39,32 @@ class Edit(Enum):
     ALWAYS = "always"  # no process needs to know
 
 
-class Unit(Enum):
-    """What people read and write, by how many of what is kept."""
+class Unit(IntEnum):
+    """What people read and write, by how many of what is kept make one of it."""
 
-    NONE = ("", 1)
-    CORES = ("cores", 1000)  # kept in thousandths
-    GIB = ("GiB", 1024)  # kept in MiB
-    MINUTES = ("minutes", 1)
-    MIB = ("MiB", 2**20)  # kept in bytes
-
-    @property
-    def kept(self) -> int:
-        """How many of what is kept make one of what people write."""
-        return int(self.value[1])
+    NONE = 0
+    MINUTES = 1
+    CORES = 1000
+    GIB = 1024
+    MIB = 2**20  # kept in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One thing that may be said. Subclasses know its type and its rules.
+    """One thing that may be said. Subclasses know its type and its rules."""
 
-    ``name`` is that of API and document; ``column`` that of the row, where it differs.
-    """
-
-    name: str
+    name: str  # in API and document
     label: Text
     help: Text = ""
     form_help: Text = ""  # how it is written into a form, where that is another matter
     fact: Text = ""  # what a page that tells its value with the unit calls it, where not ``label``
     folded: bool = False  # a form folds it away: it is said less often
     sooner: bool = False  # what waits may start sooner with another value of it
-    column: str = ""
+    column: str = ""  # of the row, where it is not ``name``
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
+    usual: str = ""
     option: str = ""  # of the command line, where it is not ``--name``
     argument: bool = False  # the command line takes it without an option
     images_only: bool = False  # one machine, which runs no images, does not have it
@@ -97,8 +88,8 @@ class Field:
         setattr(row, self.attribute, value)
 
     def says(self, value: Any) -> bool:
-        """Whether a value is more than none."""
-        return bool(value)
+        """Whether a value is more than none, or than the usual one."""
+        return bool(value) and value != self.usual
 
     def is_same(self, row: Any, value: Any) -> bool:
         """Whether ``value``, as it was cleaned, is what the row says already."""
@@ -108,8 +99,8 @@ class Field:
         """Whether an edit changed it."""
         return bool(self.read(before) != self.read(after))
 
-    def wrong(self, message: str) -> Exception:
-        return wrong(self.name, message)
+    def wrong(self, message: str, **said: Any) -> Exception:
+        return wrong(self.name, message % said if said else message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +114,7 @@ class Name(Field):
         if not text:
             raise self.wrong(_("Give it a name."))
         if len(text) > self.longest:
-            raise self.wrong(_("At most %(n)d characters.") % {"n": self.longest})
+            raise self.wrong(_("At most %(n)d characters."), n=self.longest)
         if not text.isprintable():
             raise self.wrong(_("Only characters that can be printed."))
         return text
@@ -140,31 +131,27 @@ class Line(Field):
 
     def clean(self, value: Any) -> str:
         text = value.strip() if isinstance(value, str) else ""
-        if not isinstance(value, str) or len(text) > self.longest or not is_storable(text):
-            raise self.wrong(str(self.refusal) or _("There is no such thing here."))
-        if value and self.pattern and not re.fullmatch(self.pattern, text):
+        fits = not value or not self.pattern or re.fullmatch(self.pattern, text)
+        kept = isinstance(value, str) and len(text) <= self.longest and is_storable(text)
+        if not fits or not kept:
             raise self.wrong(str(self.refusal) or _("There is no such thing here."))
         return text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Field):
-    """One of a few words, each with what people read for it. ``usual``: it says nothing."""
+    """One of a few words, each with what people read for it."""
 
     choices: Sequence[tuple[str, Text]] = ()
-    usual: str = ""
 
     def read(self, row: Any) -> str:
         """Return the word itself: a row that is not saved may have the member of a class."""
         return str(getattr(row, self.attribute))
 
-    def says(self, value: Any) -> bool:
-        return bool(value != self.usual)
-
     def clean(self, value: Any) -> str:
         words = [word for word, _label in self.choices]
         if value not in words:
-            raise self.wrong(_("One of: %(names)s.") % {"names": ", ".join(words)})
+            raise self.wrong(_("One of: %(names)s."), names=", ".join(words))
         return str(value)
 
 
@@ -192,17 +179,12 @@ class Count(Field):
     document: ClassVar[type] = int
     metavar: ClassVar[str] = "N"
 
-    def whole(self, value: Any) -> int:
-        """Return a number inside the bounds, or raise Invalid with both of them."""
+    def clean(self, value: Any) -> int | None:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not self.low <= value <= self.high:
-            bounds = {"low": self.low, "high": self.high}
-            raise self.wrong(_("A whole number from %(low)d to %(high)d.") % bounds)
-        return int(value)
-
-    def clean(self, value: Any) -> int | None:
-        found = self.whole(value)
-        return None if self.empty is not None and found == self.empty else found
+            said = _("A whole number from %(low)d to %(high)d.")
+            raise self.wrong(said, low=self.low, high=self.high)
+        return None if self.empty is not None and value == self.empty else int(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,9 +196,8 @@ class Minutes(Count):
     empty: int | None = 0
 
     def clean(self, value: Any, *, longest: int | None = None) -> int | None:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= self.high:
-            raise self.wrong(_("A number of minutes, at most one year."))
-        if longest is not None and (value == 0 or value > longest):
+        found = super().clean(value)
+        if longest is not None and (found is None or found > longest):
             raise self.wrong(
                 ngettext(
                     "This preset allows at most %(n)d minute.",
@@ -225,7 +206,7 @@ class Minutes(Count):
                 )
                 % {"n": longest}
             )
-        return value or None
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,12 +220,10 @@ class Words(Field):
     metavar: ClassVar[str] = "WORDS"
 
     def clean(self, value: Any) -> list[str]:
-        if not isinstance(value, list | tuple) or not all(isinstance(w, str) for w in value):
+        if not isinstance(value, list | tuple) or not all(map(is_storable, value)):
             raise self.wrong(_("A list of words."))
         if len(value) > self.most:
-            raise self.wrong(_("At most %(n)d words.") % {"n": self.most})
-        if not all(is_storable(word) for word in value):
-            raise self.wrong(_("A word holds something that is not text."))
+            raise self.wrong(_("At most %(n)d words."), n=self.most)
         if any(len(word.encode()) > self.longest for word in value):
             raise self.wrong(_("A word is longer than 8 KiB."))
         if sum(len(word.encode()) for word in value) > self.together:
@@ -277,22 +256,21 @@ class Names(Field):
 
     def clean(self, value: Any) -> list[Any]:
         if not isinstance(value, list | tuple) or len(value) > self.most:
-            raise self.wrong(_("A list of at most %(n)d names or ids.") % {"n": self.most})
+            raise self.wrong(_("A list of at most %(n)d names or ids."), n=self.most)
         return list(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ports(Field):
     """Ports that its program listens on: ``[{port, name, web}]``, a bare number being a web page.
-
-    ``reserved`` are Berth's own; ``web`` ports open in a browser behind the sign-in.
+    ``web`` ports open in a browser behind the sign-in.
     """
 
     most: int = 16
     most_web: int = 8
     low: int = 1024
     high: int = 65535
-    reserved: range = range(0)
+    reserved: range = range(0)  # Berth's own
     has_usual: bool = False
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "PORT"
@@ -302,14 +280,12 @@ class Ports(Field):
             raise self.wrong(_("A list of ports."))
         ports = [self._one(item) for item in value]
         if len(ports) > self.most or sum(port["web"] for port in ports) > self.most_web:
-            bounds = {"n": self.most, "web": self.most_web}
-            raise self.wrong(
-                _("At most %(n)d ports, %(web)d of them opened in a browser.") % bounds
-            )
+            said = _("At most %(n)d ports, %(web)d of them opened in a browser.")
+            raise self.wrong(said, n=self.most, web=self.most_web)
         for what in ("port", "name"):
             seen = [port[what] for port in ports]
             if double := next((item for item in seen if seen.count(item) > 1), None):
-                raise self.wrong(_("“%(value)s” is there twice.") % {"value": double})
+                raise self.wrong(_("“%(value)s” is there twice."), value=double)
         return ports
 
     def _one(self, item: Any) -> dict[str, Any]:
@@ -320,18 +296,15 @@ class Ports(Field):
         if isinstance(number, bool) or not isinstance(number, int) or not isinstance(web, bool):
             raise self.wrong(_("Each port has a number, a name and whether it is a web page."))
         if not self.low <= number <= self.high:
-            bounds = {"low": self.low, "high": self.high}
-            raise self.wrong(_("Ports from %(low)d to %(high)d.") % bounds)
+            said = _("Ports from %(low)d to %(high)d.")
+            raise self.wrong(said, low=self.low, high=self.high)
         if number in self.reserved:
-            bounds = {"low": self.reserved.start, "high": self.reserved.stop - 1}
-            raise self.wrong(
-                _("The ports from %(low)d to %(high)d are Berth's: choose another one.") % bounds
-            )
+            said = _("The ports from %(low)d to %(high)d are Berth's: choose another one.")
+            raise self.wrong(said, low=self.reserved.start, high=self.reserved.stop - 1)
         name = item.get("name") or f"port-{number}"
         if not isinstance(name, str) or not _PORT_NAME.fullmatch(name):
-            raise self.wrong(
-                _("The name of a port: small letters, digits and “-”, at most 15 characters.")
-            )
+            said = _("The name of a port: small letters, digits and “-”, at most 15 characters.")
+            raise self.wrong(said)
         return {"port": number, "name": name, "web": web}
 
 
@@ -353,10 +326,10 @@ class Environment(Field):
         if not isinstance(value, Mapping):
             raise self.wrong(_("Variables and their values."))
         if len(value) > self.most:
-            raise self.wrong(_("At most %(n)d variables.") % {"n": self.most})
+            raise self.wrong(_("At most %(n)d variables."), n=self.most)
         for name, text in value.items():
             if refusal := self._refused(name, text):
-                raise self.wrong(refusal % {"name": name if is_env_name(name) else str(name)[:40]})
+                raise self.wrong(refusal, name=name if is_env_name(name) else str(name)[:40])
         if sum(len(k) + len(v.encode()) for k, v in value.items()) > self.together:
             raise self.wrong(_("All variables together are longer than 64 KiB."))
         return dict(value)
@@ -371,10 +344,8 @@ class Environment(Field):
                 "“%(name)s” cannot be set: Berth sets it itself, because it decides which code "
                 "is loaded, which GPUs are seen, or who the workspace is."
             )
-        if not isinstance(text, str):
-            return _("The value of “%(name)s” must be text.")
         if not is_storable(text):
-            return _("The value of “%(name)s” holds something that is not text.")
+            return _("The value of “%(name)s” must be text.")
         if len(text.encode()) > self.longest:
             return _("The value of “%(name)s” is longer than 8 KiB.")
         return ""
@@ -394,17 +365,6 @@ class Devices(Field):
         if names is None or len(names) > self.most or len(joined) > self.longest:
             raise self.wrong(_("There is no such kind of GPU."))
         return joined
-
-    def write(self, row: Any, value: str) -> None:
-        """A kind that is gone may stay where it was."""
-        if value != self.read(row):
-            self.require_known(value)
-        super().write(row, value)
-
-    def require_known(self, value: str) -> None:
-        """Raise Invalid unless each kind is known somewhere."""
-        if set(names_in(value)) - set(Flavor.objects.values_list("name", flat=True)):
-            raise self.wrong(_("There is no such kind of GPU."))
 
 
 class Table:
@@ -436,23 +396,7 @@ class Table:
         """Return what a row says; ``private`` False leaves out what its owner alone may read."""
         return {f.name: f.read(row) for f in self if private or not f.private}
 
-    def documents(self) -> dict[str, type]:
-        """Return the type of each field in a document."""
-        return {field.name: field.document for field in self}
 
-    def said_by(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values as a document says them: short where nothing is said."""
-        return {
-            field.name: values[field.name]
-            for field in self
-            if field.name in values and (not field.quiet or field.says(values[field.name]))
-        }
-
-
-def is_storable(text: str) -> bool:
-    """Whether every database keeps it: no NUL, no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
+def is_storable(text: Any) -> bool:
+    """Whether it is text that every database keeps: no NUL, no half of a surrogate pair."""
+    return isinstance(text, str) and re.search("[\x00\ud800-\udfff]", text) is None

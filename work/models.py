@@ -96,6 +96,10 @@ class Workload(Ask, Reconcilable):
     name_scope = models.PositiveBigIntegerField(default=0, editable=False)
     queue = models.CharField(_("queue"), max_length=63, blank=True, default="")
     priority = models.CharField(_("priority"), max_length=63, blank=True, default="")
+    # a word of queues.choices.Beyond: GPU-hours of a budget of its project or owner are spent
+    over_budget = models.CharField(
+        max_length=8, blank=True, default="", db_default="", editable=False
+    )
     nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
     # --- the latest launch ------------------------------------------------------------------
     launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started

@@ -1,13 +1,18 @@
-"""What work holds of volumes and credentials; what wakes work that waits for other work."""
+"""What work holds of volumes, credentials and devices; what wakes what waits for it."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count, F, Q
 
+from clusters import device_use
+from common.clock import now
 from common.hooks import Hook
 from credentials import references as keys
+from hubapi.selectors import idle_states
+from metrics import selectors as metrics
 from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
@@ -15,7 +20,7 @@ from work import kinds, needs
 from work.models import Workload, WorkloadVolume
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from django.db.models import QuerySet
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 _NAMED = 20
+_HOUR = timedelta(hours=1)
 _ENDED = (Phase.STOPPED, Phase.FAILED)
 
 # What sees volumes otherwise than by an attachment; (uid, number) of some volumes.
@@ -34,6 +40,7 @@ def connect() -> None:
     volumes.register(_uses, counts=_counts)
     keys.register(_keeps)
     needs.changed.register(_wake)
+    device_use.about.register(_about)
 
 
 def holding(model: type[Workload] = Workload) -> QuerySet[Any]:
@@ -87,3 +94,27 @@ def _wake(uids: Collection[UUID]) -> None:
     found = list(rows.values_list("kind", "uid").distinct())
     for word in {word for word, _uid in found}:
         hint_uids(word, [uid for kind, uid in found if kind == word])
+
+
+def _about(word: str, uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
+    """Tell operators whose they are and how their GPUs are used; what was not seen is None."""
+    kind = next((one for one in kinds.kinds() if one.word == word), None)
+    if kind is None:
+        return {}
+    rows = kind.model.objects.filter(uid__in=uids).select_related("owner", "project")
+    latest = metrics.latest(uids)
+    means = metrics.means(uids, now() - _HOUR, "gpu_utilisation")
+    idle = idle_states(list(uids))
+    return {
+        row.uid: device_use.Told(
+            name=row.name,
+            url=row.get_absolute_url(),
+            owner=row.owner.label,
+            project=row.project.name,
+            utilisation=latest[row.uid].gpu_utilisation if row.uid in latest else None,
+            utilisation_hour=means.get(row.uid),
+            idle_words=idle[row.uid].words if idle[row.uid].known else "",
+            idle_since=idle[row.uid].since,
+        )
+        for row in rows
+    }

@@ -78,7 +78,7 @@ def pod_fields(
     decision = engine_decision(row.cluster_key, request, row.project.uid)
     digest = row.image_digest if image else ""
     return {
-        **labels_of(cluster, purpose, row.priority, row.queue),
+        **labels_of(cluster, purpose, row.priority, row.queue, over_budget=row.over_budget),
         "verbatim": True,
         "namespace": namespace_of(row.project, cluster),
         "shm_mib": row.shm_mib,

@@ -15,6 +15,7 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets import selectors as budgets
 from clusters.options import options_of
 from common.clock import now
 from placement.clusters import known_cluster
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 # Why it waits for devices, a place or its turn: the rest has no line to stand in.
 IN_LINE = frozenset(
     {Reason.QUEUED, Reason.DOES_NOT_FIT, Reason.CEILING, Reason.RECLAIMING, Reason.PREEMPTED}
+    | {Reason.BUDGET}
 )
 _BEFORE = frozenset({Phase.PENDING, Phase.STARTING})
 _CHANGES = 3
@@ -101,7 +103,7 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
     return Wait(
-        sentence=_sentence(row, made),
+        sentence=" ".join(_sentences(row, made)),
         position=admission.position(cluster, placed) if row.is_held_back else queue.get("position"),
         ahead=_ahead(reader, made.ahead),
         estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
@@ -127,8 +129,18 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
     return History(made.cluster).by_count(row.kind, gpus, there)
 
 
+def _sentences(row: Workload, made: Decision) -> Iterator[str]:
+    """Yield why it waits; and where GPU-hours are spent, of what and until when."""
+    held = budgets.beyond(row.project, row.owner) if row.over_budget else None
+    if held is None or held.id != "budget":
+        yield _sentence(row, made)
+    if held is not None:
+        yield str(held)
+
+
 def _sentence(row: Workload, made: Decision) -> str:
-    if made.cluster.runs_images and made.standing.reason.id in PIECES:
+    for_devices = row.reason in {Reason.QUEUED, Reason.DOES_NOT_FIT}
+    if for_devices and made.cluster.runs_images and made.standing.reason.id in PIECES:
         return made.sentence
     found = why.on_its_way(row.reason, row.external_ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)

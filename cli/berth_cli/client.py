@@ -166,6 +166,8 @@ class Client:
         raise ApiError(message, exit_of(status), status=status, problem=problem)
 
     def _said(self, response: httpx.Response) -> Any:
+        if response.headers.get("content-type", "").startswith("text/csv"):
+            return response.text
         try:
             return response.json()
         except ValueError as error:

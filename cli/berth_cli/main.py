@@ -24,6 +24,7 @@ COMMANDS = {
     **{name: f"accounts:{name}" for name in ("login", "logout", "token", "whoami")},
     **{name: f"projects:{name}" for name in ("preset", "project")},
     "apply": "documents:apply",
+    "budgets": "budgets:budgets",
     "completion": "completing:completion",
     "credentials": "credentials:credentials",
     "images": "images:images",
@@ -32,6 +33,7 @@ COMMANDS = {
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",
     "queues": "queues:queues",
+    "usage": "budgets:usage",
     "volumes": "volumes:volumes",
     "workspace": "workspaces:workspace",
 }

@@ -188,6 +188,9 @@ class FlavorOut(serializers.Serializer[Any]):
     memory_mib = serializers.IntegerField()
     price_per_hour = serializers.DecimalField(max_digits=10, decimal_places=2)
     currency = CurrencyField()
+    weight = serializers.DecimalField(
+        max_digits=7, decimal_places=3, help_text="what an hour of it counts in budgets"
+    )
     position = serializers.IntegerField()
 
     def get_use_source_known(self, row: Flavor) -> dict[str, str]:
@@ -208,6 +211,9 @@ class FlavorChange(StrictSerializer):
     memory_mib = serializers.IntegerField(min_value=0, max_value=2**31 - 1, required=False)
     price_per_hour = serializers.DecimalField(
         max_digits=10, decimal_places=2, min_value=0, required=False
+    )
+    weight = serializers.DecimalField(
+        max_digits=7, decimal_places=3, min_value=0, max_value=1000, required=False
     )
     position = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
 

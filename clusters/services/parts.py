@@ -268,14 +268,17 @@ def _use_source(value: Any) -> dict[str, str]:
     return said
 
 
-def _price(value: Any) -> Decimal:
-    try:
-        price = Decimal(str(value))
-    except InvalidOperation as error:
-        raise wrong("price_per_hour", _("A number from 0.")) from error
-    if not price.is_finite() or not 0 <= price <= MAX_PRICE:
-        raise wrong("price_per_hour", _("A number from 0."))
-    return price
+def _decimal(name: str, most: Decimal) -> Callable[[Any], Decimal]:
+    def clean(value: Any) -> Decimal:
+        try:
+            found = Decimal(str(value))
+        except InvalidOperation as error:
+            raise wrong(name, _("A number from 0.")) from error
+        if not found.is_finite() or not 0 <= found <= most:
+            raise wrong(name, _("A number from 0."))
+        return found
+
+    return clean
 
 
 def _from_zero(name: str) -> Callable[[Any], int]:
@@ -295,5 +298,6 @@ FLAVOR: dict[str, Callable[[Any], Any]] = {
     "use_source": _use_source,
     "memory_mib": _from_zero("memory_mib"),
     "position": _from_zero("position"),
-    "price_per_hour": _price,
+    "price_per_hour": _decimal("price_per_hour", MAX_PRICE),
+    "weight": _decimal("weight", Decimal(1000)),
 }

@@ -21,6 +21,7 @@ from notebooks.kind import TABLE
 from notebooks.models import Preset
 from projects.models import Project
 from work.fields import Count, Devices
+from work.services.resolve import require_known
 from work.standard_fields import CLUSTER, ENV, NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -232,5 +233,5 @@ def _clean(name: str, value: Any) -> Any:
     field = _FIELDS[name]
     cleaned = field.clean(value)
     if isinstance(field, Devices):
-        field.require_known(cleaned)
+        require_known(field, cleaned)
     return cleaned

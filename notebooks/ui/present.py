@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from django.db.models import Min
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -19,7 +18,6 @@ from notebooks.models import Workspace
 from notebooks.states import info_of
 from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
-from placement.decision import names_in
 from quotas import selectors as quotas
 from runtime import reasons
 from runtime.protocol import Desired, Phase
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_ALTERNATIVES = 3
+LOOKED_AT = 100  # the next of a kind of GPU is among so many, or not soon
 SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 # Why a start does not go on: it waits for something that somebody else holds or has to give.
 WAITS = frozenset(
@@ -196,10 +195,12 @@ def next_end(row: Workspace) -> datetime | None:
     )
     if row.gpus:
         running = running.filter(gpus__gt=0)
-        if names := names_in(row.gpu_flavor):
-            running = running.filter(gpu_flavor__in=["", row.gpu_flavor, *names])
-    found: datetime | None = running.aggregate(first=Min("ends_at"))["first"]
-    return found
+    wanted = set(row.resources.kinds)
+    for other in running.order_by("ends_at")[:LOOKED_AT]:
+        kinds = set(other.resources.kinds)
+        if not wanted or not kinds or wanted & kinds:
+            return other.ends_at
+    return None
 
 
 def idle_words(row: Workspace) -> str:

@@ -116,6 +116,7 @@ INSTALLED_APPS = [
     "images",
     "quotas",
     "volumes",
+    "budgets",
     "work",
     "loaders",
     "files",
@@ -420,6 +421,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
+        "BudgetModeEnum": "budgets.choices.Mode",
+        "ModeEnum": ["copy", "sync"],
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }

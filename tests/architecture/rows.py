@@ -55,6 +55,7 @@ def _clusters(n: int, project: Any, mark: str) -> None:
 
 def _queues(mark: str) -> None:
     """An organisation above each project, with something guaranteed to both."""
+    from budgets.models import Budget
     from clusters.models import Cluster, Flavor
     from projects.models import Project
     from queues.models import Guarantee, Priority, Queue
@@ -70,6 +71,10 @@ def _queues(mark: str) -> None:
         Guarantee(queue=queue, cluster=cluster, flavor=flavor, guaranteed=1)
         for queue in [*above, *own]
     )
+    Budget.objects.bulk_create(
+        Budget(organisation=org, hours=10, mode="soft", days=n + 1) for n, org in enumerate(above)
+    )
+    Budget.objects.bulk_create(Budget(project=p, hours=10, mode="hard") for p in projects)
     Priority.objects.bulk_create(
         Priority(name=f"p{mark}-{i}", label="P", value=i) for i in range(len(projects))
     )
@@ -272,6 +277,7 @@ def _happened(n: int, project: Any, user: Any) -> None:
             owner_uid=user.uid,
             owner_name=user.username,
             cluster_key="local",
+            gpus=1,
             started_at=at - timedelta(hours=1),
         )
         for _ in range(n)

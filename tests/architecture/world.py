@@ -137,14 +137,18 @@ def _cluster() -> dict[str, str]:
 
 
 def _queue() -> dict[str, str]:
-    """An organisation, and a class of priority."""
+    """An organisation with a budget, and a class of priority."""
+    from budgets.models import Budget
     from queues.models import Priority, Queue
 
     part, _made = Queue.objects.get_or_create(name="guard", project=None)
     row, _made = Priority.objects.get_or_create(
         name="guard", defaults={"label": "Guard", "value": 1}
     )
-    return {"part": part.key, "priority": row.name}
+    budget, _made = Budget.objects.get_or_create(
+        organisation=part, defaults={"hours": 1, "mode": "soft"}
+    )
+    return {"part": part.key, "priority": row.name, "budget": str(budget.uid)}
 
 
 def _preset() -> str:

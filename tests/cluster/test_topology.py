@@ -152,7 +152,7 @@ class Gangs:
         return self.hosts(one)
 
     def stop(self, one: str) -> None:
-        ok(self._api.post(f"projects/demo/jobs/{one}/stop"))
+        ok(self._api.post(f"projects/demo/jobs/{one}/cancel"))
 
     def clear(self) -> None:
         for one in self.made:
@@ -183,7 +183,10 @@ def test_l6_a_required_unit_holds_all_of_a_job(
     assert len({nodes[host] for host in gangs.runs(pair, 2)}) == 1
     waits = gangs.start(4, topology="required", topology_level="unit")
     said = "the freest scalable unit has room for"
-    until(lambda: said in str(gangs.look(waits)["wait"]), WITHIN_S)
+    try:
+        until(lambda: said in str(gangs.look(waits)["wait"]), WITHIN_S)
+    except AssertionError as error:
+        raise AssertionError(gangs.look(waits)) from error
     assert not gangs.hosts(waits)
 
 

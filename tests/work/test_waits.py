@@ -21,7 +21,7 @@ from runtime.hints import hint
 from runtime.protocol import Device, Phase
 from runtime.reconcilers import Outcome, Transition
 from tests.support.workloads import insert
-from work import turns as turns_of_work
+from work import listeners
 from work.services import workload_edit
 from work.ui.present import reason_of
 from work.waits import wait_of
@@ -247,8 +247,8 @@ def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job
         begun = start + timedelta(seconds=n)
         over = begun + timedelta(minutes=40)
         row = job(cluster_key="gpu", gpus=8, asked_at=start, started_at=begun, stopped_at=over)
-        turns_of_work.on_transition(ended(row))
-        turns_of_work.on_transition(ended(row))
+        listeners.on_transition(ended(row))
+        listeners.on_transition(ended(row))
     assert Turn.objects.filter(cluster=far).count() == 6
     held = {"launch": 1, "queue": {}}
     waits = {"cluster_key": "gpu", "phase": "pending", "reason": "queued", "external_ref": held}
@@ -264,7 +264,7 @@ def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job
 
 
 def test_what_never_began_on_a_cluster_leaves_no_turn(far, job):
-    turns_of_work.on_transition(ended(job(cluster_key="gpu", gpus=8)))
+    listeners.on_transition(ended(job(cluster_key="gpu", gpus=8)))
     assert not Turn.objects.exists()
 
 

@@ -43,7 +43,7 @@ def _option(field: f.Field) -> dict[str, Any]:
     match field:
         case f.Count():
             found |= {"low": field.low, "high": field.high}
-            found["label"] = found["label"].removesuffix(f" in {field.unit.value[0]}")
+            found["label"] = found["label"].removesuffix(" in GiB").removesuffix(" in minutes")
         case f.Choice():
             found["choices"] = [word for word, _label in field.choices]
         case f.Names() | f.Ports() if field.has_usual:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.db.models import F, Q
-from django.utils import translation
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
-from notifications.services import notify
+from notifications.services import notify_owner
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired, Phase
 from work import kinds
@@ -87,17 +87,10 @@ def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = 
 def _tell_stopped(kind: Kind, row: Any, by: Principal | None, said: str) -> None:
     if not kind.stop_notice or row.phase in {Phase.STOPPED, Phase.FAILED}:
         return
-    with translation.override(row.owner.reads_in):
-        reason = str(kind.stop_reasons(row.stop_reason).label)
+    reason: Any = kind.stop_reasons(row.stop_reason).label
     if by is not None and said:
-        reason = f"{reason} ({by.user.label}: {said})"
-    notify(
-        users=[row.owner],
-        kind=kind.stop_notice,
-        params={"name": row.name, "reason": reason},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
+        reason = format_lazy("{} ({}: {})", reason, by.user.label, said)
+    notify_owner(row, kind.stop_notice, reason=reason)
 
 
 @transaction.atomic

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
+from budgets import services as budgets
 from clusters.usable import launch_check
 from common.clock import now
 from common.errors import Conflict, wrong
@@ -182,7 +183,10 @@ def begin_launch(kind: Kind, row: Any) -> None:
 def reserve(
     principal: Principal, row: Workload, amounts: Mapping[str, int], *, is_new: bool = False
 ) -> None:
-    """Hold what it takes of the limits, in the transaction of the intent."""
+    """Hold what it takes of the limits, in the transaction of the intent.
+
+    Its GPU-hours are asked last, and decide how it stands in line.
+    """
     quotas.reserve(
         principal=principal,
         project=row.project,
@@ -192,6 +196,16 @@ def reserve(
         launch=row.launch,
         is_new=is_new,
     )
+    stands = budgets.require_room(
+        project=row.project,
+        owner=row.owner,
+        uid=row.uid,
+        amounts=amounts,
+        minutes=row.time_limit_minutes,
+    )
+    if stands != row.over_budget:
+        row.over_budget = stands
+        Workload.objects.filter(pk=row.pk).update(over_budget=stands)
 
 
 def digest_of(principal: Principal, kind: Kind, row: Any, *, newest: bool = False) -> str:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from common.clock import now
-from notifications.services import notify
+from notifications.services import notify_owner
 from projects.access import roles_with
 from projects.models import Membership
 from runtime.protocol import Desired
@@ -69,13 +69,8 @@ def _enforce(found: Workload, moment: datetime) -> bool:
 
 
 def tell_stops_soon(row: Any, *, left: timedelta) -> None:
-    notify(
-        users=[row.owner],
-        kind=kinds.kind_of(row.kind).ending_notice,
-        params={"name": row.name, "minutes": max(1, round(left.total_seconds() / 60))},
-        url=row.get_absolute_url(),
-        key=str(row.uid),
-    )
+    minutes = max(1, round(left.total_seconds() / 60))
+    notify_owner(row, kinds.kind_of(row.kind).ending_notice, minutes=minutes)
 
 
 def _stop_strangers() -> int:

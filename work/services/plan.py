@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
+from budgets import selectors as budgets
 from clusters.models import Flavor
 from clusters.usable import launch_check
 from common.errors import BerthError
@@ -160,11 +161,20 @@ def _judged(principal: Principal, found: Resolved, plan: Plan) -> Plan:
     refusal = plan.refusal
     quota: tuple[QuotaEffect, ...] = ()
     decision: Decision | None = None
+    budget = budgets.NOTHING_SAID
     if plan.starts:
         held = quotas.held_by(found.uid) if found.uid else {}
         known = quotas.Account(project, principal.user)
         refused = known.refusals(found.amounts, held)
         refusal = refusal or " ".join(one.sentence for one in refused)
+        budget = budgets.verdict(
+            project=project,
+            owner=row.owner,
+            amounts=found.amounts,
+            minutes=row.time_limit_minutes,
+            uid=found.uid,
+        )
+        refusal = refusal or (budget.sentence if budget.refusal else "")
         quota, decision = quota_effects(known, found.amounts, held), found.decision
     cost = kind.replicas_of(row) * cost_per_hour(row.resources)
     said = [refusal] if refusal else []
@@ -174,6 +184,8 @@ def _judged(principal: Principal, found: Resolved, plan: Plan) -> Plan:
         said.append(_("It restarts: files are kept, what is in memory is lost."))
     if decision is not None and not refusal:
         said.append(decision.sentence)
+    if budget.borrows and not refusal:
+        said.append(budget.sentence)
     said += far_from_its_data(row.pool, kind.class_of(row), plan.attached, project)
     if cost and not refusal:
         said.append(_("It costs %(price)s per hour.") % {"price": price(cost)})

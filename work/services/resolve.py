@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
+from clusters.models import Flavor
 from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
 from placement.clusters import clusters_of, known_cluster, require_cluster
-from placement.decision import Request
+from placement.decision import Request, names_in
 from placement.fleet import Fleet
 from quotas.policies import amounts_of
 from work.attached import Attached, attached_to
 from work.environments import environments_of
-from work.fields import Edit
+from work.fields import Devices, Edit
 from work.services.attachments import attached_wanted, changed_attachments, cluster_of_volumes
 from work.services.time_limit import bound
 
@@ -188,6 +189,8 @@ def _write(principal: Principal, kind: Kind, row: Any, said: Mapping[str, Any]) 
             raise wrong("environment", message % {"names": ", ".join(offered)})
     for one in kind.own:
         if one.name in said:
+            if isinstance(one, Devices) and said[one.name] != one.read(row):
+                require_known(one, said[one.name])  # one that is gone may stay where it was
             one.write(row, said[one.name])
     row.settle()
     if kind.look_up is not None:
@@ -208,6 +211,12 @@ def _fill(kind: Kind, row: Any, cluster: Cluster) -> None:
             setattr(row, one.attribute, kind.model._meta.get_field(one.attribute).get_default())  # noqa: SLF001
     if "environment" in kind.table and not row.environment:
         row.environment = next(iter(environments_of(row.project)), "")
+
+
+def require_known(field: Devices, value: str) -> None:
+    """Raise Invalid unless each kind of GPU is known somewhere."""
+    if set(names_in(value)) - set(Flavor.objects.values_list("name", flat=True)):
+        raise field.wrong(_("There is no such kind of GPU."))
 
 
 # --- on which cluster -------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def workload_extend(
     """Move the end of one that runs, as far as its longest time allows."""
     own(principal, row)
     found = lock(row)
-    EXTENSION.whole(minutes)
+    EXTENSION.clean(minutes)
     if found.time_limit_minutes is None:
         raise Conflict(_("It has no time limit: there is nothing to extend."), code="no-limit")
     if not found.is_on_its_way:

@@ -75,7 +75,7 @@ def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - on
     option = f"--{name}"
     match field:
         case f.Count(unit=f.Unit.CORES):
-            return [option, f"{value / field.unit.kept:g}"]
+            return [option, f"{value / field.unit:g}"]
         case f.Count(unit=f.Unit.GIB):
             return [option, f"{value // _MIB}G" if value % _MIB == 0 else f"{value}M"]
         case f.Flag():

@@ -32,7 +32,6 @@ VOLUME_FIELD = "volume-"
 WRITE, READ = "rw", "ro"
 _MAX_TEXT = 100_000
 _MAX_LINES = 600_000
-_MAX_PORTS = 1_000
 _MOST_LINES = 16
 _PRIVATE = "private"  # a port that no browser opens
 
@@ -60,7 +59,6 @@ class WorkForm(forms.Form):
         offers: Offers,
         values: Mapping[str, Any],
         renews: bool = False,
-        **kwargs: Any,
     ) -> None:
         self.table = table
         self.fleet: Fleet | None = None  # the look at clusters of which the offers were made
@@ -69,7 +67,7 @@ class WorkForm(forms.Form):
         self._by_key: dict[str, f.Field] = {}
         self._mounts: dict[str, OfferedVolume] = {}
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}
-        super().__init__(data, initial=initial, **kwargs)
+        super().__init__(data, initial=initial)
         deciding = {field.only[0] for field in table if field.only}
         for field in table:
             if isinstance(field, f.Names) and field.takes_mappings:
@@ -270,8 +268,8 @@ def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     """Return a kept value as people write it."""
     if value is None:
         return None
-    if isinstance(field, f.Count) and field.unit.kept > 1:
-        return Decimal(value) / field.unit.kept if value else None
+    if isinstance(field, f.Count) and field.unit > 1:
+        return Decimal(value) / field.unit if value else None
     if isinstance(field, f.Words):
         return shlex.join(value)
     if isinstance(field, f.Lines):
@@ -287,8 +285,8 @@ def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
 
 def from_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     """Return what people wrote as it is kept; ValidationError says what can't be read."""
-    if isinstance(field, f.Count) and field.unit.kept > 1:
-        return round(value * field.unit.kept)
+    if isinstance(field, f.Count) and field.unit > 1:
+        return round(value * field.unit)
     if isinstance(field, f.Words) and isinstance(value, str):
         try:
             return shlex.split(value)
@@ -359,11 +357,11 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
         "required": False,
     }
     match field:
-        case f.Count(unit=unit) if unit.kept > 1:
+        case f.Count(unit=unit) if unit > 1:
             step = "0.25" if unit is f.Unit.GIB else "0.1"
             return forms.DecimalField(
-                min_value=Decimal(field.low) / unit.kept,
-                max_value=Decimal(field.high) / unit.kept,
+                min_value=Decimal(field.low) / unit,
+                max_value=Decimal(field.high) / unit,
                 decimal_places=len(step) - 2,
                 widget=forms.NumberInput(attrs={"step": step}),
                 **common,
@@ -373,13 +371,12 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
         case f.Flag():
             return forms.BooleanField(**common)
         case f.Choice() if field.name in offers:
-            offered = offers[field.name]
-            return forms.ChoiceField(choices=offered, **common) if offered else None
+            return forms.ChoiceField(choices=offers[field.name], **common)
         case f.Choice():
             return forms.ChoiceField(choices=field.choices, widget=forms.RadioSelect, **common)
         case f.Ports():
             ports = forms.Textarea(attrs={**_MONO, "placeholder": "7860 demo"})
-            return forms.CharField(max_length=_MAX_PORTS, widget=ports, **common)
+            return forms.CharField(max_length=_MAX_TEXT, widget=ports, **common)
         case f.Environment():
             rows = forms.Textarea(attrs={**_MONO, "rows": 3, "placeholder": "NAME=value"})
             return forms.CharField(max_length=_MAX_TEXT, widget=rows, strip=False, **common)

@@ -131,7 +131,8 @@ class NewView(WorkView):
         always = self.pages.named(self.principal, plan.row)
         told = {**kind.beside_of(plan.row), **kind.own.read(plan.row, private=True)}
         told |= {**named, **always}
-        usual = kind.new(self.principal, self.project, {**beside, **own})
+        who = self.principal, self.project
+        usual = kind.new(*who, {**beside, **own}) if own else row
         said = told_apart(kind, own | {key: named[key] for key in named if key in own}, row, usual)
         verb, group = (self.pages.verb, *beside.values()), self.pages.group
         there: dict[str, Any] = {"project": slug, "name": name, "verb": verb, "group": group}

@@ -1,0 +1,109 @@
+"""GPU-hours: budgets and what is spent of them, what was used, what it cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from berth_cli.context import Session, with_session
+from berth_cli.output import emit
+
+_BUDGETS: Any = (
+    ("OF", lambda r: r["name"]),
+    ("SPENT", lambda r: f"{float(r['spent']):.1f} of {float(r['hours']):g}"),
+    ("DAYS", lambda r: r["days"]),
+    ("WHEN SPENT", lambda r: r["mode"] + (", stops what runs" if r["stops"] else "")),
+    ("ENDS", lambda r: r["sentence"]),
+    ("ID", lambda r: r["id"]),
+)
+_SHOWBACK: Any = (
+    ("MONTH", lambda r: r["month"]),
+    ("PROJECT", lambda r: r["project"]),
+    ("PERSON", lambda r: r["owner"]),
+    ("KIND", lambda r: r["kind"] or "any"),
+    ("GPU-HOURS", lambda r: f"{float(r['gpu_hours']):.2f}"),
+    ("COST", lambda r: f"{r['cost']} {r['currency']}"),
+)
+
+
+@click.group()
+def budgets() -> None:
+    """How many GPU-hours may be spent, and what is spent of them."""
+
+
+@budgets.command("list")
+@click.option("--all", "every", is_flag=True, help="Of everybody. For operators and auditors.")
+@with_session
+def budgets_list(s: Session, *, every: bool) -> None:
+    """List the budgets that hold for your work in the project."""
+    found = s.client.pages("budgets") if every else s.client.get(f"projects/{s.project}/budgets")
+    emit(list(found), fmt=s.fmt, columns=_BUDGETS)
+
+
+@budgets.command("set")
+@click.argument("hours", type=click.FloatRange(min=0))
+@click.option("--id", "uid", help="Change this budget; without it: the one of the project.")
+@click.option("--user", help="The budget of this member of the project.")
+@click.option("--organisation", help="The budget of this organisation (its key).")
+@click.option("--days", type=click.IntRange(1, 366), help="In so many days; 30 of a new one.")
+@click.option("--hard/--soft", default=None, help="Nothing new starts, or it only borrows.")
+@click.option("--stops/--leaves", default=None, help="Of a hard one: what runs then.")
+@with_session
+def budgets_set(  # noqa: PLR0913 - an option each
+    s: Session,
+    hours: float,
+    uid: str | None,
+    user: str | None,
+    organisation: str | None,
+    days: int | None,
+    *,
+    hard: bool | None,
+    stops: bool | None,
+) -> None:
+    """Set how many GPU-HOURS may be spent. For operators."""
+    body: dict[str, Any] = {"hours": f"{hours:.2f}", "days": days, "stops": stops}
+    body["mode"] = None if hard is None else "hard" if hard else "soft"
+    body = {name: value for name, value in body.items() if value is not None}
+    whose = {"organisation": organisation} if organisation else {"project": s.project}
+    whose |= {"user": user} if user else {}
+    if uid is None:
+        wanted = {"project": None, "user": None, "organisation": None, **whose}
+        rows = s.client.pages("budgets")
+        uid = next((r["id"] for r in rows if all(r[k] == v for k, v in wanted.items())), None)
+    if uid is None:
+        made = s.client.call("POST", "budgets", json_body={**whose, **body})
+    else:
+        made = s.client.call("PATCH", f"budgets/{uid}", json_body=body)
+    emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_BUDGETS)
+
+
+@budgets.command("delete")
+@click.argument("uid", metavar="ID")
+@with_session
+def budgets_delete(s: Session, uid: str) -> None:
+    """Delete a budget. For operators."""
+    s.client.call("DELETE", f"budgets/{uid}")
+    click.echo("Deleted.")
+
+
+@click.command()
+@click.option("--since", help="A day (2026-01-31); 30 days ago by default.")
+@click.option("--until", help="The last day; today by default.")
+@click.option("--all", "every", is_flag=True, help="All projects. For operators and auditors.")
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV.")
+@click.option("--intervals", is_flag=True, help="With --csv: each launch of the project.")
+@with_session
+def usage(
+    s: Session, since: str | None, until: str | None, *, every: bool, as_csv: bool, intervals: bool
+) -> None:
+    """Show GPU-hours by person, kind and month, with what they cost at the prices of today."""
+    if intervals and (every or not as_csv):
+        raise click.UsageError("--intervals goes with --csv, of one project.")
+    where = "usage" if every else f"projects/{s.project}/usage"
+    params = {k: v for k, v in (("since", since), ("until", until)) if v}
+    if as_csv:
+        path = f"{where}.csv" if intervals else f"{where}/showback.csv"
+        click.echo(s.client.get(path, **params), nl=False)
+        return
+    emit(s.client.get(f"{where}/showback", **params), fmt=s.fmt, columns=_SHOWBACK)
