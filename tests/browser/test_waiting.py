@@ -62,7 +62,9 @@ def simulated() -> Iterator[Portal]:
             "user = User(username='ann', email='ann@example.org')\n"
             f"user.set_password({PASSWORD!r}); user.save()\n"
             "project = Project.objects.get(slug='demo')\n"
-            "Membership.objects.create(project=project, user=user, role='owner')\n" + PAST
+            "Membership.objects.create(project=project, user=user, role='owner')\n"
+            "from clusters.services.health import health_refresh\n"
+            "health_refresh(key='local')\n" + PAST
         )
         yield running
     finally:
