@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from budgets import selectors
+from budgets import selectors, services
 from budgets.models import Budget
 from clusters.models import Flavor
 from common.clock import now
@@ -148,6 +148,19 @@ def test_what_no_budget_is_the_api_refuses(
 ) -> None:
     assert api(operator, "POST", "/api/v1/budgets", body).status_code == 400
     assert not Budget.objects.exists()
+
+
+def test_who_runs_beyond_a_soft_budget_reads_so(
+    as_user: Any, alice: Any, budget: Any, used: Any, job: Any, settle: Any
+) -> None:
+    budget("1", mode="soft")
+    used(alice, hours=2)
+    row = settle(job(alice))
+    page = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "gives it back first" in page
+    Budget.objects.all().delete()
+    services.look()
+    assert "gives it back first" not in as_user(alice).get(row.get_absolute_url()).content.decode()
 
 
 # --- showback -----------------------------------------------------------------------------------
