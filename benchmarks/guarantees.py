@@ -21,7 +21,7 @@ from tests.support.portal import Portal
 GPUS = 8
 ASKED = int(os.environ.get("BERTH_GUARANTEES_ASKED", sized("30", "2")))
 SUBMITTERS = sized(3, 1)
-LINE = sized(300, 6)  # so many of A wait at most: then it submits as many as begin
+LINE = sized(200, 6)  # so many of A wait at most: then it submits as many as begin
 GRACE_S = 3
 WITHIN_S = 120.0
 SIZE = {"cpu_milli": 100, "memory_mib": 256, "gpus": 1}

@@ -200,7 +200,7 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     """Make the decisions true; wake the others that were let in, and who is to give back."""
     at = now()
     until = at + timedelta(seconds=settings.BERTH_RECLAIM_GRACE_SECONDS)
-    for verdict in verdicts:
+    for verdict in (one for one in verdicts if one.victims):
         asked = Claim.objects.filter(
             workload_uid__in=verdict.victims, granted_at__isnull=False, reclaim_at__isnull=True
         )

@@ -422,7 +422,7 @@ SPECTACULAR_SETTINGS = {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
         "BudgetModeEnum": "budgets.choices.Mode",
-        "ModeEnum": "loaders.choices.Mode",
+        "ModeEnum": ["copy", "sync"],
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }

@@ -4,6 +4,8 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -313,3 +315,20 @@ def test_the_line_says_who_waits_and_for_what(machine, ask):
     assert (str(waits.claim.workload_uid), waits.lacking) == (second.uid, ("gpu",))
     admission.release(first.uid)
     assert list(admission.line(there)) == []
+
+
+def test_who_asks_again_takes_as_many_queries_whatever_the_line(machine, ask):
+    machine(gpus=["H100"])
+    local.admit(ask(gpus=1))
+    mine = ask(gpus=1)
+    local.admit(mine)
+
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            local.admit(mine)
+        return len(seen)
+
+    few = asked()
+    for _n in range(40):
+        local.admit(ask(gpus=1))
+    assert asked() == few

@@ -12,11 +12,13 @@ from work.ui.pages import pages_of
 from work.ui.present import reason_of, took
 from work.ui.sizes import whole_size_words
 from work.ui.timeline import is_far, step_word
+from work.ui.verbs import shown_verbs
 
 register = template.Library()
 
 register.simple_tag(whole_size_words, name="work_size")
 register.simple_tag(reason_of, name="work_reason")
+register.simple_tag(shown_verbs, name="work_verbs")
 register.filter("took", took)
 
 
@@ -26,7 +28,7 @@ def work_badge(row: Any) -> SafeString:
     pages = pages_of(row)
     state = pages.states.of(row)
     tone, shape = pages.shapes[state]
-    return badge(state.label, tone, shape)
+    return badge(pages.badge_word(row) if pages.badge_word else state.label, tone, shape)
 
 
 @register.simple_tag

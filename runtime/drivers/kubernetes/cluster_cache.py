@@ -44,7 +44,8 @@ class World:
         self._pods: dict[Key, Object] = {}
         self._of_job: dict[Key, set[Key]] = {}  # a Job's pods: more than one, each with its name
         self._events: dict[Key, OrderedDict[str, Object]] = {}
-        self._queued: dict[Key, Queued] = {}
+        self._queued: dict[Key, tuple[Key, Queued]] = {}  # by owner: which of Kueue's says what
+        self._workloads: dict[Key, tuple[Key, int]] = {}  # Kueue's: its owner, and its version
         # by owner and replica: the launch, and why
         self._interrupted: dict[Key, dict[int, tuple[int, tuple[str, str]]]] = {}
         # pod uid → when it answered us; None: its node said so since, and its word counts now
@@ -230,8 +231,30 @@ class World:
         for owner in obj["metadata"].get("ownerReferences") or []:
             if owner.get("kind") in _OWNERS:
                 key = (obj["metadata"]["namespace"], owner["name"])
-                self._queued[key] = in_queue(obj, self._queues)
-                self._touch(key)
+                self._workloads[key_of(obj)] = (key, version_of(obj))
+                found = key_of(obj), in_queue(obj, self._queues)
+                if self._queued.get(key) != found:
+                    self._queued[key] = found
+                    self._touch(key)
+
+    def _drop_pod(self, key: Key, obj: Object) -> None:
+        pod = self._pods.pop(key, None)
+        self._forget_of_job(owner_key(obj), key)
+        if pod is not None:
+            self._answered.pop(pod["metadata"].get("uid", ""), None)
+            if self._prober is not None:
+                self._prober.forget(pod["metadata"].get("uid", ""))
+        if pod is not None and not observe.is_going(pod):
+            gone = small_pod(obj)
+            gone["metadata"].setdefault("deletionTimestamp", _LONG_AGO)
+            self._note_interruption(owner_key(obj), gone)
+        self._touch(owner_key(obj))
+
+    def _drop_queued(self, key: Key) -> None:
+        owner, _version = self._workloads.pop(key, (key, 0))
+        if owner in self._queued and self._queued[owner][0] == key:
+            del self._queued[owner]
+            self._touch(owner)
 
     def _drop(self, kind: str, obj: Object) -> None:
         key = key_of(obj)
@@ -244,23 +267,15 @@ class World:
             if self._by_uid.get(uid_of(obj)) == key:
                 del self._by_uid[uid_of(obj)]
         elif kind == PODS:
-            pod = self._pods.pop(key, None)
-            self._forget_of_job(owner_key(obj), key)
-            if pod is not None:
-                self._answered.pop(pod["metadata"].get("uid", ""), None)
-                if self._prober is not None:
-                    self._prober.forget(pod["metadata"].get("uid", ""))
-            if pod is not None and not observe.is_going(pod):
-                gone = small_pod(obj)
-                gone["metadata"].setdefault("deletionTimestamp", _LONG_AGO)
-                self._note_interruption(owner_key(obj), gone)
-            self._touch(owner_key(obj))
+            self._drop_pod(key, obj)
         elif kind == NODES:
             self._nodes.drop(key[1])
             self._touch_node(key[1])
         elif kind == OTHERS:
             self._nodes.drop_other(key)
-        elif kind not in {EVENTS, QUEUED}:
+        elif kind == QUEUED:
+            self._drop_queued(key)
+        elif kind != EVENTS:
             self._touch_uid(self._places.drop(kind, obj), "place")
 
     def _forget_of_job(self, owner: Key, pod: Key) -> None:
@@ -314,7 +329,7 @@ class World:
             owner=found,
             pod=pod,
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
-            queued=self._queued.get(key, Queued()),
+            queued=self._queued[key][1] if key in self._queued else Queued(),
             node_ready=self._nodes.is_ready(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
             answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),
@@ -341,6 +356,8 @@ class World:
             return self._sets.get(key_of(obj))
         if kind == PODS:
             return self._pods.get(key_of(obj))
+        if kind == QUEUED and key_of(obj) in self._workloads:
+            return {"metadata": {"resourceVersion": str(self._workloads[key_of(obj)][1])}}
         if kind in {EVENTS, NODES, OTHERS, QUEUED}:
             return None
         return self._places.known(kind, obj)
@@ -352,9 +369,10 @@ class World:
             return list(self._pods.values())
         if kind == NODES:
             return [{"metadata": {"name": name}} for name in self._nodes.names()]
-        if kind == OTHERS:
-            return [{"metadata": {"namespace": n, "name": m}} for n, m in self._nodes.others()]
-        if kind in {EVENTS, QUEUED}:
+        if kind in {OTHERS, QUEUED}:
+            keys = self._nodes.others() if kind == OTHERS else list(self._workloads)
+            return [{"metadata": {"namespace": n, "name": m}} for n, m in keys]
+        if kind == EVENTS:
             return []
         return self._places.all(kind)
 

@@ -4,11 +4,19 @@ import copy
 
 import pytest
 
-from runtime.drivers.kubernetes.cluster_cache import EVENTS, NODES, OTHERS, PODS, SETS, World
+from runtime.drivers.kubernetes.cluster_cache import (
+    EVENTS,
+    NODES,
+    OTHERS,
+    PODS,
+    QUEUED,
+    SETS,
+    World,
+)
 from runtime.drivers.kubernetes.names import key_of
 from runtime.protocol import Seen
 from runtime.reasons import Reason
-from tests.drivers.kubernetes.pieces import LATER, UID, event, pod, runs, statefulset
+from tests.drivers.kubernetes.pieces import LATER, NS, UID, event, pod, runs, statefulset
 
 
 def listed(world, kind, objects):
@@ -102,6 +110,37 @@ def test_e8_a_full_list_removes_what_is_not_in_it():
     found = {o.uid: o.seen for o in world.take()}
     assert found == {UID: Seen.MISSING, "other": Seen.CREATED}
     assert [o.uid for o in world.everything()] == ["other"]
+
+
+def queued(version: int, word: str, text: str, name: str = "job-a") -> dict:
+    """What Kueue says of the StatefulSet."""
+    said = {"type": "QuotaReserved", "status": "False", "reason": word, "message": text}
+    meta = {"namespace": NS, "name": name, "resourceVersion": str(version)}
+    owner = {"kind": SETS, "name": statefulset()["metadata"]["name"]}
+    return {
+        "metadata": {**meta, "ownerReferences": [owner]},
+        "status": {"conditions": [said]},
+    }
+
+
+def test_e8_what_a_queue_says_comes_late_twice_or_not_at_all():
+    gated = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(PODS, pod(node=None, conditions=gated))
+    world.put(QUEUED, queued(20, "WaitingForPreemptedWorkloads", "new"))
+    assert only(world).message == "new"
+    world.put(QUEUED, queued(20, "WaitingForPreemptedWorkloads", "new"))
+    world.put(QUEUED, queued(19, "PendingEvaluation", "old"))
+    world.put(QUEUED, queued(21, "WaitingForPreemptedWorkloads", "new"))  # nothing new in it
+    assert world.take() == []
+    world.put(QUEUED, queued(25, "WaitingForQuota", "of the next one", name="job-b"))
+    assert only(world).message == "of the next one"
+    world.drop(QUEUED, queued(26, "WaitingForPreemptedWorkloads", "new"))
+    assert world.take() == []  # it was another one's
+    listed(world, QUEUED, [])
+    found = only(world)
+    assert (found.reason, found.message, found.detail["line"]) == (Reason.QUEUED, "", {})
 
 
 def test_why_a_pod_went_is_remembered_until_its_successor_is_ready():
