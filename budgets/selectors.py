@@ -106,11 +106,15 @@ class Meter:
         }
 
     @property
+    def again(self) -> str:
+        """When there is room again, where it is spent."""
+        return _again(self.frees(1))
+
+    @property
     def forecast_words(self) -> str:
         found = self.forecast
         if self.is_spent:
-            again = self.frees(1)
-            return str(_("Spent. %(again)s") % {"again": _again(again)})
+            return _("Spent. %(again)s") % {"again": self.again}
         if not found.days:
             return _("Nothing was used lately: it does not end.")
         busy = {"early": _date(found.earliest), "late": _date(found.latest)}

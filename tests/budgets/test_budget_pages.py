@@ -221,7 +221,7 @@ def test_showback_as_csv_and_as_a_page(two_months: Any, as_user: Any, alice: Any
     page = client.get(f"/projects/vision/usage/showback?{SPAN}").content.decode()
     assert "Alice" in page
     assert "15.00" in page
-    assert "37.50" in page  # all of it
+    assert "Together 15.00 GPU-hours, $37.50." in page
 
 
 def test_what_is_spent_agrees_with_showback(
