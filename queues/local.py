@@ -125,13 +125,13 @@ def hold(uid: UUID, *, held: bool) -> bool:
 def budgets_looked_at(beyond: Mapping[UUID, str]) -> None:
     """Let claims stand as budgets say now (words of ``choices.Beyond``), then whoever may start."""
     known = Claim.objects.filter(workload_uid__in=beyond).select_related("cluster")
-    for cluster in {claim.cluster for claim in known}:
+    differ = [claim for claim in known if claim.over_budget != beyond[claim.workload_uid]]
+    for cluster in {claim.cluster for claim in differ}:
         with transaction.atomic():
             there = _locked(cluster)
-            for word in Beyond.values:
-                uids = [uid for uid, said in beyond.items() if said == word]
-                rows = Claim.objects.filter(cluster=there, workload_uid__in=uids)
-                rows.update(over_budget=word)
+            for claim in differ:
+                word = beyond[claim.workload_uid]
+                Claim.objects.filter(pk=claim.pk, cluster=there).update(over_budget=word)
             _settle(there)
 
 

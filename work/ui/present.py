@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets.selectors import beyond
 from clusters.models import Cluster
 from common.clock import now
 from common.templatetags.berth import cpus, duration, mib
 from runtime import reasons
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Phase
 from runtime.reasons import Fault
 from work import fields as f
 from work.reclaim import giving_back
@@ -109,6 +110,13 @@ class Shown:
     def settled(self) -> bool:
         """Whether nothing will change by itself."""
         return self.is_over and bool(self.row.is_seen)
+
+    @property
+    def beyond_budget(self) -> str:
+        """What is said of one that runs while GPU-hours are spent; a wait says it itself."""
+        if not self.row.over_budget or self.row.phase not in {Phase.STARTING, Phase.RUNNING}:
+            return ""
+        return str(beyond(self.row.project, self.row.owner) or "")
 
     @property
     def shares(self) -> QuerySet[Share]:
