@@ -19,9 +19,9 @@ from tests.support.clustered import ok
 from tests.support.portal import Portal
 
 GPUS = 8
-ASKED = int(os.environ.get("BERTH_GUARANTEES_ASKED", sized("30", "2")))
-SUBMITTERS = sized(3, 1)
-LINE = sized(200, 6)  # so many of A wait at most: then it submits as many as begin
+ASKED = int(os.environ.get("BERTH_GUARANTEES_ASKED", sized("20", "2")))
+SUBMITTERS, EVERY_S = sized(2, 1), 0.5  # each, once the line is as long as it gets
+LINE = sized(100, 6)  # so many of A wait at most: then it submits as many as begin
 GRACE_S = 3
 WITHIN_S = 120.0
 SIZE = {"cpu_milli": 100, "memory_mib": 256, "gpus": 1}
@@ -85,7 +85,7 @@ class Storm:
         with self.portal.api(self._borrows) as api:
             while not self.over.is_set():
                 if self.submitted >= LINE + GPUS:  # one goes, one comes: the line stays as long
-                    time.sleep(0.2)
+                    time.sleep(EVERY_S)
                     (last, *_rest) = api.get("projects/borrows/jobs?page_size=1").json()["results"]
                     api.delete(f"projects/borrows/jobs/{last['id']}")
                 answer = api.post("projects/borrows/jobs", json={**SIZE, "command": DEAF})

@@ -34,8 +34,9 @@ from runtime.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Positions that are refreshed at once after a release; the others follow within a minute.
+# Positions that are refreshed soon after a release; the others follow within a minute.
 _REFRESHED = 20
+_REFRESHED_AFTER_S = 2.0  # one look each, whatever left the line in between
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -93,7 +94,8 @@ def _settle(cluster: Cluster) -> None:
     """Let in whoever fits now, and let the next ones say anew for what they wait."""
     verdicts = Line(cluster).verdicts()
     _decide(verdicts)
-    _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
+    for kind, uids in _by_kind([v.claim for v in verdicts if not v.fits][:_REFRESHED]).items():
+        hints.hint_soon(kind, uids, _REFRESHED_AFTER_S)
 
 
 def grant_waiting(cluster: Cluster) -> None:
@@ -238,11 +240,15 @@ def _expect(there: Line, cluster: Cluster, verdicts: list[Verdict], mine: Verdic
 
 
 def _wake(claims: list[Claim]) -> None:
-    by_kind: dict[str, list[UUID]] = defaultdict(list)
-    for claim in claims:
-        by_kind[claim.workload_kind].append(claim.workload_uid)
-    for kind, uids in by_kind.items():
+    for kind, uids in _by_kind(claims).items():
         hints.hint_uids(kind, uids)
+
+
+def _by_kind(claims: list[Claim]) -> dict[str, list[UUID]]:
+    found: dict[str, list[UUID]] = defaultdict(list)
+    for claim in claims:
+        found[claim.workload_kind].append(claim.workload_uid)
+    return found
 
 
 def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:

@@ -232,7 +232,8 @@ if BERTH_REDIS_URL:
     }
 else:
     _broker = VAR / "broker"
-    CELERY_BROKER_URL = "filesystem://"
+    # Nothing asks the host: without one each process warns that there is none.
+    CELERY_BROKER_URL = "filesystem://localhost"
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_broker / "queue"),
         "data_folder_out": str(_broker / "queue"),

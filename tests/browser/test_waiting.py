@@ -31,7 +31,7 @@ SIMULATED = {
     "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
 }
 RUNS_WITHIN_S = 120.0
-SIZE = {"cpu_milli": 200, "memory_mib": 512, "gpus": 1, "gpu_flavor": "h100"}
+SIZE = {"cpu_milli": 200, "memory_mib": 512, "gpus": 1, "gpu_flavor": "h100-80"}
 # How long workspaces held GPUs before: what estimates go by.
 PAST = """
 from datetime import timedelta
@@ -62,7 +62,9 @@ def simulated() -> Iterator[Portal]:
             "user = User(username='ann', email='ann@example.org')\n"
             f"user.set_password({PASSWORD!r}); user.save()\n"
             "project = Project.objects.get(slug='demo')\n"
-            "Membership.objects.create(project=project, user=user, role='owner')\n" + PAST
+            "Membership.objects.create(project=project, user=user, role='owner')\n"
+            "from clusters.services.health import health_refresh\n"
+            "health_refresh(key='local')\n" + PAST
         )
         yield running
     finally:
@@ -122,7 +124,7 @@ def seen(page: Page) -> list[str]:
 
 
 def test_home_and_the_list_say_place_and_turn_in_one_line(ann: Visitor, waiting: str) -> None:
-    said = "Waiting for 1 × h100; position 1 in the queue. Its turn comes in "  # noqa: RUF001 - the sign
+    said = "Waiting for 1 × h100-80; position 1 in the queue. Its turn comes in "  # noqa: RUF001 - the sign
     ann.page.goto(ann.portal.url)
     row = ann.page.get_by_role("listitem").filter(has_text="second")
     expect(row).to_contain_text(said)
@@ -139,12 +141,12 @@ def test_a_wait_is_answered_and_one_press_of_the_keyboard_ends_it(
     page = ann.page
     page.goto(f"{ann.portal.url}/workspaces/{waiting}/")
     wait = page.get_by_role("group", name="The wait")
-    expect(page.locator("#state")).to_contain_text("Waiting for 1 × h100")  # noqa: RUF001 - the sign
+    expect(page.locator("#state")).to_contain_text("Waiting for 1 × h100-80")  # noqa: RUF001 - the sign
     expect(wait).to_contain_text("Place in line1")
     expect(wait).to_contain_text("minutes")
     expect(wait).to_contain_text("From 20 past runs.")
     sooner = wait.get_by_role("list", name="What starts it sooner").get_by_role("button")
-    expect(sooner.first).to_have_text("1 × a100 instead: starts now", ignore_case=True)  # noqa: RUF001 - the sign
+    expect(sooner.first).to_have_text("1 × A100-40 instead: starts now")  # noqa: RUF001 - the sign
     assert seen(page) == []
     reached = page.locator(":focus")
     for _press in range(60):  # with the keyboard alone, and without passing it by
