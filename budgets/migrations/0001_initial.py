@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 ('uid', models.UUIDField(default=common.ids.new_uid, editable=False, unique=True)),
                 ('hours', models.DecimalField(decimal_places=2, max_digits=12, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(1000000000)], verbose_name='GPU-hours')),
                 ('days', models.PositiveSmallIntegerField(default=30, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(366)], verbose_name='days')),
-                ('mode', models.CharField(choices=[('soft', 'soft: it only borrows, and gives back first'), ('hard', 'hard: nothing new starts')], max_length=8, verbose_name='when it is spent')),
+                ('mode', models.CharField(choices=[('soft', 'Soft: it only borrows, and gives back first'), ('hard', 'Hard: nothing new starts')], max_length=8, verbose_name='when it is spent')),
                 ('stops', models.BooleanField(default=False, verbose_name='stop what runs then')),
                 ('nearly_at', models.DateTimeField(null=True)),
                 ('spent_at', models.DateTimeField(null=True)),
