@@ -10,7 +10,7 @@ import concurrent.futures
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,10 @@ for number in range({PROJECTS}):
 class Storm:
     """A portal on PostgreSQL and Redis; its projects are prepared, each by a first workspace."""
 
-    def __init__(self, cluster: dict[str, Any], name: str = "bench-storm") -> None:
+    count = LAUNCHES
+    size: Mapping[str, Any] = {"cpu_milli": 100, "memory_mib": 256}
+
+    def __init__(self, cluster: dict[str, Any], name: str = "bench-storm", **options: Any) -> None:
         self.cluster = cluster
         self.ours_only = f"berth.dev/instance={name},berth.dev/uid"
         self.kube = Kube(Path(cluster["kubeconfig"]), timeout_s=60)
@@ -63,6 +66,7 @@ class Storm:
                 "BERTH_DATABASE_URL": given["BERTH_TEST_POSTGRES"],
                 "BERTH_REDIS_URL": given["BERTH_TEST_REDIS"],
             },
+            options=options,
         )
         self.people: list[tuple[str, httpx.Client]] = []
         self.first: list[str] = []
@@ -77,9 +81,7 @@ class Storm:
                 "tolerations": [SIMULATED],
             }
             ok(api.post(f"clusters/{KEY}/pools", json=pool))
-        self.preset = self.portal.preset(
-            name="Simulated", pool="simulated", cpu_milli=100, memory_mib=256
-        )
+        self.preset = self.portal.preset(name="Simulated", pool="simulated", **self.size)
         self.people = [(slug, self.portal.api(token)) for slug, token in self.portal.shell(_PEOPLE)]
         # homes and namespaces exist after this: a storm is about launches, not about first days
         self.first = self.launch(len(self.people))
@@ -135,7 +137,7 @@ class Storm:
 
     def bare(self) -> float:
         """The same Secret and StatefulSet as often, at the same concurrency."""
-        patterns = self._patterns()
+        patterns, count = self._patterns(), self.count
 
         def one(number: int) -> None:
             for item in patterns[number % len(patterns)]:
@@ -143,8 +145,8 @@ class Storm:
 
         begin = time.perf_counter()
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(one, range(LAUNCHES)))
-        poll(lambda: self._bare_ready() >= LAUNCHES, within_s=WITHIN_S, every_s=0.5)
+            list(pool.map(one, range(count)))
+        poll(lambda: self._bare_ready() >= count, within_s=WITHIN_S, every_s=0.5)
         seconds = time.perf_counter() - begin
         self._bare_delete()
         return seconds

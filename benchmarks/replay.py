@@ -36,7 +36,7 @@ class Played:
     jobs: Sequence[TraceJob]
     waited: dict[int, float] = field(default_factory=dict)
     used_s: float = 0.0  # one GPU, one second
-    held_idle_s: float = 0.0
+    held_idle_s: float | None = 0.0  # None: not known
     ended_s: float = 0.0
     reclaims: int = 0
 
@@ -44,11 +44,12 @@ class Played:
         waits = list(self.waited.values())
         half, nine, most = (percentile(waits, share) / 60 for share in (0.5, 0.9, 0.99))
         there = sum(self.capacity.values()) * self.ended_s
+        idle = "" if self.held_idle_s is None else f" held idle {self.held_idle_s / 3600:.0f},"
         return (
             f"{name}: waits p50 {half:.0f}, p90 {nine:.0f}, p99 {most:.0f} min,"
             f" Jain {self.jain:.3f},"
             f" used {self.used_s / 3600:.0f} GPU-hours ({100 * self.used_s / there:.0f} %),"
-            f" held idle {self.held_idle_s / 3600:.0f}, asked back {self.reclaims}"
+            f"{idle} asked back {self.reclaims}"
         )
 
     @property
@@ -74,11 +75,12 @@ class _Clock:
     def until(self, at: float) -> None:
         passed, self._at = at - self._at, max(at, self._at)
         wanted = {kind for kinds, n in self._waiting.items() if n for kind in kinds}
+        idle = self._played.held_idle_s or 0.0
         for kind, there in self._played.capacity.items():
             self._played.used_s += passed * self._held[kind]
             if kind in wanted:
-                self._played.held_idle_s += passed * (there - self._held[kind])
-        self._played.ended_s = self._at
+                idle += passed * (there - self._held[kind])
+        self._played.held_idle_s, self._played.ended_s = idle, self._at
 
     def waits(self, kinds: tuple[str, ...], by: int) -> None:
         self._waiting[kinds] += by

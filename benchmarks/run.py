@@ -27,11 +27,13 @@ LOADS = {
     "uploads": ("uploads", "run"),
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
+    "guarantees": ("guarantees", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]
+CLUSTER += ["cluster-replay", "cluster-admission"]
 
 
 def with_portal(names: list[str]) -> list[Result]:

@@ -7,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 class Mode(models.TextChoices):
     """What goes for work beyond the budget."""
 
-    SOFT = "soft", _("soft: it only borrows, and gives back first")
-    HARD = "hard", _("hard: nothing new starts")
+    SOFT = "soft", _("Soft: it only borrows, and gives back first")
+    HARD = "hard", _("Hard: nothing new starts")
 
 
 # The most that a budget may be; exact in every reader of JSON.

@@ -5,13 +5,12 @@ Times are whole microseconds, weights whole thousandths: sums are exact, whateve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,8 +39,7 @@ def hours(found: int) -> Decimal:
     return Decimal(found) / HOUR
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One launch: from when to when it held GPUs. ``end`` None: it goes on.
 
     ``rate``: GPUs times the thousandths of what one of their kind weighs.
@@ -59,15 +57,20 @@ def apart(uses: Iterable[Use]) -> list[Use]:
 
     A clock that was set back may have written the start of one before the end of another.
     """
+    by_uid: dict[str, list[Use]] = {}
+    for use in uses:
+        by_uid.setdefault(use.uid, []).append(use)
     found: list[Use] = []
-    ordered = sorted(uses, key=attrgetter("uid", "launch"))
-    for _uid, launches in groupby(ordered, key=attrgetter("uid")):
+    for launches in by_uid.values():
+        if len(launches) == 1:
+            found += launches
+            continue
         until: int | None = None
         for use in sorted(launches, key=attrgetter("launch"), reverse=True):
             end = use.end if until is None else min(until, use.end or until)
             until = use.start if until is None else min(until, use.start)
             if end is None or end > use.start:
-                found.append(replace(use, end=end))
+                found.append(use._replace(end=end))
     return found
 
 
@@ -102,14 +105,22 @@ class Window:
 
     def between(self, since: int, until: int) -> int:
         """Return what was used from then to then, what goes on until now."""
-        return sum(self._of(use, since, until) for use in self.uses)
+        ends = min(until, self.now)
+        found = 0
+        for _uid, _launch, start, end, rate in self.uses:
+            last = ends if end is None or end > ends else end
+            begin = max(since, start)
+            if last > begin:
+                found += (last - begin) * rate
+        return found
 
     def spent_by(self, uid: str, launch: int) -> int:
         """Return what a workload has used since a launch began; one that gave its GPUs back for
         a while goes on in another launch.
         """
-        mine = (use for use in self._by_uid.get(uid, ()) if use.launch >= launch)
-        return sum(self._of(use, use.start, self.now) for use in mine)
+        mine = [use for use in self._by_uid.get(uid, ()) if use.launch >= launch]
+        ends = (self.now if use.end is None else min(use.end, self.now) for use in mine)
+        return sum(max(0, end - use.start) * use.rate for use, end in zip(mine, ends, strict=True))
 
     @cached_property
     def _by_uid(self) -> dict[str, list[Use]]:
@@ -117,10 +128,6 @@ class Window:
         for use in self.uses:
             found.setdefault(use.uid, []).append(use)
         return found
-
-    def _of(self, use: Use, since: int, until: int) -> int:
-        end = min(self.now if use.end is None else min(use.end, self.now), until)
-        return max(0, end - max(use.start, since)) * use.rate
 
     # --- later ------------------------------------------------------------------------------------
 

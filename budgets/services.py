@@ -211,7 +211,7 @@ def _then(meter: Meter) -> str:
         said = _("Nothing new starts, and what runs with GPUs is stopped.")
     else:
         said = _("Nothing new starts; what runs goes on.")
-    return f"{said} {meter.forecast_words}"
+    return f"{said} {meter.again}"
 
 
 def _readers(budget: Budget) -> list[User]:

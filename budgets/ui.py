@@ -61,6 +61,7 @@ class BudgetForm(forms.Form):
         if budget is not None:
             names = ("hours", "days", "mode", "stops")
             kwargs["initial"] = {name: getattr(budget, name) for name in names}
+            kwargs["initial"]["hours"] = f"{budget.hours.normalize():f}"
         super().__init__(*args, **kwargs)
         if budget is not None:
             del self.fields["whose"], self.fields["user"]

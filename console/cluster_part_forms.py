@@ -65,12 +65,15 @@ class FlavorForm(forms.Form):
         max_digits=7,
         decimal_places=3,
         initial=1,
+        required=False,
         help_text=_("What an hour of it counts, in GPU-hours: 0.4 for a smaller kind."),
     )
     position = position_field()
 
     def values(self) -> dict[str, Any]:
         found = dict(self.cleaned_data)
+        if found["weight"] is None:  # as it was
+            del found["weight"]
         found["node_labels"] = fields.sets(found["node_labels"], "node_labels")
         found["use_source"] = fields.pairs(found["use_source"], "use_source")
         return found

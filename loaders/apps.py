@@ -12,10 +12,13 @@ class LoadersConfig(AppConfig):
         from loaders.models import Load
         from loaders.reconciler import LoadReconciler
         from loaders.runtime_spec import name_of
+        from loaders.ui.pages import PAGES
         from runtime import reconcilers
         from work import kinds, needs
+        from work.ui import pages
 
         kinds.register(LOAD)
+        pages.register(PAGES)
         reconcilers.register(LoadReconciler())
         reconcilers.on_transition(listeners.on_transition)
         rules.connect()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
@@ -30,6 +30,9 @@ class Checked(f.Line):
 @dataclass(frozen=True, kw_only=True)
 class _Url(Checked):
     """Bucket and path; which store it is, the credential says (``services.resolve``)."""
+
+    def read(self, row: Any) -> str:
+        return str(row.url) if row.store_kind else ""  # of one that is not looked up yet
 
     def write(self, row: Any, value: str) -> None:
         place = policies.parse_url(value)
@@ -66,6 +69,8 @@ class _Volume(f.Line):
         """The row is looked up (``services.resolve``)."""
 
     def is_same(self, row: Any, value: str) -> bool:
+        if row.volume_id is None:  # of one that is not looked up yet
+            return not value
         if value.startswith(CACHE):
             return is_cache_of(row, value)
         return value in {str(row.volume.uid), row.volume.name, row.volume.mount_name}
@@ -82,7 +87,7 @@ class _CacheSize(f.Count):
         """It is of the cache that is looked for (``services.caches``)."""
 
     def is_same(self, row: Any, value: int) -> bool:  # noqa: ARG002 - the signature of all
-        return True
+        return row.pk is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +114,24 @@ def _patterns(name: str) -> Callable[[Any], list[str]]:
 
 
 _NEVER: dict[str, Any] = {"edit": f.Edit.NEVER}
-_OF_BUCKET: dict[str, Any] = {"edit": f.Edit.NEVER, "quiet": True}
+_OF_BUCKET: dict[str, Any] = {"edit": f.Edit.NEVER, "quiet": True, "folded": True}
 _KEPT: dict[str, Any] = {
     "most": policies.MAX_PATTERNS,
     "longest": policies.MAX_PATTERN,
     "quiet": True,
+    "folded": True,
 }
 
 TABLE = f.Table(
-    s.NAME,
-    f.Choice(name="direction", label=_("Direction"), choices=Direction.choices, **_NEVER),
+    replace(s.NAME, form_help=_("Made from the path when left empty."), folded=True),
+    f.Choice(
+        name="direction",
+        label=_("Direction"),
+        choices=Direction.choices,
+        usual=Direction.IN,
+        folded=True,
+        **_NEVER,
+    ),
     _Url(
         name="url",
         label=_("Bucket and path"),
@@ -126,6 +139,7 @@ TABLE = f.Table(
         example="s3://bucket/folder",
         longest=policies.MAX_KEY + 300,
         rule=lambda text: policies.parse_url(text).url,
+        argument=True,
         **_NEVER,
     ),
     _Credential(name="credential", label=_("Credential"), longest=63),
@@ -138,7 +152,8 @@ TABLE = f.Table(
         low=1,
         high=MAX_SIZE_MIB,
         option="cache-size",
-        **_OF_BUCKET,
+        quiet=True,
+        **_NEVER,
     ),
     Checked(
         name="folder",
@@ -147,11 +162,30 @@ TABLE = f.Table(
         example="data/images",
         rule=policies.clean_folder,
         private=True,
+        folded=True,
         **_NEVER,
     ),
-    f.Choice(name="mode", label=_("Mode"), choices=Mode.choices),
-    f.Flag(name="delete_extra", label=_("Delete in the target what is not in the source")),
-    f.Lines(name="include", label=_("Only these"), rule=_patterns("include"), **_KEPT),
+    f.Choice(
+        name="mode",
+        label=_("What happens to what is there"),
+        help=_("Both copy only what is new or changed."),
+        choices=Mode.choices,
+        usual=Mode.COPY,
+        folded=True,
+    ),
+    f.Flag(
+        name="delete_extra",
+        label=_("Delete in the target what is not in the source"),
+        help=_("Only with “Make the target the same”. This can't be undone."),
+        folded=True,
+    ),
+    f.Lines(
+        name="include",
+        label=_("Only these"),
+        help=_("One pattern a line, like *.parquet or 2024/**."),
+        rule=_patterns("include"),
+        **_KEPT,
+    ),
     f.Lines(name="exclude", label=_("Leave out"), rule=_patterns("exclude"), **_KEPT),
     f.Lines(
         name="objects",
@@ -162,15 +196,19 @@ TABLE = f.Table(
         longest=policies.MAX_KEY,
         rule=policies.clean_objects,
         private=True,
+        option="object",
         **_OF_BUCKET,
     ),
     _Bandwidth(
         name="bandwidth_bytes_s",
-        label=_("At most so many bytes a second"),
+        label=_("At most MiB a second"),
+        help=_("Empty: as fast as it goes."),
+        unit=f.Unit.MIB,
         high=policies.MAX_BANDWIDTH,
         empty=0,
         option="bandwidth",
         quiet=True,
+        folded=True,
     ),
     Checked(
         name="version",
@@ -204,6 +242,7 @@ TABLE = f.Table(
         rule=_as_said,
         edit=f.Edit.ALWAYS,
         quiet=True,
+        folded=True,
     ),
     Checked(
         name="time_zone",
@@ -213,5 +252,6 @@ TABLE = f.Table(
         rule=_as_said,
         edit=f.Edit.ALWAYS,
         quiet=True,
+        folded=True,
     ),
 )

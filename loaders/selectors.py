@@ -34,22 +34,9 @@ def loads_visible_to(who: Principal, project: Project | None = None) -> QuerySet
     return visible_to(who, kind_of(Load.KIND), project)
 
 
-def without_objects(rows: QuerySet[Load]) -> QuerySet[Load]:
-    """Leave the keys of listed objects where they are: half a MiB that few pages tell."""
-    return rows.defer("objects_listed")
-
-
 def load_get(who: Principal, uid: UUID | str, project: Project | None = None) -> Load:
     """Return one load, or NotFound (the same for "not yours")."""
     row: Load = workload_get(who, kind_of(Load.KIND), uid, project)
-    return row
-
-
-def load_look(who: Principal, uid: UUID | str, project: Project | None = None) -> Load:
-    """Return one load for a page that is drawn again and again."""
-    row = without_objects(loads_visible_to(who, project)).filter(uid=uid).first()
-    if row is None:
-        raise NotFound(_("There is no such load, or you may not see it."))
     return row
 
 

@@ -171,5 +171,11 @@ def run_message(run: LoadRun) -> str:
 
 
 STATES = States(
-    words=State, of=state_of, over=SETTLED, filters=FILTERS, why=why_of, advice=advice_of
+    words=State,
+    of=state_of,
+    over=SETTLED,
+    filters=FILTERS,
+    why=why_of,
+    advice=advice_of,
+    early=True,
 )

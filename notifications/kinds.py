@@ -132,8 +132,8 @@ KINDS: dict[str, Kind] = {
             "work.reclaimed",
             _("Your work gives back GPUs that it borrowed"),
             _(
-                "“%(name)s” gives its GPUs back: they are guaranteed to %(whom)s. It ends within "
-                "its grace, keeps its place in the queue and goes on by itself."
+                "“%(name)s” gives its GPUs back: they are guaranteed to %(whom)s. It has been told "
+                "to end, keeps its place in the queue and goes on by itself when it is its turn."
             ),
             "arrow-back-up",
             mail=True,

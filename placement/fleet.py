@@ -154,7 +154,8 @@ class Fleet:
         if silent or made.cluster.pk in self._stuck:
             return Standing(Reason("silent" if silent else "volumes-stuck", name))
         free = sum(room.free for room in made.rooms)
-        if made.request.total.gpus > free:
+        together = made.request.together
+        if made.request.total.gpus > free and not (together and together.required):
             pieces = Standing(IN_USE, waits_for=("gpu",))
         return pieces or self._shared(made) or Standing(STARTS_NOW, position=0)
 

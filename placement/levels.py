@@ -54,20 +54,25 @@ def apart(
         places = max((sum(s.free // count for s in spots) for spots in kinds), default=0)
         if places >= request.replicas:
             return None
-        said = {"level": LABELS[HOST], "free": free, "asked": count}
-        told = IN_USE if free >= count else Reason("in-pieces", said)
-        return Standing(told, waits_for=("gpu",))
+        return _waits(HOST, free, count)
     where, asked = together.where, request.total.gpus
     found = _room(kinds, levels, where, count)
-    said = {"level": LABELS[where], "asked": asked, "most": found.most, "free": found.free}
+    said = {"level": LABELS[where], "asked": asked, "most": found.most}
     if found.most >= asked:
-        return None if found.free >= asked else Standing(Reason("in-pieces", said))
+        return None if found.free >= asked else _waits(where, found.free, asked)
     above = list(levels)[: list(levels).index(where)]
     for level in reversed(above):
         if _room(kinds, levels, level, count).most >= asked:
             reason = Reason("not-in-one-but", {**said, "wider": LABELS[level]})
             return Standing(reason, fits=False)
     return Standing(Reason("not-in-one", said), fits=False)
+
+
+def _waits(where: str, free: int, asked: int) -> Standing:
+    """Say the largest piece, where that is what is too small."""
+    said = {"level": LABELS[where], "free": free, "asked": asked}
+    told = Reason("in-pieces", said) if 0 < free < asked else IN_USE
+    return Standing(told, waits_for=("gpu",))
 
 
 def _room(

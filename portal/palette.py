@@ -142,9 +142,9 @@ def _volumes(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
 
 
 def _loads(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
-    from loaders.selectors import loads_visible_to, without_objects
+    from loaders.selectors import loads_visible_to
 
-    rows = without_objects(loads_visible_to(who))
+    rows = loads_visible_to(who).defer("objects_listed")
     return _named(rows, terms, "database-import", "loaders:detail", "load")
 
 

@@ -34,8 +34,9 @@ from runtime.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Positions that are refreshed at once after a release; the others follow within a minute.
+# Positions that are refreshed soon after a release; the others follow within a minute.
 _REFRESHED = 20
+_REFRESHED_AFTER_S = 2.0  # one look each, whatever left the line in between
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -93,7 +94,8 @@ def _settle(cluster: Cluster) -> None:
     """Let in whoever fits now, and let the next ones say anew for what they wait."""
     verdicts = Line(cluster).verdicts()
     _decide(verdicts)
-    _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
+    for kind, uids in _by_kind([v.claim for v in verdicts if not v.fits][:_REFRESHED]).items():
+        hints.hint_soon(kind, uids, _REFRESHED_AFTER_S)
 
 
 def grant_waiting(cluster: Cluster) -> None:
@@ -123,13 +125,13 @@ def hold(uid: UUID, *, held: bool) -> bool:
 def budgets_looked_at(beyond: Mapping[UUID, str]) -> None:
     """Let claims stand as budgets say now (words of ``choices.Beyond``), then whoever may start."""
     known = Claim.objects.filter(workload_uid__in=beyond).select_related("cluster")
-    for cluster in {claim.cluster for claim in known}:
+    differ = [claim for claim in known if claim.over_budget != beyond[claim.workload_uid]]
+    for cluster in {claim.cluster for claim in differ}:
         with transaction.atomic():
             there = _locked(cluster)
-            for word in Beyond.values:
-                uids = [uid for uid, said in beyond.items() if said == word]
-                rows = Claim.objects.filter(cluster=there, workload_uid__in=uids)
-                rows.update(over_budget=word)
+            for claim in differ:
+                word = beyond[claim.workload_uid]
+                Claim.objects.filter(pk=claim.pk, cluster=there).update(over_budget=word)
             _settle(there)
 
 
@@ -200,7 +202,7 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     """Make the decisions true; wake the others that were let in, and who is to give back."""
     at = now()
     until = at + timedelta(seconds=settings.BERTH_RECLAIM_GRACE_SECONDS)
-    for verdict in verdicts:
+    for verdict in (one for one in verdicts if one.victims):
         asked = Claim.objects.filter(
             workload_uid__in=verdict.victims, granted_at__isnull=False, reclaim_at__isnull=True
         )
@@ -238,11 +240,15 @@ def _expect(there: Line, cluster: Cluster, verdicts: list[Verdict], mine: Verdic
 
 
 def _wake(claims: list[Claim]) -> None:
-    by_kind: dict[str, list[UUID]] = defaultdict(list)
-    for claim in claims:
-        by_kind[claim.workload_kind].append(claim.workload_uid)
-    for kind, uids in by_kind.items():
+    for kind, uids in _by_kind(claims).items():
         hints.hint_uids(kind, uids)
+
+
+def _by_kind(claims: list[Claim]) -> dict[str, list[UUID]]:
+    found: dict[str, list[UUID]] = defaultdict(list)
+    for claim in claims:
+        found[claim.workload_kind].append(claim.workload_uid)
+    return found
 
 
 def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:

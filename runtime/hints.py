@@ -1,9 +1,11 @@
 """Waking the engine after a change of intent."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from common.clock import now
 from runtime import reconcilers
@@ -33,6 +35,15 @@ def hint_uids(kind: str, uids: Iterable[UUID]) -> None:
     pks = list(rows.values_list("pk", flat=True))
     rows.update(next_reconcile_at=now())
     _wake_on_commit(kind, pks)
+
+
+def hint_soon(kind: str, uids: Iterable[UUID], seconds: float) -> None:
+    """Let rows be looked at within so long; said again meanwhile, it is one look."""
+    if kind in reconcilers.registered():
+        at = now() + timedelta(seconds=seconds)
+        rows = reconcilers.rows_of(kind).filter(uid__in=list(uids), deleted_at__isnull=True)
+        later = Q(next_reconcile_at__gt=at) | Q(next_reconcile_at__isnull=True)
+        rows.filter(later).update(next_reconcile_at=at)
 
 
 def _wake_on_commit(kind: str, pks: list[int]) -> None:

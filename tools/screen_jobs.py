@@ -25,7 +25,6 @@ ACTS = {
     "job-new-many": (
         ("type", "#id_image", "registry.example.org/team/train:1.2"),
         ("press", "#fill-many"),
-        ("type", "#id_replicas", "40"),
     ),
 }
 

@@ -10,11 +10,14 @@ from uuid import UUID
 from django.urls import reverse
 
 from accounts.principal import Principal
+from budgets import services as budgets
+from budgets.models import Budget
 from clusters.models import Claim, Cluster
 from common.clock import now
 from jobs.models import Job
 from projects.models import Project
 from queues import services
+from queues.models import Queue
 from queues.planning import Change
 from queues.sharing import Share
 from queues.tree import entries
@@ -55,12 +58,27 @@ def make(tenants: dict[str, Project], who: dict[str, User]) -> None:
     Cluster.objects.filter(pk=east.pk).update(options={**east.options, **levels})
     _month([tenants["vision"], protein, climate, tenants["speech"]], who["alice"])
     _waiting(protein, who["alice"])
+    _budgets(tenants, who, olga, life.key)
     for name, key in (("effect", climate.uid), ("effect-now", protein.uid)):
         number = "48" if name == "effect" else "6"
         ACTS[f"queues-{name}"] = (
             ("type", f"[name='guaranteed:{key}']", number),
             ("press", f"[name='weight:{key}']"),
         )
+
+
+def _budgets(tenants: dict[str, Project], who: dict[str, User], olga: Principal, life: str) -> None:
+    """One that lasts, one that is nearly spent, one that is spent."""
+    protein = Project.objects.get(slug="protein")
+    above = Queue.objects.get(uid=life)
+    for whose, hours, mode in (
+        ({"project": tenants["vision"]}, 24_000, "soft"),
+        ({"project": tenants["vision"], "user": who["alice"]}, 16_000, "hard"),
+        ({"project": protein}, 9_000, "hard"),
+        ({"organisation": above}, 60_000, "soft"),
+    ):
+        values = {"hours": hours, "days": 30, "mode": mode, "stops": False}
+        budgets.budget_make(principal=olga, values=values, **whose)
 
 
 def _waiting(project: Project, owner: User) -> None:
@@ -120,11 +138,17 @@ def pages() -> list[tuple[str, str, str]]:
     vision = next(e.key for e in entries().values() if e.slug == "vision")
     life = next(e.key for e in entries().values() if e.name == "Microscopy")
     tree = reverse("queues:tree") + _ON
+    budget = Budget.objects.order_by("pk")[0]
     return [
         ("olga", "queues-tree", tree),
         ("olga", "queues-effect", tree),
         ("olga", "queues-effect-now", reverse("queues:tree") + _HERE),
         ("olga", "queues-part", reverse("queues:part", kwargs={"part": vision})),
+        ("olga", "budgets", reverse("budgets:list")),
+        ("olga", "budgets-edit", reverse("budgets:edit", kwargs={"budget": budget.uid})),
+        ("olga", "budgets-create", reverse("budgets:create")),
+        ("olga", "showback", reverse("usage:showback")),
+        ("alice", "showback-project", reverse("usage:project-showback", args=["vision"])),
         ("olga", "queues-organisation", reverse("queues:part", kwargs={"part": life})),
         *(
             ("olga", f"queues-{name}", reverse(f"queues:{name}"))

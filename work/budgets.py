@@ -35,23 +35,24 @@ def looked(books: Books) -> None:
     ).exclude(OVER)
     limited = frozenset[UUID]().union(*(meter.projects for meter in books.meters))
     rows = rows.filter(Q(project__uid__in=limited) | ~Q(over_budget=Beyond.NONE))
+    stands: dict[UUID, str] = {}
     changed: dict[UUID, str] = {}
     for row in rows.select_related("project", "owner").order_by("pk"):
         whose = (row.project.uid, row.owner.uid)
         if books.stops(*whose) and row.phase not in _HOLDS_BACK:
             _stop(row)
             continue
-        if (found := books.beyond(*whose)) != row.over_budget:
-            changed[row.uid] = found
+        stands[row.uid] = books.beyond(*whose)
+        if stands[row.uid] != row.over_budget:
+            changed[row.uid] = stands[row.uid]
     words: dict[str, list[UUID]] = defaultdict(list)
     for uid, word in changed.items():
         words[word].append(uid)
     for word, uids in words.items():
         Workload.objects.filter(uid__in=uids).update(over_budget=word)
-    if changed:
-        local.budgets_looked_at(changed)
-        for kind in kinds.kinds():
-            hint_uids(kind.word, list(changed))
+    local.budgets_looked_at(stands)
+    for kind in kinds.kinds() if changed else ():
+        hint_uids(kind.word, list(changed))
 
 
 @transaction.atomic

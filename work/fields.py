@@ -44,8 +44,9 @@ class Unit(IntEnum):
 
     NONE = 0
     MINUTES = 1
-    CORES = 1000
-    GIB = 1024
+    CORES = 1000  # kept in thousandths
+    GIB = 1024  # kept in MiB
+    MIB = 2**20  # kept in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ class Field:
     quiet: bool = False  # a document leaves it out where it says nothing
     usual: str = ""
     option: str = ""  # of the command line, where it is not ``--name``
+    argument: bool = False  # the command line takes it without an option
     images_only: bool = False  # one machine, which runs no images, does not have it
     only: tuple[str, str] | None = None  # it makes sense where the choice of that name is this word
     document: ClassVar[type] = str  # as YAML has it

@@ -39,6 +39,7 @@ class States:
     why: Callable[[Any], Why]
     advice: Callable[[Any], str]
     warning: Callable[[Any], str] = lambda _row: ""  # what is wrong around one that runs
+    early: bool = False  # ``why`` knows of one too that was not looked at since it was changed
 
     def is_over(self, row: Any) -> bool:
         return self.of(row) in self.over

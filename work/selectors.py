@@ -65,9 +65,13 @@ def workload_get(
     project: Project | None = None,
     *,
     for_update: bool = False,
+    unread: Sequence[str] = (),
 ) -> Any:
-    """Return one that ``who`` may see, or NotFound (the same for "not yours")."""
-    rows = visible_to(who, kind, project)
+    """Return one that ``who`` may see, or NotFound (the same for "not yours").
+
+    ``unread``: columns that are read when somebody asks for them.
+    """
+    rows = visible_to(who, kind, project).defer(*unread)
     if for_update:
         rows = rows.select_for_update(of=("self",))
     row = rows.filter(**{kind.key: key}).first()

@@ -37,8 +37,8 @@ def budgets() -> None:
 @with_session
 def budgets_list(s: Session, *, every: bool) -> None:
     """List the budgets that hold for your work in the project."""
-    found = s.client.pages("budgets") if every else s.client.get(f"projects/{s.project}/budgets")
-    emit(list(found), fmt=s.fmt, columns=_BUDGETS)
+    where = "budgets" if every else f"projects/{s.project}/budgets"
+    emit(list(s.client.pages(where)), fmt=s.fmt, columns=_BUDGETS)
 
 
 @budgets.command("set")

@@ -100,7 +100,7 @@ def _options(field: dict[str, Any]) -> list[Any]:  # noqa: C901 - one case per t
             given |= {"type": click.IntRange(field["low"], field["high"]), "metavar": "N"}
         case "ports":
             given |= {"multiple": True, "metavar": "PORT[:NAME[:private]]"}
-        case "names" | "devices" | "variables":
+        case "names" | "devices" | "variables" | "lines":
             given |= {"multiple": True, "metavar": field["metavar"]}
         case _:
             given["metavar"] = field["metavar"]
@@ -131,7 +131,7 @@ def _help(field: dict[str, Any]) -> str:  # noqa: PLR0911 - one per type
             return f"{label} {told} {_QUOTED}"
         case "ports":
             return f"Port that opens behind the sign-in; private: declared only. {_AGAIN}"
-        case "names":
+        case "names" | "lines":
             return " ".join(filter(None, (label, told, _AGAIN)))
         case _:
             return f"{label} {told}".rstrip()
@@ -149,7 +149,7 @@ def _value(field: dict[str, Any], value: Any) -> Any:  # noqa: PLR0911 - one per
             return _words(value, field["option"])
         case "ports":
             return [_port(text, field["option"]) for text in value]
-        case "names":
+        case "names" | "lines":
             return list(value)
         case _:
             return value

@@ -12,6 +12,7 @@ from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, emit_plan, register, timeout_option
+from berth_cli.fields import field_body, field_options
 from berth_cli.output import age, printable, size
 from berth_cli.volumes import Size
 from berth_cli.work import DAY_S, GONE, Row, Work
@@ -112,10 +113,12 @@ class _Loads(Work):
             click.echo(printable(said.rstrip()), err=True)
 
     def describes(self, *, edits: bool = False) -> Any:
+        own = (_BANDWIDTH,) if edits else (_BANDWIDTH, *_CHOSEN_ONCE)
+
         def add(command: Any) -> Any:
-            for option in reversed(_CHANGES if edits else (*_CHANGES, *_CHOSEN_ONCE)):
+            for option in reversed(own):
                 command = option(command)
-            return command
+            return field_options(self.word, but=_TAKEN_OTHERWISE, edits=edits)(command)
 
         return add
 
@@ -126,8 +129,8 @@ class _Loads(Work):
                 objects += [line for line in Path(file).read_text().splitlines() if line]
             except UnicodeDecodeError as error:
                 raise ApiError(f"{file} is not text.", EXIT_USAGE) from error
-        body = {**said, "objects": objects, "objects_from": None}
-        return {k: v for k, v in body.items() if v is not None and v not in ((), [])}
+        body = field_body(self.word, {**said, "objects": objects or None})
+        return {**body, "direction": "out"} if said.get("export") else body
 
 
 LOAD = _Loads()
@@ -135,51 +138,22 @@ LOAD = _Loads()
 register("Load", Kind("loads", partial(LOAD.settle, ended=True)))
 
 
-_CHANGES = (  # also later
-    click.option("--name", help="How it is called; made from the path if not given."),
-    click.option("--credential", help="Name or id; without one the bucket must be public."),
-    click.option(
-        "--mode",
-        type=click.Choice(["copy", "sync"]),
-        help="copy: add; sync: make the target the same.",
-    ),
-    click.option(
-        "--delete-extra/--no-delete-extra",
-        default=None,
-        help="With sync: delete what is not there.",
-    ),
-    click.option(
-        "--include", multiple=True, metavar="PATTERN", help="Only what fits, like *.parquet."
-    ),
-    click.option("--exclude", multiple=True, metavar="PATTERN", help="Not what fits."),
-    click.option(
-        "--bandwidth",
-        "bandwidth_bytes_s",
-        type=int,
-        metavar="BYTES",
-        help="At most so many a second.",
-    ),
-    click.option("--schedule", help="Five fields: minute hour day month weekday."),
-    click.option("--time-zone", help="Of the schedule, like Europe/Berlin."),
+# as an argument, in bytes, or with more than one way to say it
+_TAKEN_OTHERWISE = ("url", "bandwidth_bytes_s", "cache_size_mib")
+_BANDWIDTH = click.option(
+    "--bandwidth",
+    "bandwidth_bytes_s",
+    type=int,
+    metavar="BYTES",
+    help="At most so many a second.",
 )
 _CHOSEN_ONCE = (
     click.option(
-        "--volume", help="Name or id; the project's own if not given; cache:[POOL] keeps a cache."
-    ),
-    click.option(
         "--cache-size", "cache_size_mib", type=Size(), help="Of a cache that is not there yet."
     ),
-    click.option("--folder", help="Folder in the volume."),
-    click.option("--export", "direction", flag_value="out", help="From the volume to the bucket."),
-    click.option("--object", "objects", multiple=True, metavar="KEY", help="These and no others."),
+    click.option("--export", is_flag=True, help="From the volume to the bucket."),
     click.option(
         "--objects-from", type=click.Path(exists=True, dir_okay=False), help="One key a line."
-    ),
-    click.option("--version", "version", help="A word of yours for this state of the source."),
-    click.option("--endpoint", help="Address of a public S3-compatible store."),
-    click.option("--region", help="Of a public bucket."),
-    click.option(
-        "--path-style", is_flag=True, default=None, help="Of a public S3-compatible store."
     ),
 )
 

@@ -18,11 +18,15 @@ from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica
 from jobs.states import STATES
+from placement.decision import DeviceRequest, Request
 from placement.levels import LABELS
 from runtime.protocol import Seen
+from work.standard_fields import CPU, MEMORY
 from work.ui.pages import Fact, Fill, Pages, Words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from accounts.principal import Principal
     from jobs.models import Job
     from placement.fleet import Fleet
@@ -117,41 +121,60 @@ _GPU_CORES, _GPU_MIB = 8_000, 32 * 1024  # beside each GPU, where its node has s
 
 def _fills(fleet: Fleet) -> list[Fill]:
     """Return the sizes of L9, made of the largest nodes that there are; none without GPUs."""
-    rooms = [room for room, _flavor, pools in fleet.offers([JOB.word]) if room.total and not pools]
-    if not rooms:
+    largest = max(_nodes(fleet), key=lambda one: (one.gpus, one.all), default=None)
+    if largest is None:
         return []
-    room = max(rooms, key=lambda one: (one.largest or one.total, one.total))
-    whole = room.largest or room.total
-    several = max(1, min(2, room.total // whole))
     known = {level for cluster in fleet.clusters for level in options_of(cluster.options).levels}
-    together = {"topology": "required"} if known and several > 1 else {}
+    level = next((one for one in LABELS if one in known), UNIT)
+    several = min(2, largest.all // largest.gpus)
 
     def size(gpus: int, replicas: int, **more: Any) -> dict[str, Any]:
         """Say all that any of them says, so that each can follow another."""
-        cpu_milli = min(_GPU_CORES, room.cpu_milli // whole or _GPU_CORES) * gpus
-        memory_mib = min(_GPU_MIB, room.memory_mib // whole or _GPU_MIB) * gpus
-        said = {"gpus": gpus, "replicas": replicas, "gpu_flavor": "", "time_limit_minutes": 0}
-        level = next((one for one in LABELS if one in known), UNIT)
-        place = {"topology": "none", "topology_level": level}
-        return {**said, **place, "cpu_milli": cpu_milli, "memory_mib": memory_mib, **more}
+        beside = {"cpu_milli": largest.cpu_milli * gpus, "memory_mib": largest.memory_mib * gpus}
+        said = {"gpus": gpus, "replicas": replicas, "gpu_flavor": "", "time_limit_minutes": None}
+        return {**beside, **said, "topology": "none", "topology_level": level, **more}
 
-    many = ngettext("%(all)d GPUs on %(n)d node", "%(all)d GPUs on %(n)d nodes", several)
-    short = _t("2 replicas of 1 GPU, at most %(n)d minutes") % {"n": TRIAL_MINUTES}
-    return [
-        Fill("single", _("Single GPU"), _t("1 GPU, one program"), size(1, 1)),
-        Fill(
-            "try",
-            _("Try distributed"),
-            short,
-            size(1, 2, time_limit_minutes=TRIAL_MINUTES),
-        ),
-        Fill(
-            "many",
-            _("Many GPUs"),
-            many % {"all": whole * several, "n": several},
-            size(whole, several, gpu_flavor=room.name, **together),
-        ),
-    ]
+    found = [Fill("single", _("Single GPU"), _t("1 GPU, one program"), size(1, 1))]
+    if largest.all > 1:
+        short = _t("2 replicas of 1 GPU, at most %(n)d minutes") % {"n": TRIAL_MINUTES}
+        trial = size(1, 2, time_limit_minutes=TRIAL_MINUTES)
+        found.append(Fill("try", _("Try distributed"), short, trial))
+    if largest.gpus * several > 1:
+        many = ngettext("%(all)d GPUs on %(n)d node", "%(all)d GPUs on %(n)d nodes", several)
+        together = {"topology": "required"} if known and several > 1 else {}
+        whole = size(largest.gpus, several, gpu_flavor=largest.kind, **together)
+        about = many % {"all": largest.gpus * several, "n": several}
+        found.append(Fill("many", _("Many GPUs"), about, whole))
+    return found
+
+
+@dataclass(frozen=True)
+class _Node:
+    """The largest node with GPUs of one kind; CPU and memory for each of them, ``all`` on all."""
+
+    kind: str
+    gpus: int
+    all: int
+    cpu_milli: int
+    memory_mib: int
+
+
+def _nodes(fleet: Fleet) -> Iterator[_Node]:
+    """Yield them for jobs that name no pool; a machine is one node."""
+    for cluster in fleet.clusters:
+        has = cluster.capacity or {}
+        for room in fleet.decide(cluster, Request(JOB.word, DeviceRequest(1))).rooms:
+            if not (gpus := room.largest or room.total):
+                continue
+            cpu_milli = (room.cpu_milli or int(has.get("cpu_milli") or 0)) // gpus
+            memory_mib = (room.memory_mib or int(has.get("memory_mib") or 0)) // gpus
+            yield _Node(
+                room.name,
+                gpus,
+                room.total,
+                max(CPU.low, min(cpu_milli or _GPU_CORES, _GPU_CORES)),
+                max(MEMORY.low, min(memory_mib or _GPU_MIB, _GPU_MIB)),
+            )
 
 
 PAGES = Pages(

@@ -41,28 +41,15 @@ def load_out(row: Load, who: Principal) -> dict[str, Any]:
 
 
 def _spec_out(row: Load, who: Principal) -> dict[str, Any]:
-    inside = selectors.sees_inside(who, row)
+    told = TABLE.but("name", "cache_size_mib").read(row, private=selectors.sees_inside(who, row))
     return {
-        "direction": row.direction,
+        "folder": "",
+        "objects": None,
+        **told,
         "kind": row.store_kind,
-        "url": row.url,
-        "credential": row.credential.name if row.credential else None,
         "anonymous": row.anonymous,
         "volume": row.volume.uid,
         "volume_name": row.volume.name,
-        "folder": row.folder if inside else "",
-        "mode": row.mode,
-        "delete_extra": row.delete_extra,
-        "include": row.include,
-        "exclude": row.exclude,
-        "objects": row.objects_listed if inside else None,
-        "bandwidth_bytes_s": row.bandwidth_bytes_s,
-        "version": row.version,
-        "endpoint": row.endpoint,
-        "region": row.region,
-        "path_style": row.path_style,
-        "schedule": row.schedule,
-        "time_zone": row.time_zone,
     }
 
 

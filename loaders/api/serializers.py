@@ -6,75 +6,51 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.drf.serializers import LogOut, StrictSerializer
-from loaders.choices import Direction, Mode, Result, State, StoreKind, Task
-from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PATTERNS
-from loaders.reports import MAX_NUMBER
+from common.drf.serializers import LogOut
+from loaders.choices import Result, State, StoreKind, Task
+from loaders.fields import TABLE
+from loaders.policies import MAX_KEY
 from runtime.protocol import Desired, Phase
-from volumes.services.create import MAX_SIZE_MIB
-from work.api.serializers import NO_WAIT, WaitOut
+from work import fields as f
+from work.api.serializers import (
+    NO_WAIT,
+    ChangeOut,
+    WaitOut,
+    field_in,
+    serializer_in,
+    serializer_out,
+)
+
+_NULL: dict[str, Any] = {"credential": "", "schedule": "", "bandwidth_bytes_s": 0}
 
 
-def _patterns() -> serializers.ListField:
-    return serializers.ListField(
-        child=serializers.CharField(max_length=MAX_PATTERN), max_length=MAX_PATTERNS, required=False
-    )
+def _takes(name: str, table: f.Table, **more: Any) -> Any:
+    """Return what is taken; of a few fields null means none."""
+
+    def validate(_self: Any, attrs: dict[str, Any]) -> dict[str, Any]:
+        return {k: _NULL[k] if v is None and k in _NULL else v for k, v in attrs.items()}
+
+    null = {one.name: field_in(one) for one in table if one.name in _NULL}
+    return serializer_in(name, table, nullable=False, **null, **more, validate=validate)
 
 
-class LoadEdit(StrictSerializer):
-    """What may change later; each field may stay away."""
-
-    name = serializers.CharField(max_length=MAX_NAME, required=False)
-    credential = serializers.CharField(
-        max_length=63, required=False, allow_blank=True, allow_null=True
-    )
-    mode = serializers.ChoiceField(choices=Mode.choices, required=False)
-    delete_extra = serializers.BooleanField(required=False)
-    include = _patterns()
-    exclude = _patterns()
-    bandwidth_bytes_s = serializers.IntegerField(
-        min_value=0, max_value=MAX_NUMBER, required=False, allow_null=True
-    )
-    schedule = serializers.CharField(
-        max_length=100, required=False, allow_blank=True, allow_null=True
-    )
-    time_zone = serializers.CharField(max_length=63, required=False, allow_blank=True)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        for name, empty in (("credential", ""), ("schedule", ""), ("bandwidth_bytes_s", 0)):
-            if name in attrs and attrs[name] is None:
-                attrs[name] = empty  # written as null: none
-        return attrs
-
-
-class LoadIn(LoadEdit):
-    """``url`` is all that is needed. ``start``: false only makes it."""
-
-    url = serializers.CharField(max_length=MAX_KEY + 300)
-    direction = serializers.ChoiceField(choices=Direction.choices, required=False)
-    volume = serializers.CharField(
+LoadEdit = _takes("LoadEdit", f.Table(*(one for one in TABLE if one.edit is not f.Edit.NEVER)))
+# ``url`` is all that is needed.
+LoadIn = _takes(
+    "LoadIn",
+    TABLE,
+    url=serializers.CharField(max_length=MAX_KEY + 300),
+    volume=serializers.CharField(
         max_length=63,
         required=False,
         allow_blank=True,
         help_text="id or name; empty: the project's own; “cache:” or “cache:pool”: a cache of the"
         " source, near that pool, made if there is none",
-    )
-    cache_size_mib = serializers.IntegerField(
-        min_value=1, max_value=MAX_SIZE_MIB, required=False, help_text="of a cache that is made"
-    )
-    folder = serializers.CharField(max_length=MAX_KEY, required=False, allow_blank=True)
-    objects = serializers.ListField(
-        child=serializers.CharField(max_length=MAX_KEY, trim_whitespace=False),
-        max_length=MAX_OBJECTS,
-        required=False,
-    )
-    version = serializers.CharField(max_length=MAX_NAME, required=False, allow_blank=True)
-    endpoint = serializers.CharField(max_length=255, required=False, allow_blank=True)
-    region = serializers.CharField(max_length=63, required=False, allow_blank=True)
-    path_style = serializers.BooleanField(required=False)
-    start = serializers.ChoiceField(
+    ),
+    start=serializers.ChoiceField(
         choices=["load", "dry-run", "no"], default="load", help_text="what it does at once"
-    )
+    ),
+)
 
 
 class CountsOut(serializers.Serializer[Any]):
@@ -92,27 +68,16 @@ class BytesOut(serializers.Serializer[Any]):
     read = serializers.IntegerField()
 
 
-class LoadSpecOut(serializers.Serializer[Any]):
-    direction = serializers.ChoiceField(choices=Direction.choices)
-    kind = serializers.ChoiceField(choices=StoreKind.choices)
-    url = serializers.CharField()
-    credential = serializers.CharField(allow_null=True)
-    anonymous = serializers.BooleanField()
-    volume = serializers.UUIDField()
-    volume_name = serializers.CharField()
-    folder = serializers.CharField()
-    mode = serializers.ChoiceField(choices=Mode.choices)
-    delete_extra = serializers.BooleanField()
-    include = serializers.ListField(child=serializers.CharField())
-    exclude = serializers.ListField(child=serializers.CharField())
-    objects = serializers.ListField(child=serializers.CharField(), allow_null=True)
-    bandwidth_bytes_s = serializers.IntegerField(allow_null=True)
-    version = serializers.CharField()
-    endpoint = serializers.CharField()
-    region = serializers.CharField()
-    path_style = serializers.BooleanField()
-    schedule = serializers.CharField()
-    time_zone = serializers.CharField()
+LoadSpecOut = serializer_out(
+    "LoadSpecOut",
+    TABLE.but("name", "cache_size_mib"),
+    kind=serializers.ChoiceField(choices=StoreKind.choices),
+    anonymous=serializers.BooleanField(),
+    credential=serializers.CharField(allow_null=True),
+    volume=serializers.UUIDField(),
+    volume_name=serializers.CharField(),
+    folder=serializers.CharField(),
+)
 
 
 class LoadStatusOut(serializers.Serializer[Any]):
@@ -209,16 +174,6 @@ class LoadManifestOut(serializers.Serializer[Any]):
     checked_result = serializers.CharField(allow_blank=True)
 
 
-class LoadChangeOut(serializers.Serializer[Any]):
-    field = serializers.CharField()
-    to = serializers.JSONField(allow_null=True)
-
-    def get_fields(self) -> dict[str, Any]:
-        fields = super().get_fields()
-        fields["from"] = serializers.JSONField(allow_null=True)
-        return fields
-
-
 class LoadPlanOut(serializers.Serializer[Any]):
     action = serializers.CharField()
     name = serializers.CharField()
@@ -228,6 +183,6 @@ class LoadPlanOut(serializers.Serializer[Any]):
     position = serializers.IntegerField(allow_null=True)
     same = serializers.UUIDField(allow_null=True)
     spec = serializers.DictField()
-    changes = LoadChangeOut(many=True)
+    changes = ChangeOut(many=True)
     sentences = serializers.ListField(child=serializers.CharField())
     warnings = serializers.ListField(child=serializers.CharField())

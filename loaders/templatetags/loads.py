@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django import template
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from common.templatetags.berth import badge, filesize
-from loaders.choices import Result, State, Task
+from loaders.choices import Result, State
 from loaders.codes import object_text
-from loaders.states import state_of
-
-if TYPE_CHECKING:
-    from loaders.models import Load
 
 register = template.Library()
 
 # state → (tone, shape): the word and the shape say it, the colour only repeats it
-SHAPES: dict[State, tuple[str, str]] = {
+SHAPES: dict[str, tuple[str, str]] = {
     State.WAITING: ("info", "hourglass"),
     State.QUEUED: ("info", "hourglass"),
     State.STARTING: ("info", "loader-2"),
@@ -37,24 +31,6 @@ SHAPES: dict[State, tuple[str, str]] = {
     State.STOPPED: ("quiet", "square"),
     State.DELETING: ("quiet", "trash"),
 }
-
-
-@register.simple_tag
-def load_badge(row: Load) -> SafeString:
-    """The one badge of a load."""
-    state = state_of(row)
-    tone, shape = SHAPES[state]
-    return badge(_word(row, state), tone, shape)
-
-
-def _word(row: Load, state: State) -> object:
-    if state == State.STOPPED and row.launch == 0:
-        return _("Not started")
-    if state == State.DONE and row.task == Task.DRY_RUN:
-        return _("Counted")
-    if state == State.DONE and row.task == Task.VERIFY:
-        return _("Verified")
-    return state.label
 
 
 @register.simple_tag

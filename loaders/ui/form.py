@@ -1,135 +1,158 @@
-# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
-"""The form of a new load with its plan, and the settings of one that is there."""
+"""The form of a load: where from and where to; the rest is folded away."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
-from functools import partial
-from typing import Any, ClassVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
+from zoneinfo import available_timezones
 
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.utils.translation import gettext as _
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
 
-from common.errors import BerthError
-from loaders import services
-from loaders.choices import Task
+from accounts.timezones import TimeZoneField
+from clusters.usable import usable_clusters
+from credentials.selectors import credentials_named, credentials_usable
+from loaders.choices import Direction, Mode
+from loaders.fields import TABLE
 from loaders.kind import LOAD
-from loaders.models import Load
-from loaders.ui.forms import NAMES, HowForm, LoadForm, edit_form
-from loaders.ui.shared import as_command, as_yaml, named
-from loaders.ui.views import LoadView
-from projects.access import Permission
-from projects.ui.base import ProjectView
-from projects.ui.forms import attempt
-from work.services import workload_edit, workload_plan
+from loaders.services.caches import CACHE
+from loaders.services.resolve import KINDS
+from projects.access import Permission, permissions_of
+from volumes.choices import VolumeKind
+from volumes.selectors import offers_near, volume_named, volumes_mountable
+from work.ui.forms import WorkForm
+from work.ui.launch import changeable
 
-CREATE: Mapping[str, Permission] = {
-    "GET": Permission.LOAD_CREATE,
-    "POST": Permission.LOAD_CREATE,
-}
-_BUTTONS = {"": Task.LOAD, "load": Task.LOAD, "dry-run": Task.DRY_RUN}
-_PREFILLED = ("url", "credential", "volume", "folder", "direction")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.forms import BoundField
+
+    from accounts.principal import Principal
+    from clusters.models import Cluster
+    from loaders.models import Load
+    from projects.models import Project
+
+GONE = "gone"  # stands for a credential that was removed
 
 
-class New(ProjectView):
-    """Three fields and one press."""
+class LoadForm(WorkForm):
+    """``is_new``: what is said less often is folded away."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = CREATE
-    template_name = "loaders/new.html"
+    beside = (
+        (TABLE["include"], TABLE["exclude"]),
+        (TABLE["endpoint"], TABLE["region"]),
+        (TABLE["schedule"], TABLE["time_zone"]),
+    )
+    less_title = _("More options")
+    is_new = True
 
-    def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        initial = {k: request.GET[k][:1300] for k in _PREFILLED if k in request.GET}
-        form = LoadForm(who=self.principal, project=self.project, initial=initial)
-        return self._page(form)
+    def head(self) -> list[list[BoundField]]:
+        return super().head() if self.is_new else [*super().head(), *super().less()]
 
-    def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = LoadForm(request.POST, who=self.principal, project=self.project)
-        if not form.is_valid():
-            return self._page(form, status=422)
-        act = partial(
-            services.load_create,
-            principal=self.principal,
-            project=self.project,
-            said=form.said(),
-            task=_BUTTONS.get(request.POST.get("start", ""), Task.LOAD),
-            nonce=request.POST.get("nonce", ""),
+    def less(self) -> list[list[BoundField]]:
+        return super().less() if self.is_new else []
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        plain = self.fields["time_zone"]
+        zone = TimeZoneField(
+            known=available_timezones,
+            label=plain.label,
+            required=False,
+            help_text=plain.help_text,
         )
-        row = attempt(form, act, NAMES)
-        if row is None:
-            return self._page(form, status=422)
-        return redirect(row.get_absolute_url())
+        zone.work_field = TABLE["time_zone"]  # type: ignore[attr-defined]
+        self.fields["time_zone"] = zone
+        if "url" in self.fields:
+            self.fields["url"].required = True
 
-    def _page(self, form: LoadForm, status: int = 200) -> HttpResponse:
-        nonce = self.request.POST.get("nonce") or secrets.token_urlsafe(12)
-        context = {"form": form, "nonce": nonce, "opened": _opened(form)}
-        context |= plan_context(self, form) if form.is_bound and form.is_valid() else {}
-        return self.render(context, status=status)
-
-
-class NewPlan(ProjectView):
-    """The foot of the form: what it does, what to mind, and the same thing as YAML."""
-
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
-    template_name = "loaders/_plan.html"
-
-    def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = LoadForm(request.POST, who=self.principal, project=self.project)
-        if not request.POST.get("url", "").strip():
-            return self.render({"plan": None, "problems": []})
-        return self.render(plan_context(self, form))
+    def said(self) -> dict[str, Any]:
+        found = super().said()
+        if found.get("credential") == GONE:
+            del found["credential"]
+        if "bandwidth" not in self.changed_data:  # it is shown rounded
+            found.pop("bandwidth_bytes_s", None)
+        elif self.cleaned_data["bandwidth"] is None:
+            found["bandwidth_bytes_s"] = 0
+        return found
 
 
-class Settings(LoadView):
-    """How it copies and when; delete."""
+def load_form(
+    who: Principal,
+    project: Project,
+    data: Any = None,
+    *,
+    row: Load,
+) -> LoadForm:
+    """Return the form of a new load, or of what may change of ``row`` now."""
+    kinds = [row.store_kind] if row.pk else list(KINDS)
+    usable = credentials_usable(who, project, kinds)
+    keys = [(str(one.uid), f"{one.name} · {one.get_kind_display()}") for one in usable]
+    offers = {"credential": [*keys, ("", _t("None: the bucket is public"))]}
+    if row.pk is None:
+        clusters = usable_clusters(project.uid)
+        offers["volume"] = [*_volumes(who, project, clusters), *_caches(project, clusters)]
+        first = keys[0][0] if keys else ""
+        values = {"direction": Direction.IN, "mode": Mode.COPY, "credential": first}
+        form = LoadForm(data, table=TABLE, offers=offers, values=values)
+        if not keys and Permission.CREDENTIAL_MANAGE in permissions_of(who, project):
+            store = reverse("credentials:list", args=[project.slug])
+            said = _t("Store a credential first"), _t("if the bucket is not public.")
+            hint = format_html('<a href="{}">{}</a> {}', store, *said)
+            form.fields["credential"].help_text = hint
+        return form
+    table = changeable(LOAD, row)
+    values = table.read(row, private=True) | {"credential": ""}
+    if row.credential is not None:
+        values["credential"] = str(row.credential.uid)
+    elif not row.anonymous:
+        values["credential"] = GONE
+        offers["credential"].insert(0, (GONE, _t("It was removed: choose another one")))
+    form = LoadForm(data, table=table, offers=offers, values=values)
+    form.is_new = False
+    return form
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = CREATE
-    template_name = "loaders/settings.html"
-    tab = "settings"
 
-    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
-        row = self.row()
-        return self._page(row, edit_form(row, self.principal))
-
-    def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
-        row = self.row()
-        form = edit_form(row, self.principal, request.POST)
-        if not form.is_valid():
-            return self._page(row, form, status=422)
-        act = partial(workload_edit, principal=self.principal, row=row, said=form.said())
-        if attempt(form, act) is None:
-            return self._page(row, form, status=422)
-        messages.success(request, _("Saved."))
-        return redirect(row.get_absolute_url())
-
-    def _page(self, row: Load, form: HowForm, status: int = 200) -> HttpResponse:
-        return self.render(self.page(row, {"form": form}), status=status)
-
-
-def plan_context(view: ProjectView, form: LoadForm) -> dict[str, Any]:
-    """Return the plan with the same thing as YAML and as a command, or what is wrong."""
-    if not form.is_valid():
-        problems = [str(error) for errors in form.errors.values() for error in errors]
-        return {"plan": None, "problems": problems}
-    try:
-        plan = workload_plan(
-            principal=view.principal, project=view.project, kind=LOAD, said=form.said()
-        )
-    except BerthError as error:
-        return {"plan": None, "problems": [error.message]}
-    slug, rows = view.project.slug, named(view.principal, plan.row)
-    return {
-        "plan": plan,
-        "problems": [],
-        "plan_yaml": as_yaml(plan.name, slug, plan.row, rows),
-        "plan_command": as_command(plan.name, slug, plan.row, rows),
+def _volumes(
+    who: Principal, project: Project, clusters: Sequence[Cluster]
+) -> list[tuple[str, str]]:
+    """Return what may be loaded into, the project's own first."""
+    rows = list(volumes_mountable(who, project))
+    names = {cluster.key: cluster.label for cluster in clusters}
+    several = len({row.cluster_key for row in rows}) > 1
+    order = {VolumeKind.PROJECT: 0, VolumeKind.DATA: 1, VolumeKind.HOME: 2}
+    rows.sort(key=lambda row: (order[VolumeKind(row.kind)], row.cluster_key, row.name))
+    words = {
+        VolumeKind.PROJECT: _t("Shared by the project"),
+        VolumeKind.HOME: _t("Your home: only you see it"),
     }
+    named = []
+    for row in rows:
+        text = str(words.get(VolumeKind(row.kind), row.name))
+        there = names.get(row.cluster_key, row.cluster_key)
+        named.append((str(row.uid), f"{text} ({there})" if several else text))
+    if not any(row.kind == VolumeKind.PROJECT for row in rows):
+        named.insert(0, ("", str(words[VolumeKind.PROJECT])))
+    return named
 
 
-def _opened(form: LoadForm) -> bool:
-    """Whether what is folded away must be seen: something in it is wrong."""
-    needed = {"credential", "url", "volume", "cache_size"}
-    return bool(set(form.errors) - needed - {"__all__"})
+def _caches(project: Project, clusters: Sequence[Cluster]) -> list[tuple[str, str]]:
+    """Return what stands for a cache of the source: anywhere, or near a part of a cluster."""
+    _offers, near = offers_near(clusters, project.uid)
+    pools = dict.fromkeys(name for names in near.values() for name in names)
+    pinned = [
+        (f"{CACHE}{n}", _t("A cache of this source near %(pool)s") % {"pool": n}) for n in pools
+    ]
+    return [(CACHE, _t("A cache of this source")), *pinned]
+
+
+def named(who: Principal, row: Load) -> dict[str, str]:
+    """Return credential and volume by what means them alone: their names, else their ids."""
+    found = {"volume": TABLE["volume"].read(row)}
+    if row.credential is not None:
+        (found["credential"],) = credentials_named(who, row.project, [row.credential], KINDS)
+    if row.volume_id is not None and row.cache is None:
+        found["volume"] = volume_named(who, row.project, row.volume)
+    return found

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from common.templatetags.berth import duration, filesize
-from loaders import concurrency, selectors, services
+from loaders import concurrency
 from loaders.choices import Result, State, Task
 from loaders.codes import VERIFIED
 from loaders.messages import in_words
+from loaders.selectors import sees_inside
 from loaders.states import MOVING, SETTLED, state_of
-from loaders.words import advice_of, percent_of, why_of
-from runtime.protocol import Desired
+from loaders.ui.runs import runs_table
+from loaders.ui.verbs import is_counted
+from loaders.words import percent_of
 from runtime.reasons import Reason
-from work.selectors import may_change, may_end
-from work.waits import wait_of
-from work.why import Why
+from work.ui.present import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from accounts.principal import Principal
     from loaders.models import Load
-    from work.waits import Wait
+
+
+def way(who: Principal, row: Load) -> SafeString:
+    """Return from where to where; the folder as ``who`` may read it."""
+    named = row.folder and sees_inside(who, row)
+    there = row.volume.name + (f"/{row.folder}" if named else "")
+    ends = (there, row.url) if row.is_export else (row.url, there)
+    return format_html(
+        '<span class="mono load-way">{} <i class="ti ti-arrow-right" aria-hidden="true"></i>'
+        '<span class="visually-hidden">{}</span> {}</span>',
+        ends[0],
+        _("to"),
+        ends[1],
+    )
+
+
+def subtitle(who: Principal, row: Load) -> SafeString:
+    return format_html("{} · {}", way(who, row), row.owner.label)
+
+
+def bar(_who: Principal, row: Load) -> SafeString:
+    return render_to_string("loaders/_bar.html", {"row": row, "bar": bar_of(row)})
 
 
 @dataclass(frozen=True)
@@ -75,110 +96,41 @@ def _speed(row: Load) -> str:
     return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """Everything the state part of a load's page needs."""
-
-    row: Load
-    state: State
-    settled: bool
-    bar: Bar
-    why: Why
-    advice: str
-    position: int | None
-    wait: Callable[[], Wait | None]
-    errors: list[dict[str, str]]
-    inside: bool  # names of folders and files may be shown
-    hidden: bool  # there are errors, and they are not
-    verified: list[tuple[str, int]]
-    dry_run: dict[str, Any] | None
-    dry_words: str
-    may_start: bool
-    may_resume: bool
-    may_pause: bool
-    may_cancel: bool
-    may_retry: int
-    may_verify: bool
-    may_change: bool
-    may_end: bool
+def progress(who: Principal, row: Load) -> dict[str, Any]:
+    """Return how far it is, what could not be copied, and its runs."""
+    inside = sees_inside(who, row)
+    errors = row.errors if inside else []
+    return {
+        "bar": bar_of(row),
+        "position": _position(row),
+        "counted": dry_words(row.dry_run) if is_counted(row) else "",
+        "verified": [(str(VERIFIED.get(way, way)), n) for way, n in row.verified.items()],
+        "errors": [{**one, "message": in_words(one.get("message", ""))} for one in errors],
+        "hides_errors": bool(row.errors) and not inside,
+        "runs": runs_table(who, row, 5),
+    }
 
 
-@dataclass(frozen=True)
-class Possible:
-    """What somebody can do to a load as it is now."""
-
-    start: bool
-    resume: bool
-    pause: bool
-    cancel: bool
+class LoadShown(Shown):
+    @property
+    def says_why(self) -> bool:
+        """Whether the head tells why it is as it is: where no note does, also when it is over."""
+        return not self.level
 
 
-def possible(who: Principal, row: Load) -> Possible:
-    state = state_of(row)
-    settled = state in SETTLED
-    changes, ends = may_change(who, row), may_end(who, row)
-    here = row.desired != Desired.ABSENT
-    cut = row.result in {Result.PAUSED, Result.FAILED, Result.STOPPED} or (
-        state in {State.PAUSED, State.STOPPED, State.FAILED} and row.launch > 0
-    )
-    now = here and changes and row.goes_on  # it would by itself, in a moment
-    idle = here and settled and changes
-    moves = not settled and row.desired == Desired.RUNNING
-    return Possible(
-        start=idle,
-        resume=now or (idle and cut),
-        pause=here and ends and moves,
-        cancel=here and ends and (state == State.PAUSED or moves),
-    )
-
-
-def shown(who: Principal, row: Load) -> Shown:
-    state = state_of(row)
-    settled = state in SETTLED
-    changes, ends = may_change(who, row), may_end(who, row)
-    can = possible(who, row)
-    failed = services.failed_last(row) if settled and changes else 0
-    copied = row.loaded_at is not None or bool(row.manifest)
-    inside = selectors.sees_inside(who, row)
-    return Shown(
-        row=row,
-        state=state,
-        settled=settled,
-        bar=bar_of(row),
-        why=why_of(row),
-        advice=advice_of(row),
-        position=_position(row),
-        wait=cache(partial(wait_of, who, row)),
-        errors=[_shown_error(error) for error in row.errors] if inside else [],
-        inside=inside,
-        hidden=bool(row.errors) and not inside,
-        verified=[(str(VERIFIED.get(way, way)), n) for way, n in row.verified.items()],
-        dry_run=row.dry_run if row.task == Task.DRY_RUN and row.result else None,
-        dry_words=dry_words(row.dry_run),
-        may_start=can.start,
-        may_resume=can.resume,
-        may_pause=can.pause,
-        may_cancel=can.cancel,
-        may_retry=failed if can.start else 0,
-        may_verify=can.start and copied,
-        may_change=changes,
-        may_end=row.desired != Desired.ABSENT and ends,
-    )
-
-
-def _shown_error(error: dict[str, str]) -> dict[str, str]:
-    return {**error, "message": in_words(error.get("message", ""))}
+def shown_load(who: Principal, row: Load) -> Shown:
+    """Tell why in the head, and in a note where there is something to do about it."""
+    state = LoadShown.of(who, row)
+    level = "warning" if state.state in {State.PARTIAL, State.DONE} else "error"
+    return replace(state, level=level if state.advice else "", fault="")
 
 
 def _position(row: Load) -> int | None:
-    """Return its place in the line as it is now, not as it was when it was looked at."""
-    queue = row.external_ref.get("queue")
-    if queue:
-        return int(queue.get("position", 1))
-    if state_of(row) != State.WAITING or row.reason != Reason.QUEUED or row.asked_at is None:
+    """Return its place in the line of the project as it is now, not as it was looked at."""
+    if row.external_ref.get("queue") or row.reason != Reason.QUEUED or row.asked_at is None:
         return None
-    turn = concurrency.turn_of(row)
-    return None if turn.is_now else turn.position
+    turn = concurrency.turn_of(row) if state_of(row) == State.WAITING else None
+    return None if turn is None or turn.is_now else turn.position
 
 
 def dry_words(found: dict[str, Any] | None) -> str:

@@ -19,7 +19,7 @@ from notebooks.ui.present import AHEAD, shown
 from notebooks.ui.tabs import more_of
 from notebooks.where import cluster_of
 from runtime.protocol import Phase
-from work.ui.pages import Pages, Words
+from work.ui.pages import COLUMNS, Pages, Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,5 +101,5 @@ PAGES = Pages(
     head="notebooks/_head.html",
     private_settings=True,
     open_url=open_url,
-    column="ends",
+    columns=tuple("ends" if name == "took" else name for name in COLUMNS),
 )

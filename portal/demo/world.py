@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop
 from accounts.models import User
 from accounts.principal import Principal
 from accounts.services.people import password_reset_by_operator, user_create
+from budgets.services import budget_make
 from clusters.installed import ensure_local_cluster
 from clusters.models import Cluster
 from clusters.services.parts import flavor_save
@@ -22,14 +23,19 @@ from projects.choices import Role
 from projects.models import Project
 from projects.services.life import project_create
 from projects.services.members import member_add
-from queues.models import Turn
+from queues.models import Queue, Turn
 from queues.planning import Change
 from queues.services import queue_create, queues_change
 from queues.sharing import Share
 from runtime.models import ONE_MACHINE
 
-_KINDS = {script.H100: ("NVIDIA H100 80 GB", "H100"), script.A100: ("NVIDIA A100 40 GB", "A100")}
+# label, part of the device's name, price of an hour, weight in budgets
+_KINDS = {
+    script.H100: ("NVIDIA H100 80 GB", "H100", "2.50", 1),
+    script.A100: ("NVIDIA A100 40 GB", "A100", "1.10", "0.4"),
+}
 _PAST_DAYS = 12
+_RESEARCH_HOURS, _ROBOTICS_HOURS = 400, 120  # of GPUs, in a week
 
 
 def world_ensure(simulated: str) -> dict[str, str]:
@@ -56,7 +62,7 @@ def _counted(simulated: str) -> dict[str, int]:
     counted = dict.fromkeys(_KINDS, 0)
     for part in simulated.split(","):
         number, _x, name = part.partition("x")
-        for kind, (_label, match) in _KINDS.items():
+        for kind, (_label, match, *_numbers) in _KINDS.items():
             counted[kind] += int(number) if match in name else 0
     return counted
 
@@ -64,8 +70,10 @@ def _counted(simulated: str) -> dict[str, int]:
 def _make(exists: dict[str, int]) -> dict[str, str]:
     operator = Principal(user=User.objects.get())
     cluster = ensure_local_cluster()
-    for name, (label, match) in _KINDS.items():
-        flavor_save(principal=operator, values={"name": name, "label": label, "match": match})
+    for name, (label, match, price, weight) in _KINDS.items():
+        values = {"name": name, "label": label, "match": match}
+        more = {"price_per_hour": price, "weight": weight}
+        flavor_save(principal=operator, values={**values, **more})
     passwords: dict[str, str] = {}
     projects: dict[str, Project] = {}
     for team in script.TEAMS:
@@ -94,7 +102,9 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
 
 
 def _share(operator: Principal, cluster: Cluster) -> None:
-    """Give each project its guarantee, and the organisation what its projects have."""
+    """Give each project its guarantee, the organisation what its projects have, and budgets that
+    last for hours of watching.
+    """
     where = (cluster.key, script.H100)
     above = queue_create(principal=operator, name=script.ORGANISATION)
     inside = [team for team in script.TEAMS if team.in_organisation]
@@ -105,6 +115,14 @@ def _share(operator: Principal, cluster: Cluster) -> None:
         parent = above.key if team.in_organisation else None
         changes[key] = Change(parent=parent, shares={where: Share(script.GUARANTEED)})
     queues_change(principal=operator, changes=changes)
+    robotics = Project.objects.get(slug=script.TEAMS[-1].slug)
+    research = Queue.objects.get(uid=above.key)
+    for whose, hours, mode in (
+        ({"organisation": research}, _RESEARCH_HOURS, "soft"),
+        ({"project": robotics}, _ROBOTICS_HOURS, "hard"),
+    ):
+        values = {"hours": hours, "days": 7, "mode": mode}
+        budget_make(principal=operator, values=values, **whose)
 
 
 def _remember(cluster: Cluster, projects: dict[str, Project], exists: dict[str, int]) -> None:

@@ -232,7 +232,8 @@ if BERTH_REDIS_URL:
     }
 else:
     _broker = VAR / "broker"
-    CELERY_BROKER_URL = "filesystem://"
+    # Nothing asks the host: without one each process warns that there is none.
+    CELERY_BROKER_URL = "filesystem://localhost"
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_broker / "queue"),
         "data_folder_out": str(_broker / "queue"),
@@ -422,7 +423,7 @@ SPECTACULAR_SETTINGS = {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
         "BudgetModeEnum": "budgets.choices.Mode",
-        "ModeEnum": "loaders.choices.Mode",
+        "ModeEnum": ["copy", "sync"],
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }

@@ -59,7 +59,8 @@ def test_every_list_costs_the_same_for_one_row_and_for_thirty(
     thirty = {url: measure(client, url, is_known=True) for url in urls.values()}
     # what is written once a minute (when somebody was last seen) belongs to no page: look again
     for url in [u for u in one if thirty[u] > one[u]]:
-        thirty[url] = min(thirty[url], measure(client, url))
+        again = [measure(client, url) for _turn in range(2)]  # nor what is asked every few seconds
+        thirty[url] = min(thirty[url], *again)
     grown = {u: (one[u], thirty[u]) for u in one if thirty[u] > one[u]}
     assert not grown, f"queries grow with the rows: {grown}"
     api = {r.path: thirty[u] for r, u in urls.items() if r.is_api}

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from budgets import selectors
+from budgets import selectors, services
 from budgets.models import Budget
 from clusters.models import Flavor
 from common.clock import now
@@ -150,6 +150,19 @@ def test_what_no_budget_is_the_api_refuses(
     assert not Budget.objects.exists()
 
 
+def test_who_runs_beyond_a_soft_budget_reads_so(
+    as_user: Any, alice: Any, budget: Any, used: Any, job: Any, settle: Any
+) -> None:
+    budget("1", mode="soft")
+    used(alice, hours=2)
+    row = settle(job(alice))
+    page = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "gives it back first" in page
+    Budget.objects.all().delete()
+    services.look()
+    assert "gives it back first" not in as_user(alice).get(row.get_absolute_url()).content.decode()
+
+
 # --- showback -----------------------------------------------------------------------------------
 
 
@@ -208,7 +221,7 @@ def test_showback_as_csv_and_as_a_page(two_months: Any, as_user: Any, alice: Any
     page = client.get(f"/projects/vision/usage/showback?{SPAN}").content.decode()
     assert "Alice" in page
     assert "15.00" in page
-    assert "37.50" in page  # all of it
+    assert "Together 15.00 GPU-hours, $37.50." in page
 
 
 def test_what_is_spent_agrees_with_showback(

@@ -194,7 +194,7 @@ def test_l6_what_fits_no_unit_is_told_before_it_is_submitted(
     gangs: Gangs, api: httpx.Client
 ) -> None:
     asks = gangs.ask(5, topology="required", topology_level="unit")
-    plan = ok(api.post("projects/demo/jobs/plan", json=asks)).json()
+    plan = ok(api.post("projects/demo/jobs", json=asks, params={"plan": 1})).json()
     assert "40 GPUs are asked for, and the largest holds 32" in str(plan), plan
 
 
@@ -211,8 +211,11 @@ def test_c13_two_gangs_that_fit_by_half_never_hold_each_other(gangs: Gangs) -> N
     gangs.runs(other, 5)
 
 
-def test_work_without_gpus_and_without_levels_runs_beside(
-    gangs: Gangs, portal: ClusteredPortal
+def test_work_that_says_nothing_of_levels_runs_on_nodes_that_have_none(
+    gangs: Gangs, api: httpx.Client
 ) -> None:
-    one = gangs.start(1, gpus=0, gpu_flavor="", pool="")
+    """Its kind has hosts only: no node of it carries the labels."""
+    nodes = ok(api.get(f"clusters/{KEY}/nodes", params={"page_size": 200})).json()["results"]
+    (kind,) = next(node["gpus"] for node in nodes if node["name"] == "node1")
+    one = gangs.start(1, gpus=1, gpu_flavor=kind, pool="")
     assert gangs.runs(one, 1) == ["node1"]

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from clusters import services
 from clusters.models import Cluster
 from jobs.models import Job
+from runtime.protocol import Device
 from tests.jobs.test_topology import FORM, cluster
 from tests.notebooks.cluster_world import IMAGE
 
@@ -32,9 +34,9 @@ def chosen(html: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("word", "size", "topology"),
     [
-        ("single", {"replicas": "1", "gpus": "1", "time_limit_minutes": "0"}, "none"),
+        ("single", {"replicas": "1", "gpus": "1", "time_limit_minutes": ""}, "none"),
         ("try", {"replicas": "2", "gpus": "1", "time_limit_minutes": "30"}, "none"),
-        ("many", {"replicas": "2", "gpus": "8", "time_limit_minutes": "0"}, "required"),
+        ("many", {"replicas": "2", "gpus": "8", "time_limit_minutes": ""}, "required"),
     ],
 )
 def test_l9_one_press_fills_the_form_and_makes_nothing(
@@ -81,3 +83,19 @@ def test_without_gpus_there_is_nothing_to_begin_with(
 ) -> None:
     html = as_user(alice).get(FORM, {"fill": "many"}).content.decode()
     assert "launch-fills" not in html
+
+
+@pytest.mark.parametrize(("gpus", "words"), [(1, ["single"]), (4, ["single", "try", "many"])])
+def test_one_machine_is_one_node_and_its_sizes_fit(
+    as_user: Any, alice: Any, project: Any, presets: Any, world: Any, gpus: int, words: list[str]
+) -> None:
+    fake = world.driver_for("local")
+    fake.set_devices([Device(f"GPU-{n}", n, "H100", 80_000) for n in range(gpus)])
+    there = services.ensure_local_cluster()
+    services.health_store(key=there.key, health=fake.probe())
+    client = as_user(alice)
+    assert [fill.word for fill in client.get(FORM).context["fills"]] == words
+    for word in words:
+        typed = {"command": "python train.py", "fill": word}
+        plan = client.post(FORM, typed).context["plan"]
+        assert plan.decision.starts_now, (word, plan.sentences)

@@ -11,7 +11,7 @@ from loaders.kind import LOAD
 from loaders.models import Load
 from loaders.runtime_spec import workload_spec
 from loaders.services import load_create, load_ensure
-from loaders.ui.forms import LoadForm
+from loaders.ui.form import load_form
 from quotas.models import Limit
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from tests.drivers.kubernetes.pieces import built as job
@@ -122,7 +122,7 @@ def test_the_form_names_the_cluster_of_a_volume_where_there_are_several(
     Cluster.objects.filter(pk=east.pk).update(name="Rack one")
     for row in (cache(alice), cache(alice, "cache:east")):
         Volume.objects.filter(pk=row.volume_id).update(name=f"on-{row.volume.cluster_key}")
-    named = dict(LoadForm(who=principal(alice), project=project).fields["volume"].choices)
+    named = dict(load_form(principal(alice), project, row=Load()).fields["volume"].choices)
     assert "on-gpu (Rack one)" in named.values()
 
 
@@ -276,5 +276,5 @@ def test_the_foot_writes_the_same_thing_down(as_user, project, alice, east):
     page = as_user(alice).post("/projects/vision/loads/new/plan/", form).content.decode()
     assert "volume: cache:east" in page
     assert "cache_size_mib: 1024" in page
-    assert "--volume cache:east --cache-size 1024M" in page.replace("\n", " ")
+    assert "--volume cache:east --cache-size 1G" in page.replace("\n", " ")
     assert not caches().exists()

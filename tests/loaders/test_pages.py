@@ -72,7 +72,7 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(as_user, alice, 
     assert answer.status_code == 422
     assert "A folder inside the volume" in page
     assert 'value="mine"' in page
-    assert '<details class="load-more" open>' in page
+    assert '<details class="launch-less" open>' in page
     assert not Load.objects.exists()
 
 
@@ -245,11 +245,42 @@ def test_the_part_that_changes_by_itself_has_the_runs_of_the_same_moment(
     row = settle(load(alice))
     client, state = as_user(alice), f"{BASE}{row.uid}/state/"
     page = client.get(f"{BASE}{row.uid}/").content.decode()
-    assert page.count('id="runs"') == 1
-    assert "hx-swap-oob" not in page
+    assert page.count('id="runs-title"') == 1
     end(row)
     part = client.get(state, headers={"HX-Request": "true"}).content.decode()
-    runs = part.split('id="runs"')[1]
-    assert 'hx-swap-oob="true"' in runs
-    assert "under way" not in runs
+    runs = part.split('id="runs-title"')[1]
+    assert "Under way" not in runs
     assert "Done" in runs
+
+
+def test_a_link_fills_the_form_in_and_its_plan_is_there(text, alice, shared):
+    page = text(alice, f"new/?url=s3://bucket/a&volume={shared.uid}&color=red")
+    assert 'value="s3://bucket/a"' in page
+    assert f'<option value="{shared.uid}" selected>' in page
+    assert "Copies everything below s3://bucket/a into “shared/a”." in page
+
+
+def test_settings_of_a_load_whose_credential_was_removed_do_not_make_its_bucket_public(
+    as_user, text, alice, credential, load, settle, end
+):
+    secret = credential("key")
+    row = end(settle(load(alice, "s3://bucket/a", credential=str(secret.uid))))
+    Load.objects.filter(pk=row.pk).update(credential=None)
+    page = text(alice, f"{row.uid}/settings/")
+    assert "It was removed: choose another one" in page
+    asked = {"name": "new", "credential": "gone", "shown": "1"}
+    assert as_user(alice).post(f"{BASE}{row.uid}/settings/", asked).status_code == 302
+    row.refresh_from_db()
+    assert (row.name, row.credential, row.anonymous) == ("new", None, False)
+
+
+def test_a_manager_is_asked_why_before_another_s_load_ends(text, alice, mona, load, settle):
+    row = settle(load(alice))
+    mine, hers = text(alice), text(mona)
+    for verb in ("pause", "cancel"):
+        assert f'action="{BASE}{row.uid}/{verb}/"' in mine
+        assert f'action="{BASE}{row.uid}/{verb}/"' not in hers
+    assert f"{BASE}act/?act=cancel&id={row.uid}" in hers
+    page = text(mona, f"{row.uid}/")
+    for verb in ("pause", "cancel"):
+        assert f'id="{verb}-work"' in page

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement.decision import DeviceRequest, Request
 from placement.levels import Spot, apart
@@ -111,3 +113,31 @@ def test_what_need_not_be_together_needs_a_node_for_each_replica(where: str) -> 
     found = told(8, 3, *[6] * 6)
     assert found is not None
     assert found[0] == "in-use"
+
+
+@given(
+    free=st.lists(st.integers(0, 8), min_size=8, max_size=8),
+    count=st.integers(1, 8),
+    replicas=st.integers(1, 9),
+    where=st.sampled_from(list(LEVELS)),
+)
+def test_l6_what_starts_now_has_a_part_that_holds_it_and_what_waits_has_none(
+    free: list[int], count: int, replicas: int, where: str
+) -> None:
+    """Compared with trying each part, replica by replica."""
+    sizes = {"unit": 4, "rack": 2, "host": 1}
+    parts = [range(n, n + sizes[where]) for n in range(0, 8, sizes[where])]
+
+    def held(room: list[int]) -> bool:
+        for part in parts:
+            left, rest = [room[n] for n in part], replicas
+            for n in range(len(left)):
+                while rest and left[n] >= count:
+                    left[n], rest = left[n] - count, rest - 1
+            if not rest:
+                return True
+        return False
+
+    found = stands(count, replicas, where, nodes(*free))
+    assert (found is None) == held(free)
+    assert (found is None or found[2]) == held([8] * 8)

@@ -1,6 +1,7 @@
 """Queues that Berth keeps in Kueue: from rows to what the cluster is told, and when."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,6 +126,20 @@ def asked(project: Project) -> AdmissionRequest:
     return AdmissionRequest(
         KEY, "7" * 32, "job", str(project.uid), "", Resources(1000, 1024, gpus=1)
     )
+
+
+def test_what_only_borrows_has_the_class_behind_all_others(cluster: Cluster) -> None:
+    Priority.objects.get_or_create(name="over-budget", defaults={"label": "B", "value": -1000})
+    found = kueue.labels_of(cluster, "train", "urgent", over_budget="borrows")
+    assert found["priority"] == "berth-over-budget"
+    assert "over-budget" in kueue.tree_on(cluster).priorities
+
+
+def test_what_waits_for_a_budget_is_not_made(place: Any, project: Project) -> None:
+    assert isinstance(kueue.admit(asked(project)), Granted)
+    held = kueue.admit(replace(asked(project), over_budget="waits"))
+    assert isinstance(held, Waiting)
+    assert held.reason == Reason.BUDGET
 
 
 def test_a_project_has_a_queue_before_its_work_is_made(

@@ -4,6 +4,8 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -341,3 +343,20 @@ def test_what_holds_a_device_that_is_gone_still_counts_for_its_project(machine, 
     Device.objects.filter(uuid=first.devices[0]).update(healthy=False, seen_at=None)
     again = local.admit(replace(ask(gpus=1), project_uid=request.project_uid))
     assert again.reason == Reason.CEILING
+
+
+def test_who_asks_again_takes_as_many_queries_whatever_the_line(machine, ask):
+    machine(gpus=["H100"])
+    local.admit(ask(gpus=1))
+    mine = ask(gpus=1)
+    local.admit(mine)
+
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            local.admit(mine)
+        return len(seen)
+
+    few = asked()
+    for _n in range(40):
+        local.admit(ask(gpus=1))
+    assert asked() == few

@@ -133,7 +133,7 @@ works = st.lists(
         st.sampled_from([A, B, C, "d"]),
         st.integers(1, 4),
         st.sampled_from([10, 100, 1000]),
-        st.booleans(),
+        st.sampled_from(["stays", "gives back", "only borrows"]),
     ),
     max_size=14,
 )
@@ -144,8 +144,9 @@ works = st.lists(
 def test_for_any_pool_a_reclaim_breaks_no_guarantee(asked, guaranteed, capacity):
     """Whatever holds what: victims are over their guarantee, are enough, and not one too many."""
     there = pool(guaranteed, capacity)
-    for n, (part, count, priority, may) in enumerate(asked):
-        one = work(n, part, count, priority=priority, reclaimable=may)
+    for n, (part, count, priority, how) in enumerate(asked):
+        rules = {"reclaimable": how != "stays", "borrows": how == "only borrows"}
+        one = work(n, part, count, priority=priority, **rules)
         if count <= there.free(part, KIND):
             held(there, one, at=n)
     before = {key: there.held[key][KIND] for key in (A, B, C, "d")}
@@ -157,10 +158,10 @@ def test_for_any_pool_a_reclaim_breaks_no_guarantee(asked, guaranteed, capacity)
             found = there.victims(one, KIND, lacking) if lacking > 0 else []
             assert {key: there.held[key][KIND] for key in before} == before
             assert {v.uid for v in found} <= over
-            assert all(v.reclaimable and v.part != key for v in found)
+            assert all(v.reclaimable and (v.borrows or v.part != key) for v in found)
             if found:
                 got = sum(v.count for v in found)
-                assert there.held[key][KIND] + count <= guaranteed
+                assert there.covered(key, KIND) + count <= guaranteed
                 assert got >= lacking
                 assert all(got - v.count < lacking for v in found)
 
@@ -181,7 +182,8 @@ def test_what_the_own_part_guarantees_comes_before_what_an_organisation_does():
 @settings(max_examples=200)
 @given(
     asked=st.lists(
-        st.tuples(st.sampled_from(["x1", "x2", "y1", "z"]), st.integers(1, 6)), max_size=14
+        st.tuples(st.sampled_from(["x1", "x2", "y1", "z"]), st.integers(1, 6), st.booleans()),
+        max_size=14,
     ),
     own=st.lists(st.integers(0, 4), min_size=4, max_size=4),
     above=st.lists(st.integers(0, 8), min_size=2, max_size=2),
@@ -194,7 +196,10 @@ def test_for_any_tree_giving_back_comes_to_an_end(asked, own, above, capacity):
         parent = key[0] if key != "z" else ""
         parts.append(Part(key, parent, shares={KIND: Share(guaranteed)}))
     there = Pool(parts, {KIND: capacity})
-    waiting = [work(n, part, count, asked_at=n) for n, (part, count) in enumerate(asked)]
+    waiting = [
+        work(n, part, count, asked_at=n, borrows=borrows)
+        for n, (part, count, borrows) in enumerate(asked)
+    ]
     for at in range(4 * len(asked) + 2):
         left, closed, back = list(waiting), False, []
         while left:
@@ -217,6 +222,26 @@ def test_for_any_tree_giving_back_comes_to_an_end(asked, own, above, capacity):
             return
         waiting += [replace(victim, kind="", granted_at=0.0) for victim in back]
     raise AssertionError("it never stands still")
+
+
+def test_what_only_borrows_is_covered_by_no_guarantee_and_gives_back_first():
+    there = pool()
+    spent = held(there, work("spent", A, borrows=True), at=1)
+    for n in range(4):
+        held(there, work(f"b{n}", B), at=2 + n)  # two of them borrowed, and later
+    held(there, work("c", C, 3), at=9)
+    assert there.over(KIND) == {"spent", "b2", "b3", "c"}
+    assert there.guarantor(work("a", A), KIND) == A, "it takes nothing of its part's guarantee"
+    assert there.guarantor(work("more", A, borrows=True), KIND) is None
+    assert there.victims(work("a", A), KIND, 1) == [spent], "of its own project, too"
+    assert there.turn(work("a", A)) < there.turn(work("more", A, borrows=True))
+
+
+def test_what_only_borrows_asks_nobody():
+    there = pool(capacity=2)
+    held(there, work("b", B, 2))
+    assert there.victims(work("a", A, borrows=True), KIND, 1) == []
+    assert there.may_have(work("a", A, exceeds=False, borrows=True), KIND)
 
 
 def test_a1_in_its_own_part_what_is_less_gives_way_and_nobody_elsewhere():

@@ -25,7 +25,10 @@ def tiny() -> Iterator[Any]:
     reconcilers.unregister(TINY.word)
 
 
-@pytest.fixture(params=["tiny", "job", "workspace"])
+SIZED = ("tiny", "job", "workspace")  # one says how large they are, and attaches things
+
+
+@pytest.fixture(params=[*SIZED, "load"])
 def kind(request: pytest.FixtureRequest, presets: Any) -> Any:
     """Every kind that runs on the services of ``work``, and one that has nothing but them."""
     from work import kinds
@@ -40,10 +43,11 @@ LEAST: dict[str, dict[str, Any]] = {
     "tiny": {},
     "job": {"command": ["python", "train.py"]},
     "workspace": {},
+    "load": {"url": "s3://bucket/images"},
 }
 
 # how one is called that nobody named
-UNNAMED = {"tiny": "tiny", "job": "job", "workspace": "JupyterLab"}
+UNNAMED = {"tiny": "tiny", "job": "job", "workspace": "JupyterLab", "load": "images"}
 
 
 @pytest.fixture

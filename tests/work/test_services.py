@@ -10,13 +10,14 @@ import pytest
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded, NotFound
 from events.models import Event
 from quotas.models import Reservation
-from tests.work.conftest import LEAST, UNNAMED
+from tests.work.conftest import LEAST, SIZED, UNNAMED
 from work import selectors, services
 from work.models import Step, Workload
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., Any]
 MAKERS, ENDERS = {"alice", "bob", "mona"}, {"alice", "mona"}
+sized = pytest.mark.parametrize("kind", SIZED, indirect=True)
 PEOPLE = ("alice", "bob", "vera", "mona", "charlie")
 
 
@@ -45,8 +46,11 @@ def test_a1_each_person_may_what_their_role_says(
     alice: Any,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Of alice's: she may all, a manager ends it, others see it, a stranger does not find it."""
-    row = make(alice, name="mine")
+    """Of alice's: she may all, a manager ends it, others see it, a stranger does not find it.
+
+    What is managed, a manager may change too.
+    """
+    row, changers = make(alice, name="mine"), {"alice", "mona"} if kind.managed else {"alice"}
     me = principal(request.getfixturevalue(who))
     new: dict[str, Any] = {"principal": me, "project": project, "kind": kind}
     its: dict[str, Any] = {"principal": me, "row": row}
@@ -56,8 +60,8 @@ def test_a1_each_person_may_what_their_role_says(
         "create": (lambda: services.workload_create(**new, said=LEAST[kind.word]), MAKERS),
         "plan": (lambda: services.workload_plan(**new, said=LEAST[kind.word]), MAKERS),
         "apply": (lambda: services.manifest_plan(**new, document=document), MAKERS),
-        "start": (lambda: services.workload_start(**its), {"alice"}),
-        "edit": (lambda: services.workload_edit(**its, said={"name": "new"}), {"alice"}),
+        "start": (lambda: services.workload_start(**its), changers),
+        "edit": (lambda: services.workload_edit(**its, said={"name": "new"}), changers),
         "stop": (lambda: services.workload_stop(**its, said="why"), ENDERS),
         "delete": (lambda: services.workload_delete(**its, said="why"), ENDERS),
     }
@@ -67,7 +71,7 @@ def test_a1_each_person_may_what_their_role_says(
     wanted = "done" if who in may else "NotFound" if who == "charlie" else "Forbidden"
     assert outcome(act) == wanted
     assert selectors.may_end(me, row) == (who in ENDERS)
-    assert selectors.may_change(me, row) == (who == "alice")
+    assert selectors.may_change(me, row) == (who in changers)
     seen = selectors.visible_to(me, kind, project).filter(pk=row.pk).exists()
     assert seen == (who != "charlie")
 
@@ -95,7 +99,9 @@ def test_it_starts_stops_starts_again_and_goes(
     settle()
     assert not selectors.visible_to(me, kind).exists()
     done = [verb for verb in verbs(row) if "ended" not in verb]
-    words = ("launched", "stopped", kind.started, "deleted")
+    stopped = kind.stopped.get(kind.asked, "stopped")
+    first = (kind.made,) if kind.launch is None else (kind.made, kind.started)
+    words = (*first, stopped, kind.started, "deleted")
     assert done == [f"{kind.word}.{word}" for word in words]
 
 
@@ -145,7 +151,7 @@ def test_a_second_name_is_refused_and_an_unnamed_one_finds_the_next(
         kind=kind,
         said=LEAST[kind.word] | {"name": "mine"},
     )
-    assert (plan.allowed, plan.sentences[0]) == (False, refused.value.message)
+    assert (plan.allowed, plan.refusal) == (False, refused.value.message)
     first = UNNAMED[kind.word]
     assert [make(alice).name for _ in range(2)] == [first, f"{first} 2"]
     other = make(alice, name="other")
@@ -158,6 +164,7 @@ def test_a_second_name_is_refused_and_an_unnamed_one_finds_the_next(
             make(bob, name="mine")
 
 
+@sized
 def test_c3_what_a_limit_leaves_no_room_for_is_refused_with_its_sentence(
     make: Make, kind: Any, project: Any, principal: Any, alice: Any
 ) -> None:
@@ -254,7 +261,10 @@ def test_who_ends_what_is_another_persons_says_why_and_the_owner_is_told(
     services.workload_stop(principal=me, row=row, said="its turn")
     services.workload_delete(principal=me, row=row, said="too long")
     told = Notification.objects.filter(user=alice).order_by("id")
-    assert [one.kind for one in told] == [kind.stop_notice, "work.deleted"]
+    assert [one.kind for one in told] == [
+        kind.stop_notices.get(kind.asked, kind.stop_notice),
+        "work.deleted",
+    ]
     assert "its turn" in told[0].params["reason"]
 
 
@@ -268,6 +278,7 @@ def test_deleting_by_a_wrong_name_deletes_nothing(
     assert row.desired == "running"
 
 
+@sized
 def test_a_plan_says_what_would_be_and_changes_nothing(
     make: Make, kind: Any, project: Any, principal: Any, alice: Any
 ) -> None:
@@ -301,10 +312,12 @@ def test_what_cannot_be_is_refused_by_the_name_of_its_field(
 ) -> None:
     with pytest.raises(Invalid) as refused:
         make(alice, **said)
-    assert list(refused.value.fields) == [field]
+    unknown = [name for name in said if name not in kind.table]
+    assert list(refused.value.fields) == (unknown[:1] or [field])
     assert not Workload.objects.exists()
 
 
+@sized
 def test_private_fields_stay_out_of_events_and_of_what_others_read(
     make: Make, kind: Any, alice: Any
 ) -> None:
@@ -317,6 +330,7 @@ def test_private_fields_stay_out_of_events_and_of_what_others_read(
     assert not any(word in str(told) for word in ("s3cret", "train.py", "TOKEN"))
 
 
+@sized
 def test_a_row_is_its_document_and_its_document_is_the_row(
     make: Make, kind: Any, project: Any, principal: Any, alice: Any
 ) -> None:
@@ -335,6 +349,7 @@ def test_a_row_is_its_document_and_its_document_is_the_row(
     )
 
 
+@sized
 def test_a_form_offers_what_there_is(
     make: Make, kind: Any, project: Any, principal: Any, alice: Any
 ) -> None:
@@ -348,6 +363,7 @@ def test_a_form_offers_what_there_is(
     assert selectors.form_values(row)["volumes"] == [str(mounted.uid)]
 
 
+@sized
 def test_what_it_waits_for_wakes_it(
     make: Make, kind: Any, project: Any, principal: Any, settle: Any, alice: Any
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.drf.views import with_etag
@@ -26,10 +28,11 @@ class WorkAPIView(ProjectAPIView):
     """Made for each kind by ``urls_for``; ``schema_of`` describes its verbs."""
 
     api: ClassVar[Api]
+    demands: ClassVar[Mapping[str, str]] = {}  # verb → create, read or manage
 
     @classmethod
     def rights(cls, api: Api) -> Mapping[str, Permission]:
-        raise NotImplementedError
+        return {verb: getattr(api.kind, right) for verb, right in cls.demands.items()}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:
@@ -71,3 +74,23 @@ class OneView(WorkAPIView):
         return selectors.workload_get(
             self.principal, kind, self.kwargs[kind.word], self.project, for_update=for_update
         )
+
+
+class ActView(OneView):
+    """What a POST does to one."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
+    takes: ClassVar[type[Any] | None] = None
+    act: ClassVar[Callable[..., Any]]  # a service
+
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:
+        return {"post": extend_schema(request=cls.takes, responses={202: api.gives})}
+
+    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        told = self.told()
+        return self.accepted(type(self).act(principal=self.principal, row=self.row(), **told))
+
+    def told(self) -> dict[str, Any]:
+        """Return what the service is told besides."""
+        return {}

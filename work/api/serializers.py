@@ -70,7 +70,7 @@ def field_in(field: f.Field, *, nullable: bool = True) -> Any:  # noqa: PLR0911 
             return serializers.ChoiceField([word for word, _label in field.choices], **given)
         case f.Environment():
             return serializers.DictField(child=_text(field.longest), **given)
-        case f.Words():
+        case f.Words() | f.Lines():
             word = _text(field.longest)
             return serializers.ListField(child=word, max_length=field.most, **given)
         case f.Ports():
@@ -95,7 +95,7 @@ def field_out(field: f.Field) -> Any:  # noqa: PLR0911 - one per type
             return serializers.ChoiceField([word for word, _label in field.choices], **given)
         case f.Environment():
             return serializers.DictField(child=serializers.CharField(), **given)
-        case f.Words():
+        case f.Words() | f.Lines():
             return serializers.ListField(child=serializers.CharField(), **given)
         case f.Ports():
             return PortOut(many=True, **given)

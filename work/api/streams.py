@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django.http import HttpResponseBase
 from django.utils.translation import gettext as _
@@ -27,7 +27,6 @@ from common.drf.serializers import (
 from common.errors import NotFound
 from common.streams import EventStream
 from hubapi import sessions
-from projects.access import Permission
 from work import selectors, services
 from work.api import render
 from work.api.base import OneView, Schema
@@ -42,9 +41,7 @@ MAX_REPLICA = 2**15 - 1
 class ReadView(OneView):
     pagination_class = None  # short by nature: one answer
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"GET": api.kind.read}
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
 
     def follower(self, row: Any) -> streams.Follower:
         """Take from the request what a stream needs to go on alone; TooManyStreams beyond it."""

@@ -22,7 +22,7 @@ from projects.api.base import REASON, ReasonIn, reason_in
 from runtime.protocol import Phase
 from work import selectors, services
 from work.api import render
-from work.api.base import OneView, Schema, WorkAPIView
+from work.api.base import ActView, OneView, Schema, WorkAPIView
 from work.api.kinds import Api
 from work.api.serializers import ExtendIn, ShareIn, ShareOut
 from work.api.streams import WorkDocument, WorkEvents, WorkLogs
@@ -36,9 +36,7 @@ NAME = OpenApiParameter("name", OpenApiTypes.STR, description="Its name, typed b
 class WorkList(WorkAPIView):
     """List the {many} of a project; make one and start it."""
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"GET": api.kind.read, "POST": api.kind.create}
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read", "POST": "create"}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:
@@ -95,9 +93,7 @@ class WorkList(WorkAPIView):
 class WorkApply(WorkAPIView):
     """Create or change a {one} as a manifest says, and start it."""
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"POST": api.kind.create}
+    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:
@@ -170,71 +166,37 @@ class WorkDetail(OneView):
             return self.accepted(row)
 
 
-class WorkStart(OneView):
+class WorkStart(ActView):
     """Start a {one} again that has ended: a new launch of the same."""
 
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_start)
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"POST": api.kind.create}
 
-    @classmethod
-    def schema_of(cls, api: Api) -> Schema:
-        return {"post": extend_schema(request=None, responses={202: api.gives})}
-
-    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        return self.accepted(type(self).act(principal=self.principal, row=self.row()))
-
-
-class WorkStop(OneView):
+class WorkStop(ActView):
     """End what a {one} does; what it wrote to volumes stays."""
 
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
+    takes = ReasonIn
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_stop)
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"POST": api.kind.read}  # the owner, or who may manage: services decide
-
-    @classmethod
-    def schema_of(cls, api: Api) -> Schema:
-        return {"post": extend_schema(request=ReasonIn, responses={202: api.gives})}
-
-    def post(self, request: Request, **_ids: str) -> Response:
-        said = reason_in(request)
-        return self.accepted(type(self).act(principal=self.principal, row=self.row(), said=said))
+    def told(self) -> dict[str, Any]:
+        return {"said": reason_in(self.request)}
 
 
-class WorkRepin(OneView):
+class WorkRepin(ActView):
     """Pin what the tag of its image means now; a {one} that is wanted to run starts with it."""
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"POST": api.kind.create}
-
-    @classmethod
-    def schema_of(cls, api: Api) -> Schema:
-        return {"post": extend_schema(request=None, responses={202: api.gives})}
-
-    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        return self.accepted(services.image_renew(principal=self.principal, row=self.row()))
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.image_renew)
 
 
-class WorkExtend(OneView):
+class WorkExtend(ActView):
     """Move the end of a {one} that runs under a time limit."""
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"POST": api.kind.create}
+    takes = ExtendIn
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_extend)
 
-    @classmethod
-    def schema_of(cls, api: Api) -> Schema:
-        return {"post": extend_schema(request=ExtendIn, responses={202: api.gives})}
-
-    def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        minutes = self.given(ExtendIn)["minutes"]
-        row = services.workload_extend(principal=self.principal, row=self.row(), minutes=minutes)
-        return self.accepted(row)
+    def told(self) -> dict[str, Any]:
+        return {"minutes": self.given(ExtendIn)["minutes"]}
 
 
 class WorkShares(OneView):
@@ -242,9 +204,7 @@ class WorkShares(OneView):
 
     pagination_class = None  # short by nature: one answer
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"GET": api.kind.read, "POST": api.kind.create}
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read", "POST": "create"}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:  # noqa: ARG003
@@ -272,9 +232,7 @@ class WorkShares(OneView):
 class WorkShare(OneView):
     """Take somebody's access to a {one} back."""
 
-    @classmethod
-    def rights(cls, api: Api) -> Mapping[str, Permission]:
-        return {"DELETE": api.kind.create}
+    demands: ClassVar[Mapping[str, str]] = {"DELETE": "create"}
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:  # noqa: ARG003

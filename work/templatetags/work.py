@@ -10,13 +10,16 @@ from django.utils.safestring import SafeString
 from common.templatetags.berth import badge
 from work.ui.pages import pages_of
 from work.ui.present import reason_of, took
-from work.ui.sizes import whole_size_words
+from work.ui.sizes import size_words, whole_size_words
 from work.ui.timeline import is_far, step_word
+from work.ui.verbs import shown_verbs
 
 register = template.Library()
 
+register.simple_tag(size_words, name="size_of")
 register.simple_tag(whole_size_words, name="work_size")
 register.simple_tag(reason_of, name="work_reason")
+register.simple_tag(shown_verbs, name="work_verbs")
 register.filter("took", took)
 
 
@@ -26,13 +29,20 @@ def work_badge(row: Any) -> SafeString:
     pages = pages_of(row)
     state = pages.states.of(row)
     tone, shape = pages.shapes[state]
-    return badge(state.label, tone, shape)
+    return badge(pages.badge_word(row) if pages.badge_word else state.label, tone, shape)
 
 
 @register.simple_tag
 def work_url(row: Any, name: str) -> str:
     """Return the address of a page of it."""
     return pages_of(row).address(name, row)
+
+
+@register.simple_tag
+def work_page(row: Any) -> str:
+    """Return what Open opens; "" where nothing is."""
+    opens = pages_of(row).open_url
+    return opens(row) if opens else ""
 
 
 @register.simple_tag

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Self, TypeVar
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from common.errors import Forbidden
 from projects.ui.base import ProjectView
 from work.kinds import Kind
-from work.selectors import require_owner, workload_get
+from work.selectors import reads_private, workload_get
 from work.ui.pages import Pages
 from work.ui.present import Shown
 
@@ -50,13 +51,15 @@ class OneView(WorkView):
     tab: ClassVar[str] = "overview"
 
     def row(self) -> Any:
-        short_id = self.kwargs[self.kind.word]
-        return workload_get(self.principal, self.kind, short_id, self.project)
+        key = self.kwargs[self.kind.word]
+        unread = self.pages.unread
+        return workload_get(self.principal, self.kind, key, self.project, unread=unread)
 
-    def owned(self) -> Any:
-        """Return it for its owner: what it wrote and what it is told are private."""
+    def inside(self) -> Any:
+        """Return it for who may read what it wrote: of most kinds its owner."""
         row = self.row()
-        require_owner(self.principal, row)
+        if not reads_private(self.principal, row):
+            raise Forbidden(_("Only its owner may see or change this."))
         return row
 
     def page(self, row: Any, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -65,12 +68,13 @@ class OneView(WorkView):
             "row": row,
             "state": state,
             "tabs": self._tabs(row, is_owner=state.is_owner, may_end=state.may_end),
+            "subtitle": self.pages.subtitle(self.principal, row) if self.pages.subtitle else "",
             **(context or {}),
         }
 
     def _tabs(self, row: Any, *, is_owner: bool, may_end: bool) -> list[dict[str, Any]]:
         names = [("overview", "detail", _("Overview"))]
-        if is_owner:
+        if reads_private(self.principal, row):
             names.append(("logs", "logs", _("Logs")))
         names.append(("events", "events", _("Events")))
         names += [(tab.key, tab.route, tab.label) for tab in self.pages.tabs(self.principal, row)]
@@ -86,4 +90,5 @@ class OneView(WorkView):
         """Return the address of a page of its own, or of one that another app brings."""
         if ":" not in route:
             return self.pages.address(route, row)
-        return reverse(route, kwargs={"project": row.project.slug, self.kind.word: row.short_id})
+        keys = {"project": row.project.slug, self.kind.word: self.kind.key_of(row)}
+        return reverse(route, kwargs=keys)

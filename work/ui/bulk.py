@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.ids import is_uid
 from common.ui.components import Act
 from projects.ui.base import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired, Phase
 from work import services
-from work.selectors import may_change, may_end, visible_to
+from work.selectors import may_end, reads_private, visible_to
 from work.ui.base import WorkView
-from work.ui.pages import Pages, pages_of
+from work.ui.pages import Pages, Verb, pages_of
+from work.ui.verbs import shown_verbs, verbs_of
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
-
-
-def _can_stop(who: Principal, row: Any) -> bool:
-    pages = pages_of(row)
-    goes_on = row.desired == Desired.RUNNING and not pages.states.is_over(row)
-    return goes_on and may_end(who, row)
 
 
 def can_delete(who: Principal, row: Any) -> bool:
@@ -32,17 +28,21 @@ def can_delete(who: Principal, row: Any) -> bool:
 
 def deeds_of(pages: Pages) -> tuple[Deed, ...]:
     words = pages.words
-    return (
-        Deed(
-            name="stop",
-            icon="player-stop",
+
+    def of(verb: Verb) -> Deed:
+        return Deed(
+            name=verb.name,
+            icon=verb.icon,
             on_chosen=words.stop_chosen,
             title=words.stop_many,
             done=words.stopping_many,
-            act=services.workload_stop,
-            fits=_can_stop,
+            act=verb.act,
+            fits=lambda who, row: bool(verb.word(who, row)),
             lost=words.stop_lost,
-        ),
+        )
+
+    return (
+        *(of(verb) for verb in verbs_of(pages) if verb.chosen),
         Deed(
             name="delete",
             icon="trash",
@@ -65,35 +65,35 @@ class BulkAct(WorkView, Bulk):
 
     def chosen(self, keys: Sequence[str]) -> Sequence[Any]:
         rows = visible_to(self.principal, self.kind, self.project)
-        return list(rows.filter(short_id__in=keys))
+        known = [key for key in keys if self.kind.key != "uid" or is_uid(key)]
+        return list(rows.filter(**{f"{self.kind.key}__in": known}))
 
     def described(self, row: Any) -> Chosen:
         who = "" if row.owner_id == self.principal.user.pk else row.owner.label
-        return Chosen(row.short_id, row.name, who, row.get_absolute_url())
+        return Chosen(str(self.kind.key_of(row)), row.name, who, row.get_absolute_url())
 
 
 def acts_on(who: Principal, row: Any) -> list[Act]:
     """Return the menu of one in the list."""
     pages, own = pages_of(row), row.owner_id == who.user.pk
-    words, there = pages.words, row.desired != Desired.ABSENT
-    over = pages.states.is_over(row)
-    starts = there and over and may_change(who, row) and not row.project.archived_at
+    there = row.desired != Desired.ABSENT
+    bulk_route, key = f"{pages.routes}:bulk", str(pages.kind.key_of(row))
     found = []
     if own and pages.open_url and row.shown_phase == Phase.RUNNING and (url := pages.open_url(row)):
         found.append(Act(_t("Open"), "external-link", url))
-    for allowed, word, icon, route, posts in (
-        (starts, pages.again(row), "player-play", "start", True),
-        (own and _can_stop(who, row), words.stop, "player-stop", "stop", True),
-        (own and there, _t("Logs"), "file-text", "logs", False),
-        (own and there, _t("Settings"), "settings", "settings", False),
+    for shown in shown_verbs(who, row, listed=True):
+        if not shown.asks:
+            found.append(Act(shown.word, shown.verb.icon, shown.url, posts=True))
+        elif shown.verb.chosen:  # the page asks why
+            asks = asking(bulk_route, row.project, shown.verb.name, key)
+            found.append(Act(shown.word, shown.verb.icon, asks))
+    for allowed, word, icon, route in (
+        (there and reads_private(who, row), _t("Logs"), "file-text", "logs"),
+        (there and own, _t("Settings"), "settings", "settings"),
     ):
         if allowed:
-            found.append(Act(word, icon, pages.address(route, row), posts=posts))
-    bulk_route = f"{pages.routes}:bulk"
-    if not own and _can_stop(who, row):  # the page asks why
-        asks = asking(bulk_route, row.project, "stop", row.short_id)
-        found.append(Act(words.stop, "player-stop", asks))
+            found.append(Act(word, icon, pages.address(route, row)))
     if can_delete(who, row):
-        asks = asking(bulk_route, row.project, "delete", row.short_id)
+        asks = asking(bulk_route, row.project, "delete", key)
         found.append(Act(_t("Delete"), "trash", asks, destroys=True))
     return found

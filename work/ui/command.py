@@ -10,7 +10,9 @@ from credentials.selectors import credentials_named
 from placement.decision import names_in
 from volumes.selectors import volume_named
 from work import fields as f
+from work import kinds
 from work.attached import READ_ONLY
+from work.ui.pages import pages_of
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from work.kinds import Kind
 
 _MIB = 1024
+_MOST_LINES = 10  # more of them belong into a document
 _ANY = "any"  # kind of GPU
 
 
@@ -26,23 +29,45 @@ RUN = ("run",)
 
 
 def command_of(
-    kind: Kind, said: Mapping[str, Any], *, project: str, name: str, verb: Sequence[str] = RUN
+    kind: Kind,
+    said: Mapping[str, Any],
+    *,
+    project: str,
+    name: str,
+    verb: Sequence[str] = RUN,
+    group: str = "",
 ) -> str:
-    """Return the command; ``name`` is what it would be called.
+    """Return the command; ``name`` is what it would be called. "": it would be too long.
 
     As in the document beside it, values of variables are in it: whoever sees it typed them.
     """
-    words = ["berth", kind.word, *verb, "--project", project, "--name", name]
+    words = ["berth", group or kind.word, *verb]
+    words += [str(said[x.name]) for x in kind.table if x.argument and x.name in said]
+    words += ["--project", project, "--name", name]
     behind: Sequence[str] = ()
     for field in kind.table:
         value = said.get(field.name)
-        if value is None or field.name == "name":
+        if value is None or field.name == "name" or field.argument:
             continue
+        if isinstance(field, f.Lines) and len(value) > _MOST_LINES:
+            return ""
         if field.name == "command" and verb == RUN:
             behind = value
         else:
             words += _words(field, value)
     return join([*words, "--", *behind] if behind else words)
+
+
+def command_made_by(who: Principal, row: Any) -> str:
+    """Return the command that makes the same again; "" of a kind whose pages have none."""
+    pages, kind = pages_of(row), kinds.kind_of(row.kind)
+    if not pages.repeats:
+        return ""
+    plain = kind.new(who, row.project, {})
+    told = {n: value for n, value in kind.own.read(row, private=True).items() if value}
+    said = told_apart(kind, told, plain, plain) | dict(pages.named(who, row))
+    there = {"project": row.project.slug, "name": row.name}
+    return command_of(kind, said, **there, verb=(pages.verb,), group=pages.group)
 
 
 def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - one case per type
@@ -61,7 +86,7 @@ def _words(field: f.Field, value: Any) -> list[str]:  # noqa: C901, PLR0911 - on
             return [option, join(value)]
         case f.Names() if field.has_usual and not value:
             return [f"--no-{field.name.replace('_', '-')}"]
-        case f.Names():
+        case f.Names() | f.Lines():
             return [part for item in value for part in (option, str(item))]
         case f.Ports() if field.has_usual and not value:
             return [f"--no-{field.name}"]

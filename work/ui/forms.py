@@ -31,6 +31,7 @@ _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", 
 VOLUME_FIELD = "volume-"
 WRITE, READ = "rw", "ro"
 _MAX_TEXT = 100_000
+_MAX_LINES = 600_000
 _MOST_LINES = 16
 _PRIVATE = "private"  # a port that no browser opens
 
@@ -43,6 +44,8 @@ class WorkForm(forms.Form):
     ``renews``: the newest image of its tag may be taken.
     """
 
+    beside: tuple[tuple[f.Field, ...], ...] = BESIDE
+    less_title: f.Text = ""  # "": the words of all that is folded away
     use_required_attribute = False
     # A browser does not send what is not ticked: this tells that it was not from a press that
     # says nothing of it.
@@ -59,6 +62,7 @@ class WorkForm(forms.Form):
     ) -> None:
         self.table = table
         self.fleet: Fleet | None = None  # the look at clusters of which the offers were made
+        self.given: Mapping[str, Any] = {}  # what the link that led here says of it
         self.chosen_volume = ""  # the one that somebody came from
         self._by_key: dict[str, f.Field] = {}
         self._mounts: dict[str, OfferedVolume] = {}
@@ -185,7 +189,7 @@ class WorkForm(forms.Form):
     def _rows(self, *, folded: bool) -> list[list[forms.BoundField]]:
         """Numbers of a kind's own share a row."""
         plain = [x for x in self.table if x.folded == folded and not isinstance(x, f.Names)]
-        beside = {field.name: row for row in BESIDE for field in row}
+        beside = {field.name: row for row in self.beside for field in row}
         numbers = tuple(x for x in plain if isinstance(x, f.Count) and x.name not in beside)
         rows: list[tuple[f.Field, ...]] = []
         for field in plain:
@@ -257,7 +261,7 @@ def clean_each(form: forms.Form, fields: Mapping[str, f.Field]) -> dict[str, Any
 
 def key_of(field: f.Field) -> str:
     """Return the name of a field in the form: people write cores and GiB, not milli and MiB."""
-    return field.name.removesuffix("_milli").removesuffix("_mib")
+    return field.name.removesuffix("_milli").removesuffix("_mib").removesuffix("_bytes_s")
 
 
 def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
@@ -268,6 +272,8 @@ def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
         return Decimal(value) / field.unit if value else None
     if isinstance(field, f.Words):
         return shlex.join(value)
+    if isinstance(field, f.Lines):
+        return "\n".join(value)
     if isinstance(field, f.Environment):
         return "\n".join(f"{name}={text}" for name, text in value.items())
     if isinstance(field, f.Devices):
@@ -277,7 +283,7 @@ def to_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     return value
 
 
-def from_form(field: f.Field, value: Any) -> Any:
+def from_form(field: f.Field, value: Any) -> Any:  # noqa: PLR0911 - one per type
     """Return what people wrote as it is kept; ValidationError says what can't be read."""
     if isinstance(field, f.Count) and field.unit > 1:
         return round(value * field.unit)
@@ -286,6 +292,8 @@ def from_form(field: f.Field, value: Any) -> Any:
             return shlex.split(value)
         except ValueError as error:
             raise forms.ValidationError(_t("A quotation mark is not closed.")) from error
+    if isinstance(field, f.Lines) and isinstance(value, str):
+        return [line for line in value.splitlines() if line.strip()]
     if isinstance(field, f.Environment) and isinstance(value, str):
         return _variables(value)
     if isinstance(field, f.Devices):
@@ -350,7 +358,7 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
     }
     match field:
         case f.Count(unit=unit) if unit > 1:
-            step = {f.Unit.CORES: "0.1", f.Unit.GIB: "0.25"}[unit]
+            step = "0.25" if unit is f.Unit.GIB else "0.1"
             return forms.DecimalField(
                 min_value=Decimal(field.low) / unit,
                 max_value=Decimal(field.high) / unit,
@@ -372,6 +380,10 @@ def form_field(  # noqa: C901, PLR0911, PLR0912 - one case per type
         case f.Environment():
             rows = forms.Textarea(attrs={**_MONO, "rows": 3, "placeholder": "NAME=value"})
             return forms.CharField(max_length=_MAX_TEXT, widget=rows, strip=False, **common)
+        case f.Lines():
+            lines = forms.Textarea(attrs={**_MONO, "rows": 3})
+            longest = min(_MAX_LINES, field.most * (field.longest + 1))
+            return forms.CharField(max_length=longest, widget=lines, **common)
         case f.Words():
             lines = forms.Textarea(attrs={**_MONO, "rows": 2})
             return forms.CharField(max_length=_MAX_TEXT, widget=lines, **common)

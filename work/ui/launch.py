@@ -18,7 +18,7 @@ from placement.fleet import Fleet
 from projects.access import roles_kept
 from work import services
 from work.attached import attached_usually
-from work.fields import Edit, Field, Table
+from work.fields import Choice, Edit, Field, Line, Table
 from work.kinds import kind_of
 from work.selectors import form_values, given_words, may_change, offers_for
 from work.services.base import require_startable
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
     from work.kinds import Kind
-    from work.ui.pages import Fill
+    from work.ui.pages import Fill, Pages
 
 CREATE: Mapping[str, str] = {"GET": "create", "POST": "create"}
 _MAX_BESIDE = 40
+_MAX_GIVEN = 1300
 
 
 def form_of(
@@ -58,6 +59,15 @@ def form_of(
         values=form_values(row),
         renews=kind.renews and bool(row.pinned_tag),
     )
+
+
+def form_for(
+    pages: Pages, who: Principal, project: Project, data: Any = None, *, row: Any
+) -> WorkForm:
+    """Return the form of a kind: made of its table, or its own."""
+    if pages.form is not None:
+        return pages.form(who, project, data, row=row)
+    return form_of(who, project, pages.kind, data, row=row)
 
 
 def likely_cluster(kind: Kind, who: Principal, project: Project, given: Any) -> str:
@@ -99,14 +109,15 @@ class NewView(WorkView):
         return _begun(self.kind, self.principal, self.project, given)
 
     def form(self, row: Any, data: Any = None) -> WorkForm:
-        return form_of(self.principal, self.project, self.kind, data, row=row)
+        return form_for(self.pages, self.principal, self.project, data, row=row)
 
     def plan(self, row: Any, form: WorkForm) -> dict[str, Any]:
         """Return the plan with the same as YAML and as a command, or what is wrong."""
         if form.is_bound and not form.is_valid():
-            problems = [str(error) for errors in form.errors.values() for error in errors]
-            return {"plan": None, "problems": problems}
-        own, kind = form.said() if form.is_bound else {}, self.kind
+            wrong = [error for errors in form.errors.as_data().values() for error in errors]
+            known = [text for one in wrong if one.code != "required" for text in one.messages]
+            return {"plan": None, "problems": known}
+        own, kind = form.said() if form.is_bound else dict(form.given), self.kind
         beside = kind.beside_of(row)
         asked: dict[str, Any] = {"principal": self.principal, "project": self.project, "kind": kind}
         try:
@@ -117,16 +128,19 @@ class NewView(WorkView):
             return {"plan": None, "problems": [error.message]}
         slug, name = self.project.slug, plan.name
         named = attached_named(self.principal, self.project, plan.attached)
-        told = {**kind.beside_of(plan.row), **kind.own.read(plan.row, private=True), **named}
+        always = self.pages.named(self.principal, plan.row)
+        told = {**kind.beside_of(plan.row), **kind.own.read(plan.row, private=True)}
+        told |= {**named, **always}
         who = self.principal, self.project
         usual = kind.new(*who, {**beside, **own}) if own else row
         said = told_apart(kind, own | {key: named[key] for key in named if key in own}, row, usual)
-        verb = (self.pages.verb, *beside.values())
+        verb, group = (self.pages.verb, *beside.values()), self.pages.group
+        there: dict[str, Any] = {"project": slug, "name": name, "verb": verb, "group": group}
         return {
             "plan": plan,
             "problems": [],
             "plan_yaml": to_yaml(manifest_wrap(kind, name, slug, told)),
-            "plan_command": command_of(kind, said, project=slug, name=name, verb=verb),
+            "plan_command": command_of(kind, {**said, **always}, **there),
         }
 
 
@@ -144,6 +158,12 @@ class New(NewView):
         form = self.form(row)
         word = request.GET.get("fill", "")
         form.initial.update(self._filled(form, word))
+        form.given = {
+            field.name: request.GET[field.name][:_MAX_GIVEN]
+            for field in self.kind.table
+            if isinstance(field, Line | Choice) and field.name in request.GET
+        }
+        form.initial.update({form.names[name]: text for name, text in form.given.items()})
         form.choose_volume(request.GET.get("volume", "")[:36])
         return self._page(row, form, fill=word)
 
@@ -159,14 +179,7 @@ class New(NewView):
         if not form.is_valid():
             return self._page(row, form, status=422)
         try:
-            made = services.workload_create(
-                principal=self.principal,
-                project=self.project,
-                kind=self.kind,
-                said={**self.kind.beside_of(row), **form.said()},
-                nonce=request.POST.get("nonce", ""),
-                must_fit=True,
-            )
+            made = self.make({**self.kind.beside_of(row), **form.said()})
         except (Invalid, Conflict, Forbidden) as error:
             if not set(form.fields) & set(request.POST):
                 request.berth_error = error  # type: ignore[attr-defined]  # as ``refuse`` does
@@ -174,6 +187,11 @@ class New(NewView):
             return self._page(row, form, refuse(request, form, error, form.names))
         query = {"open": "1"} if self.pages.open_url else {}
         return go(request, self.pages.address("detail", made, query=query))
+
+    def make(self, said: Mapping[str, Any]) -> Any:
+        new: dict[str, Any] = {"project": self.project, "kind": self.kind, "said": said}
+        nonce = self.request.POST.get("nonce", "")
+        return services.workload_create(principal=self.principal, **new, nonce=nonce, must_fit=True)
 
     def _filled(self, form: WorkForm, word: str) -> dict[str, Any]:
         """Return what a size to begin with writes into the form; all else is as it was."""
@@ -226,12 +244,14 @@ class Settings(OneView):
     tab = "settings"
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.owned() if self.pages.private_settings else self.row()
+        row = self.inside() if self.pages.private_settings else self.row()
         return self._page(row, self._form(row))
 
     def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.owned()
-        form = form_of(self.principal, self.project, self.kind, request.POST, row=row)
+        row = self.row()
+        form = self._form(row, request.POST)
+        if form is None:
+            raise Forbidden(_("Only its owner may see or change this."))
         if not form.is_valid():
             return self._page(row, form, status=422)
         before, pinned = row.launch, getattr(row, "image_digest", "")
@@ -241,7 +261,7 @@ class Settings(OneView):
                 principal=self.principal, row=row, said=form.said(), newest_image=newest
             )
         except (Invalid, Conflict, Forbidden) as error:
-            return self._page(self.owned(), form, refuse(request, form, error, form.names))
+            return self._page(self.row(), form, refuse(request, form, error, form.names))
         restarts = row.launch > before
         told = _("Saved. It restarts with its new settings.") if restarts else _("Saved.")
         if newest and row.image_digest == pinned:
@@ -249,11 +269,11 @@ class Settings(OneView):
         messages.success(request, told)
         return go(request, self.pages.address("detail", row))
 
-    def _form(self, row: Any) -> WorkForm | None:
-        """Return None for others than its owner: they may only delete it."""
-        if row.owner_id != self.principal.user.pk or not may_change(self.principal, row):
+    def _form(self, row: Any, data: Any = None) -> WorkForm | None:
+        """Return None for who may not change it: they may only delete it."""
+        if not may_change(self.principal, row):
             return None
-        return form_of(self.principal, self.project, self.kind, row=row)
+        return form_for(self.pages, self.principal, self.project, data, row=row)
 
     def _page(self, row: Any, form: WorkForm | None, status: int = 200) -> HttpResponse:
         check = self.pages.image_check_address(self.project.slug, row.cluster_key)

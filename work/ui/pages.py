@@ -17,11 +17,15 @@ from work.fields import Text
 from work.kinds import Kind, States
 
 if TYPE_CHECKING:
+    from django.utils.safestring import SafeString
+
     from accounts.principal import Principal
     from common.ui.components import Tab
     from placement.fleet import Fleet
+    from work.ui.forms import WorkForm
 
 Counted = Callable[[int], str]  # a sentence about so many of them
+COLUMNS = ("name", "state", "owner", "size", "started", "took", "acts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,33 @@ class Fill:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A press on one of a kind; ``name`` ends its address.
+
+    ``word`` is on the button, "" where it makes no sense now. ``ends``: whoever manages such work
+    may do it too, and says why.
+    """
+
+    name: str
+    icon: str
+    word: Callable[[Principal, Any], Text]
+    act: Callable[..., Any]  # principal=, row=, and of one that ends, said=
+    done: Text  # with %(name)s
+    ends: bool = False
+    listed: bool = True  # in the menu of a list too
+    chosen: bool = False  # of several in a list too
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of its list that no other kind has."""
+
+    name: str
+    label: Text
+    cell: Callable[[Principal, Any], SafeString]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pages:
     """``routes`` is the namespace of its addresses, ``path`` the word for all of them there."""
 
@@ -75,15 +106,33 @@ class Pages:
     path: str = ""  # "": as ``routes``
     new_path: str = "new"
     verb: str = "run"  # of the command that makes one
+    group: str = ""  # of its commands; "": its word
+    repeats: bool = False  # its page has the command that makes the same again
     listed: bool = True  # home and palette have nothing of their own for it
     words: Words
     states: States
     shapes: Mapping[str, tuple[str, str]]  # state → tone and icon of its badge
+    badge_word: Callable[[Any], Text] | None = None  # where the state's own says too little
+    filters: Mapping[str, Text] = field(default_factory=dict)  # words of those that are no state
+    # Rows that carry these words, and what the field says where they are typed.
+    matching: Callable[[Any, str], Any] | None = None
+    matching_hint: Text = ""
     goes_on: tuple[str, ...]  # filters in which it is not over
     # The steps of a start on one machine and on a cluster, shown ahead of time.
     ahead: tuple[tuple[str, ...], tuple[str, ...]]
     step_words: Mapping[str, Text] = field(default_factory=dict)  # where it calls one otherwise
     facts_of: Callable[[Any], list[Fact]] = lambda _row: []
+    facts_part: str = "work/_facts.html"
+    verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
+    # Its form, instead of one that is made of nothing but its table.
+    form: Callable[..., WorkForm] | None = None  # who, project, data, row=
+    # What its fields name, by what means it alone: for documents and commands.
+    named: Callable[[Principal, Any], Mapping[str, Any]] = lambda _who, _row: {}
+    unread: tuple[str, ...] = ()  # columns that are too large to be read with each row
+    starts: tuple[tuple[str, Text, str], ...] = ()  # buttons of its form: value, word, icon
+    # Under its name on each page, instead of whose it is, where, and its id.
+    subtitle: Callable[[Principal, Any], SafeString] | None = None
+    state_part: str = ""  # a template in the card of its state
     # A template above the form of a new one, and what it needs of its row, not saved: ``new_title``
     # stands over it.
     new_part: str = ""
@@ -100,8 +149,8 @@ class Pages:
     head: str = "work/_head.html"  # of each page but the overview
     private_settings: bool = False  # its owner alone sees them, also to delete it
     open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
+    columns: tuple[str | Column, ...] = COLUMNS  # of its list
     fills: Callable[[Fleet], Sequence[Fill]] = lambda _fleet: ()
-    column: str = "took"  # of the list: how long it took, or when it ends
 
     def again(self, row: Any) -> Text:
         """Return the word for starting what has ended."""
@@ -110,7 +159,7 @@ class Pages:
 
     def address(self, name: str, row: Any, **more: Any) -> str:
         """Return the address of a page of ``row``, which has its project."""
-        keys = {"project": row.project.slug, self.kind.word: row.short_id}
+        keys = {"project": row.project.slug, self.kind.word: self.kind.key_of(row)}
         return reverse(f"{self.routes}:{name}", kwargs=keys, **more)
 
     def image_check_address(self, slug: str, cluster_key: str = "") -> str:

@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any, Self
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets.selectors import beyond
 from clusters.models import Cluster
 from common.clock import now
 from common.templatetags.berth import cpus, duration, mib
 from runtime import reasons
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Phase
 from runtime.reasons import Fault
 from work import fields as f
 from work.reclaim import giving_back
-from work.selectors import may_change, may_end, share_candidates, shares_of
+from work.selectors import may_change, may_end, reads_private, share_candidates, shares_of
 from work.services import extension_left
 from work.standard_fields import IN_ONE_LINE
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 from work.waits import turn_in_words, wait_of
+from work.why import Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +36,10 @@ if TYPE_CHECKING:
     from accounts.models import User
     from accounts.principal import Principal
     from volumes.models import Volume
-    from work.fields import Text
     from work.models import Share
     from work.reclaim import GivesBack
     from work.ui.timeline import Line
     from work.waits import Wait
-    from work.why import Why
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Shown:
     pages: Pages
     state: Any
     is_owner: bool
+    reads_private: bool
     is_over: bool
     may_start: bool
-    may_stop: bool
     may_end: bool
     may_change: bool
     may_share: bool
@@ -87,13 +87,13 @@ class Shown:
             pages=pages,
             state=state,
             is_owner=row.owner_id == who.user.pk,
+            reads_private=reads_private(who, row),
             is_over=is_over,
             may_start=here and is_over and changes and not row.project.archived_at,
-            may_stop=here and not is_over and ends and row.desired == Desired.RUNNING,
             may_end=here and ends,
             may_change=here and changes and not row.project.archived_at,
             may_share=here and changes and pages.kind.shared,
-            why=pages.states.why(row),
+            why=why_of(row),
             advice=pages.states.advice(row),
             fault=whose[info.fault],
             level=_level(row, is_over=is_over, waits=bool(queue)),
@@ -112,6 +112,13 @@ class Shown:
         return self.is_over and bool(self.row.is_seen)
 
     @property
+    def beyond_budget(self) -> str:
+        """What is said of one that runs while GPU-hours are spent; a wait says it itself."""
+        if not self.row.over_budget or self.row.phase not in {Phase.STARTING, Phase.RUNNING}:
+            return ""
+        return str(beyond(self.row.project, self.row.owner) or "")
+
+    @property
     def shares(self) -> QuerySet[Share]:
         """Who may open it besides its owner."""
         return shares_of(self.row)
@@ -121,13 +128,9 @@ class Shown:
         return share_candidates(self.row)
 
     @property
-    def again(self) -> Text:
-        return self.pages.again(self.row)
-
-    @property
     def says_why(self) -> bool:
         """Whether the head tells what it waits for: no note does."""
-        return not self.level and not self.is_over and self.row.is_seen
+        return not self.level and (not self.is_over or not self.row.is_seen)
 
 
 def _level(row: Any, *, is_over: bool, waits: bool) -> str:
@@ -149,11 +152,17 @@ def took(row: Any) -> timedelta | None:
     return max(timedelta(0), (row.stopped_at or now()) - row.started_at)
 
 
+def why_of(row: Any) -> Why:
+    """Return why it is as it is, as it was changed last."""
+    states = pages_of(row).states
+    return states.why(row) if row.is_seen or states.early else Why(_("A moment, please."))
+
+
 def reason_of(row: Any) -> str:
     """Return why it is as it is and when its turn comes, in one line; '': nothing to say."""
-    if not row.is_seen:
-        return _("A moment, please.")
-    return f"{pages_of(row).states.why(row).text} {turn_in_words(row)}".strip()
+    if not row.is_seen and not pages_of(row).states.early:
+        return why_of(row).text
+    return f"{why_of(row).text} {turn_in_words(row)}".strip()
 
 
 @dataclass(frozen=True)

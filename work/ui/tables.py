@@ -15,6 +15,7 @@ from common.ui.components import mark, menu
 from runtime.protocol import Phase
 from work.selectors import shared_with
 from work.ui import bulk
+from work.ui.pages import Column
 from work.ui.present import reason_of, took
 from work.ui.sizes import whole_size_words
 
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 
 WHOLE: dict[str, Any] = {"td": {"class": "text-nowrap"}}  # a number on the line of its unit
 MENU: dict[str, Any] = {"td": {"class": "row-acts"}, "th": {"class": "row-acts"}}
+
+
+class _Cell(tables.Column):
+    """A column that only one kind has, as one reader sees it."""
+
+    def __init__(self, column: Column, who: Principal) -> None:
+        super().__init__(verbose_name=column.label, empty_values=(), orderable=False)
+        self._column, self._who = column, who
+
+    def render(self, record: Any) -> SafeString:
+        return self._column.cell(self._who, record)
 
 
 class WorkTable(tables.Table):
@@ -44,13 +56,24 @@ class WorkTable(tables.Table):
         attrs: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *args: Any, who: Principal, pages: Pages, **options: Any) -> None:
-        other = ({"took", "ends"} - {pages.column}).pop()
-        attrs = {"aria_label": pages.kind.many}
-        super().__init__(*args, attrs=attrs, exclude=(other,), **options)
+        own = {one.name: one for one in pages.columns if isinstance(one, Column)}
+        shown = [one if isinstance(one, str) else one.name for one in pages.columns]
+        super().__init__(
+            *args,
+            attrs={"aria_label": pages.kind.many},
+            exclude=[name for name in self.base_columns if name not in shown],
+            extra_columns=[(name, _Cell(one, who)) for name, one in own.items()],
+            sequence=shown,
+            **options,
+        )
         self._who, self._pages = who, pages
 
     def render_name(self, value: str, record: Any) -> SafeString:
-        box = mark(record.short_id, value) if bulk.can_delete(self._who, record) else ""
+        box = (
+            mark(self._pages.kind.key_of(record), value)
+            if bulk.can_delete(self._who, record)
+            else ""
+        )
         return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
 
     def render_state(self, record: Any) -> SafeString:
@@ -100,7 +123,13 @@ class FilterForm(forms.Form):
     def __init__(self, *args: Any, pages: Pages, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pages = pages
-        states = [(word, pages.states.words(word).label) for word in pages.states.filters]
+        named = pages.filters
+        states = [
+            (word, named.get(word) or pages.states.words(word).label)
+            for word in pages.states.filters
+        ]
+        if pages.matching_hint:
+            self.fields["q"].widget.attrs["placeholder"] = pages.matching_hint
         self.fields["state"].choices = [("", _("Any")), *states]  # type: ignore[attr-defined]
         if pages.kind.shared:
             whose = self.fields["mine"]
@@ -110,7 +139,10 @@ class FilterForm(forms.Form):
 def filtered(form: FilterForm, rows: Any, who: Principal) -> Any:
     """Narrow ``rows``; a filter that makes no sense narrows nothing."""
     data = form.cleaned_data if form.is_valid() else {}
-    if words := data.get("q", "").replace("\x00", ""):
+    words = data.get("q", "").replace("\x00", "")
+    if words and form.pages.matching:
+        rows = form.pages.matching(rows, words)
+    elif words:
         rows = rows.filter(
             Q(name__icontains=words)
             | Q(owner__username__icontains=words)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import URLPattern, path
 
-from work.ui import acts, bulk, launch, views, waits
+from work.ui import acts, bulk, launch, verbs, views, waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,26 +22,32 @@ def urls_for(pages: Pages, own: Mapping[str, type[WorkView]] | None = None) -> l
     """
     own = dict(own or {})
     every = f"projects/<slug:project>/{pages.path or pages.routes}/"
-    one = f"{every}<slug:{pages.kind.word}>/"
-    detail = own.pop("detail", views.Detail).of(pages)
-    settings = own.pop("settings", launch.Settings).of(pages)
+    one = f"{every}<{'uuid' if pages.kind.key == 'uid' else 'slug'}:{pages.kind.word}>/"
+
+    def of(name: str, usual: type[WorkView], **more: Any) -> Any:
+        return own.pop(name, usual).of(pages, **more)
+
+    detail, settings = of("detail", views.Detail), of("settings", launch.Settings)
     deeds = {"deeds": bulk.deeds_of(pages), "list_route": f"{pages.routes}:list"}
     found: list[tuple[str, Any, str]] = [
         (every, views.List.of(pages), "list"),
         (f"{every}act/", bulk.BulkAct.of(pages, **deeds), "bulk"),
-        (f"{every}{pages.new_path}/", own.pop("new", launch.New).of(pages), "new"),
-        (f"{every}{pages.new_path}/plan/", own.pop("plan", launch.NewPlan).of(pages), "plan"),
+        (f"{every}{pages.new_path}/", of("new", launch.New), "new"),
+        (f"{every}{pages.new_path}/plan/", of("plan", launch.NewPlan), "plan"),
         (one, detail, "detail"),
-        (f"{one}state/", own.pop("state", views.State).of(pages), "state"),
-        (f"{one}start/", views.Start.of(pages, stands_on=detail), "start"),
-        (f"{one}stop/", views.Stop.of(pages, stands_on=detail), "stop"),
+        (f"{one}state/", of("state", views.State), "state"),
         (f"{one}delete/", views.Delete.of(pages, stands_on=settings), "delete"),
-        (f"{one}logs/", views.Logs.of(pages), "logs"),
-        (f"{one}logs/download/", views.LogDownload.of(pages), "log-download"),
+        (f"{one}logs/", of("logs", views.Logs), "logs"),
+        (f"{one}logs/download/", of("log-download", views.LogDownload), "log-download"),
         (f"{one}events/", views.Events.of(pages), "events"),
-        (f"{one}yaml/", views.Yaml.of(pages), "yaml"),
+        (f"{one}yaml/", of("yaml", views.Yaml), "yaml"),
         (f"{one}settings/", settings, "settings"),
     ]
+    for verb in verbs.verbs_of(pages):
+        press = verbs.PressToEnd if verb.ends else verbs.Press
+        found.append(
+            (f"{one}{verb.name}/", press.of(pages, verb=verb, stands_on=detail), verb.name)
+        )
     if "gpus" in pages.kind.table:
         found.append((f"{one}change/", waits.Change.of(pages, stands_on=detail), "change"))
     if "time_limit_minutes" in pages.kind.table:

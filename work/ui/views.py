@@ -20,16 +20,16 @@ from events import selectors as events
 from projects.access import roles_kept
 from work import services
 from work.logs import launch_log
-from work.selectors import visible_to
-from work.services.attachments import warning_of_full
+from work.selectors import reads_private, visible_to
 from work.ui import bulk
 from work.ui.base import OneView, WorkView
+from work.ui.command import command_made_by
 from work.ui.present import facts, volumes_of
 from work.ui.tables import FilterForm, WorkTable, filtered
 
 PER_PAGE = 25
 READ: Mapping[str, str] = {"GET": "read"}
-_DIGITS = 4
+_DIGITS = 9
 
 
 class List(WorkView):
@@ -41,7 +41,7 @@ class List(WorkView):
     @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         form = FilterForm(request.GET, pages=self.pages)
-        rows = visible_to(self.principal, self.kind, self.project)
+        rows = visible_to(self.principal, self.kind, self.project).defer(*self.pages.unread)
         table = WorkTable(
             filtered(form, rows, self.principal), who=self.principal, pages=self.pages
         )
@@ -81,9 +81,9 @@ class State(OneView):
 
 
 def _overview(view: OneView, row: Any) -> dict[str, Any]:
-    mine = row.owner_id == view.principal.user.pk
+    private = reads_private(view.principal, row)
     return {
-        "facts": facts(row, private=mine),
+        "facts": partial(facts, row, private=private),  # a kind may have a part of its own
         "volumes": volumes_of(row),
         **view.pages.own_part_of(view.principal, row),
     }
@@ -95,13 +95,14 @@ class Logs(OneView):
     demands: ClassVar[Mapping[str, str]] = READ
     template_name = "work/logs.html"
     tab = "logs"
+    numbered: ClassVar[str] = "replica"  # what its number is of
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.owned()
+        row = self.inside()
         number, choices = self.chosen(row)
-        context: dict[str, Any] = {"choices": choices, "chosen": number}
-        query = {"replica": number} if len(choices) > 1 else {}
-        api = {"project": self.project.slug, self.kind.word: row.short_id}
+        context: dict[str, Any] = {"choices": choices, "chosen": number, "numbered": self.numbered}
+        query = {self.numbered: number} if len(choices) > 1 else {}
+        api = {"project": self.project.slug, self.kind.word: self.kind.key_of(row)}
         by_api = reverse(f"api-{self.kind.word}-logs", kwargs=api, query=query)
         context["stream_url"] = self.pages.log_stream(row) or by_api
         context["download_url"] = self.pages.address("log-download", row, query=query)
@@ -117,9 +118,9 @@ class Logs(OneView):
     def chosen(self, row: Any) -> tuple[int, list[tuple[int, str]]]:
         """Return which of its logs is asked for, and all that there are."""
         choices = self.pages.logs_of(row)
-        text = self.request.GET.get("replica", "")
+        text = self.request.GET.get(self.numbered, "")
         if not text:
-            return choices[0][0], choices
+            return choices[0][0] if choices else 0, choices
         known = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
         if not known or int(text) not in dict(choices):
             raise NotFound(_("It has no such log."))
@@ -133,11 +134,11 @@ class LogDownload(Logs):
     """All that is kept of one log, as a file."""
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = self.owned()
+        row = self.inside()
         number, choices = self.chosen(row)
         text = log_tail(self.read(row, number), limit=MAX_DOWNLOAD).data
         tail = f"-{number}" if len(choices) > 1 else ""
-        return as_file(text, f"{row.short_id}{tail}.log")
+        return as_file(text, f"{self.kind.key_of(row)}{tail}.log")
 
 
 class Events(OneView):
@@ -164,36 +165,16 @@ class Yaml(OneView):
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.row()
-        mine = row.owner_id == self.principal.user.pk
-        text = to_yaml(services.manifest_of(row, private=mine))
-        command = f"berth apply -f {self.kind.word}.yaml"
-        return self.render(self.page(row, {"manifest": text, "command": command}))
-
-
-class Start(OneView):
-    """Run again what has ended."""
-
-    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
-
-    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = services.workload_start(principal=self.principal, row=self.row())
-        if full := warning_of_full(row):
-            messages.warning(request, full)
-        messages.success(request, _("“%(name)s” is starting.") % {"name": row.name})
-        query = {"open": "1"} if self.pages.open_url else {}
-        return go(request, self.pages.address("detail", row, query=query))
-
-
-class Stop(OneView):
-    """End what has not; its owner, or who may manage: services decide."""
-
-    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
-
-    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        said = request.POST.get("reason", "")
-        row = services.workload_stop(principal=self.principal, row=self.row(), said=said)
-        messages.success(request, str(self.pages.words.stopped) % {"name": row.name})
-        return go(request, self.pages.address("detail", row))
+        private = reads_private(self.principal, row)
+        document = services.manifest_of(row, private=private)
+        document["spec"] |= self.pages.named(self.principal, row)
+        said = {
+            "manifest": to_yaml(document),
+            "command": f"berth apply -f {self.kind.word}.yaml",
+            "made_by": command_made_by(self.principal, row) if private else "",
+            "left_out": not private,
+        }
+        return self.render(self.page(row, said))
 
 
 class Delete(OneView):
