@@ -135,7 +135,12 @@ class Line:
             look = Look(cluster)
         self._parts = look.parts() if look else []
         self._look = look
-        self.holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
+        held = Hold.objects.values_list("device_id", "claim__workload_uid", "device__flavor__name")
+        rows = list(held)
+        self.holds = {pk: uid for pk, uid, _kind in rows}
+        # also of devices that are gone: who holds one has it until it ends
+        self._kinds = {pk: kind or "" for pk, _uid, kind in rows}
+        self._kinds |= {device.pk: kind_of(device) for device in self.devices}
         capacity = cluster.capacity or {}
         unknown = float("inf")
         self.cpu_milli = capacity.get("cpu_milli") or unknown
@@ -236,7 +241,8 @@ class Line:
 
     def pool(self, claims: Iterable[Claim] | None = None) -> Pool:
         """Return what is shared here, with what some claims hold of it; None: all of them."""
-        made = Pool(self._parts, Counter(kind_of(d) for d in self.devices if d.healthy))
+        there = {d.pk for d in self.devices if d.healthy} | self.holds.keys()
+        made = Pool(self._parts, Counter(self._kinds[pk] for pk in there))
         for claim in self.claims if claims is None else claims:
             if claim.granted_at is not None and claim.gpus:
                 made.take(self._work(claim))
@@ -249,9 +255,8 @@ class Line:
             purpose = purpose_of(claim.workload_kind)
             exceeds = reclaimable = not self._look.stays(str(claim.project_uid), purpose)
         if claim.granted_at is not None:
-            held = {d.pk: kind_of(d) for d in self.devices}
             mine = (pk for pk, uid in self.holds.items() if uid == claim.workload_uid)
-            kind = next((held[pk] for pk in mine if pk in held), "")
+            kind = next((self._kinds[pk] for pk in mine), "")
         borrows = claim.over_budget == Beyond.BORROWS
         return Work(
             uid=str(claim.workload_uid),
@@ -263,7 +268,7 @@ class Line:
             exceeds=exceeds,
             # what is being given back can't be asked for twice
             reclaimable=(reclaimable or borrows) and claim.reclaim_at is None,
-            borrows=borrows,
+            borrows=borrows or claim.reclaim_at is not None,
             kind=kind,
             granted_at=claim.granted_at.timestamp() if claim.granted_at else 0.0,
         )

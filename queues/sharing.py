@@ -67,7 +67,8 @@ class Work:
     reclaimable: bool = True
     kind: str = ""
     granted_at: float = 0.0
-    borrows: bool = False  # no guarantee covers it: its GPU-hours are spent
+    # no guarantee covers it: its GPU-hours are spent, or it was told to give back what it has
+    borrows: bool = False
 
 
 class Pool:

@@ -96,7 +96,7 @@ def _machines(standings: list[Standing]) -> None:
                 asked_at=claim.asked_at.timestamp(),
                 exceeds=claim.exceeds,
                 reclaimable=(claim.reclaimable or borrows) and claim.reclaim_at is None,
-                borrows=borrows,
+                borrows=borrows or claim.reclaim_at is not None,
                 kind=kind,
                 granted_at=claim.granted_at.timestamp() if claim.granted_at else 0.0,
             )

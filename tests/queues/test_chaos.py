@@ -26,7 +26,7 @@ from queues.line import Verdict
 from queues.models import Guarantee, Queue
 from queues.services import tree_changed
 from runtime import killpoints
-from runtime.protocol import Desired, Phase, Seen
+from runtime.protocol import Desired, Health, Phase, Seen
 from runtime.protocol import Device as Found
 from work.models import Workload
 from work.services import workload_stop
@@ -56,8 +56,17 @@ class Judge:
         self.granted: set[int] = set()
         self.asked: set[int] = set()
         self.looks = self.given = self.told = self.bounded = 0
+        self.wrong: AssertionError | None = None
 
     def look(self) -> None:
+        """An engine goes on after any error of a step: what was wrong first is kept for the end."""
+        try:
+            self._look()
+        except AssertionError as error:
+            self.wrong = self.wrong or error
+            raise
+
+    def _look(self) -> None:
         self.looks += 1
         claims = list(Claim.objects.all())
         held = {c.pk: c for c in claims if c.granted_at is not None}
@@ -116,7 +125,8 @@ class Judge:
             before = sum(
                 c.gpus
                 for pk, c in held.items()
-                if (str(c.project_uid), kinds[pk]) == (part, kind) and pk not in self.asked
+                if (str(c.project_uid), kinds[pk]) == (part, kind)
+                and (pk not in self.asked or c.reclaim_at is None)  # given back and had again
             )
             left = before - sum(c.gpus for c in mine) + max(c.gpus for c in mine)
             assert left > shares[part, kind][0], (part, kind, before, self.story)
@@ -170,12 +180,14 @@ class Chaos:
     def see(self, devices: list[Found]) -> None:
         self.fake.set_devices(devices)
         key = services.ensure_local_cluster().key
-        services.health_store(key=key, health=self.fake.probe())
+        health = Health(True, "1", 64_000, 262_144, tuple(devices))
+        services.health_store(key=key, health=health)
 
     def alive(self) -> list[str]:
         with self.fake._store.open() as world:
             there = world.get("workloads", {}).items()
-            return sorted(uid for uid, item in there if item["seen"] not in OVER)
+            alive = [(item["name"], uid) for uid, item in there if item["seen"] not in OVER]
+        return [uid for _name, uid in sorted(alive)]  # uids differ from run to run
 
     # --- what happens ------------------------------------------------------------------------
     def act(self) -> None:
@@ -273,6 +285,8 @@ class Chaos:
         except Died:
             # whoever comes next sees that it is gone: its leases count no more
             Workload.objects.update(lease_until=None)
+        if self.judge.wrong is not None:
+            raise self.judge.wrong
 
     # --- and its end -------------------------------------------------------------------------
     def quiet(self) -> None:
@@ -348,7 +362,7 @@ def story(made: Chaos, acts: int) -> None:
     assert min(made.judge.given, made.judge.bounded, made.judge.told) > 0
 
 
-@pytest.mark.parametrize("seed", [7, 23])
+@pytest.mark.parametrize("seed", [1, 3])
 def test_chaos_holds_no_more_than_there_is_and_breaks_no_guarantee(
     chaos: Callable[[int], Chaos], seed: int
 ) -> None:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from clusters import selectors, services
 from clusters.models import Claim, Cluster, Device, Hold
+from projects.models import Project
 from queues import admission, local
 from queues.line import Line
+from queues.models import Guarantee, Queue
 from runtime.ports import Granted, Waiting
 from runtime.protocol import Health, Resources
 from runtime.reasons import Reason
@@ -315,6 +317,32 @@ def test_the_line_says_who_waits_and_for_what(machine, ask):
     assert (str(waits.claim.workload_uid), waits.lacking) == (second.uid, ("gpu",))
     admission.release(first.uid)
     assert list(admission.line(there)) == []
+
+
+@pytest.mark.parametrize("fault", ["gone", "unread"])
+def test_what_holds_a_device_that_fails_keeps_no_other_from_anybody(machine, ask, fault):
+    cluster = machine(gpus=["H100", "H100"])
+    first = local.admit(ask(gpus=1))
+    held = Device.objects.get(uuid=first.devices[0])
+    if fault == "gone":
+        Device.objects.filter(pk=held.pk).update(healthy=False, seen_at=None)
+    else:
+        Device.objects.filter(pk=held.pk).update(healthy=False)
+    assert isinstance(local.admit(ask(gpus=1)), Granted)
+    assert cluster.devices.filter(hold__isnull=False).count() == 2
+
+
+def test_what_holds_a_device_that_is_gone_still_counts_for_its_project(machine, ask):
+    cluster = machine(gpus=["H100"] * 3)
+    request = ask(gpus=1)
+    first = local.admit(request)
+    project = Project.objects.create(slug="p", name="P", uid=request.project_uid)
+    queue = Queue.objects.create(project=project, name="p")
+    flavor = Device.objects.first().flavor
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=flavor, guaranteed=0, most=1)
+    Device.objects.filter(uuid=first.devices[0]).update(healthy=False, seen_at=None)
+    again = local.admit(replace(ask(gpus=1), project_uid=request.project_uid))
+    assert again.reason == Reason.CEILING
 
 
 def test_who_asks_again_takes_as_many_queries_whatever_the_line(machine, ask):

@@ -262,3 +262,17 @@ def test_a1_in_its_own_part_what_is_less_gives_way_and_nobody_elsewhere():
     assert there.guarantor(notebook, KIND) is None
     assert there.over(KIND) == {"b2", "b3"}
     assert len(kept) == 2
+
+
+def test_nobody_is_asked_for_what_is_left_when_it_gave_back_what_it_was_told_to() -> None:
+    """Where guarantees do not fit: one of two is leaving, so the other is within its guarantee."""
+    parts = [Part(key, shares={"h100": Share(1)}) for key in ("hunter", "allen", "evan")]
+    pool = Pool(parts, {"h100": 2})
+    told = Work("told", "hunter", ("h100",), 1, reclaimable=False, kind="h100", borrows=True)
+    pool.take(Work("first", "hunter", ("h100",), 1, kind="h100", granted_at=1.0))
+    pool.take(told)
+    owed = Work("owed", "evan", ("h100",), 1)
+    assert pool.victims(owed, "h100", 1) == []
+    pool.give_back(told)
+    pool.take(Work("more", "hunter", ("h100",), 1, kind="h100", granted_at=2.0))
+    assert [one.uid for one in pool.victims(owed, "h100", 1)] == ["more"]

@@ -81,6 +81,8 @@ def in_queue(workload: Object, queues: str = "") -> Queued:
         for found in (_LACKS, _MOST)
     )
     asked = _ASKED.search(text)
+    # devices say more than what is beside them, and nothing is had of a kind that is not there
+    lacks, most = (sorted(one, key=_says_less) for one in (lacks, most))
     line = {
         "word": word,
         "lacks": lacks[:_FLAVORS],
@@ -90,6 +92,11 @@ def in_queue(workload: Object, queues: str = "") -> Queued:
         "text": short(text),
     }
     return Queued(_reason(word, text), short(text), line)
+
+
+def _says_less(told: tuple[str, ...]) -> tuple[bool, bool]:
+    _flavor, what, _asked, *top = told
+    return top == ["0"], not what.endswith("/gpu")
 
 
 def _reason(word: str, text: str) -> Reason:

@@ -119,6 +119,24 @@ def test_what_it_lacks_is_told_by_kind_as_berth_calls_it() -> None:
     ]
 
 
+def test_of_several_kinds_those_that_are_there_and_their_devices_say_what_it_may_have() -> None:
+    def of(what: str, flavor: str, asked: str, top: str) -> str:
+        considered = "previously considered podsets requests (0) + current podset request"
+        return (
+            f"insufficient quota for {what} in flavor {flavor}, {considered} ({asked}) >"
+            f" maximum capacity ({top})"
+        )
+
+    told = [
+        of("cpu", "berth-a100-40", "10m", "0"),
+        of("cpu", "berth-h100-80", "900", "4"),
+        of("nvidia.com/gpu", "berth-h100-80", "9", "4"),
+    ]
+    found = in_queue(workload("ExceedsMaxQuota", ", ".join(told)), OWN)
+    said = sentence(found.line)
+    assert said == "It asks for 9 GPUs (h100-80); its project may hold 4 of it there at most."
+
+
 def test_what_was_not_ready_in_time_is_told_with_when_it_is_tried_again() -> None:
     put_back = {
         "type": "Requeued",
