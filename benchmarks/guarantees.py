@@ -19,7 +19,7 @@ from tests.support.clustered import ok
 from tests.support.portal import Portal
 
 GPUS = 8
-ASKED = int(os.environ.get("BERTH_GUARANTEES_ASKED", sized("20", "2")))
+ASKED = int(os.environ.get("BERTH_GUARANTEES_ASKED", sized("15", "2")))
 SUBMITTERS, EVERY_S = sized(2, 1), 0.5  # each, once the line is as long as it gets
 LINE = sized(100, 6)  # so many of A wait at most: then it submits as many as begin
 GRACE_S = 3
