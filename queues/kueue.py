@@ -193,7 +193,7 @@ def _nodes(cluster: Cluster) -> tuple[tuple[QueueKind, ...], dict[str, int]]:
         for name, count in offers.items():
             key = (name, accelerators.variant_of(known[name], node.labels))
             labels[key] = {n: node.labels.get(n, "") for n in known[name].node_labels}
-            is_open[key] = is_open.get(key, True) and accelerators.is_plain(node.taints)
+            is_open[key] = is_open.get(key, False) or accelerators.is_plain(node.taints)
             sums = beside.setdefault(key, Counter())
             if usable and all(node.labels.get(one) for one in carried[key]):
                 devices[key] += count - taken.get(name, 0)

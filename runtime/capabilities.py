@@ -191,7 +191,7 @@ class QueueKind:
     devices: int
     variant: str = ""  # tells those of one kind apart
     levels: tuple[str, ...] = ()  # labels that say what stands together, the widest first
-    open: bool = True  # work without devices may run there too
+    open: bool = True  # work without devices may run on some of its nodes too
     beside: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -172,6 +172,8 @@ def test_the_tree_is_what_rows_and_nodes_say(
             seen=(
                 node("sxm-0", "H100-SXM", held={GPU: 3}),
                 node("sxm-1", "H100-SXM", ready=False),
+                # others of its kind are open: work without devices has those
+                node("sxm-2", "H100-SXM", 0, taints=({"key": "far", "effect": "NoSchedule"},)),
                 node("pcie", "H100-PCIe", 4, taints=({"key": GPU, "effect": "NoSchedule"},)),
                 node("cpu-0"),
                 node("cpu-1", taints=({"key": "theirs", "effect": "NoSchedule"},)),
