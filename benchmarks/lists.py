@@ -40,8 +40,10 @@ WHERE w.deleted_at IS NULL AND p.slug = %s ORDER BY w.id DESC LIMIT 51
 """
 # In no list; their names are in every answer.
 _PRIVATE = ("args", "command", "env", "volumes", "credentials", "needs")
+# Of work that waits, and of GPUs: none of these rows, and one look-up of a cluster for all.
+_OF_GPUS = {"wait": None, "gpus_simulated": False}
 # Of work that runs or is about to: none of these rows.
-_OF_WHAT_RUNS = {"advice": "", "pull": None, "node": None}
+_OF_WHAT_RUNS = {"advice": "", "pull": None, "node": None, "state": "stopped"}
 
 
 def setup() -> None:
@@ -114,7 +116,7 @@ def _shaped(row: dict[str, Any]) -> dict[str, Any]:
     row["spec"] = {**spec, **dict.fromkeys(_PRIVATE), "ports": ports}
     row["status"] = {name: row.pop(name) for name in _STATUS if name != "ports"}
     row["status"] |= {"ports": [], **_OF_WHAT_RUNS}
-    return row
+    return {**row, **_OF_GPUS}
 
 
 def same_facts(ours: bytes, peer: bytes) -> None:
