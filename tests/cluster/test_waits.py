@@ -125,6 +125,9 @@ def told(
     raise AssertionError((found["status"], found["wait"]))
 
 
+@pytest.mark.long(
+    "minutes; words and places: queues/test_kueue.py, drivers/kubernetes/test_queued.py"
+)
 def test_f13_who_waits_is_told_place_and_why_and_one_press_starts_something_else(
     portal: ClusteredPortal, api: httpx.Client, jobs: Any
 ) -> None:
@@ -150,6 +153,9 @@ def test_f13_who_waits_is_told_place_and_why_and_one_press_starts_something_else
     told(api, "demo", never, lambda w: "may hold 4 of it there at most" in w["sentence"])
 
 
+@pytest.mark.long(
+    "minutes; words and places: queues/test_kueue.py, drivers/kubernetes/test_queued.py"
+)
 def test_who_is_owed_is_told_that_others_end_for_it(
     portal: ClusteredPortal, api: httpx.Client, jobs: Any
 ) -> None:
@@ -256,6 +262,9 @@ def away(state: dict[str, Any]) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.long(
+    "minutes; words and places: queues/test_kueue.py, drivers/kubernetes/test_queued.py"
+)
 def test_while_kueue_is_away_nothing_gets_past_it_nothing_is_lost_and_it_goes_on_by_itself(
     portal: ClusteredPortal, devcluster: dict[str, Any], api: httpx.Client, jobs: Any
 ) -> None:
