@@ -86,7 +86,7 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
         projects |= dict.fromkeys(team.people, project)
     _share(operator, cluster)
     for name, label in ((script.A100, "A100"), (script.H100, "H100")):
-        values = {
+        values: dict[str, Any] = {
             "name": f"JupyterLab + 1 {label}",
             "description": gettext_noop("A simulated GPU: it can be held, and nothing can use it."),
             "cluster_key": ONE_MACHINE,
