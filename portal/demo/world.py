@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from django.db import transaction
@@ -86,7 +87,7 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
         projects |= dict.fromkeys(team.people, project)
     _share(operator, cluster)
     for name, label in ((script.A100, "A100"), (script.H100, "H100")):
-        values: dict[str, Any] = {
+        preset: dict[str, Any] = {
             "name": f"JupyterLab + 1 {label}",
             "description": gettext_noop("A simulated GPU: it can be held, and nothing can use it."),
             "cluster_key": ONE_MACHINE,
@@ -96,7 +97,7 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
             "gpu_flavor": name,
             "position": 15,
         }
-        preset_create(principal=operator, fields=PresetFields(values))
+        preset_create(principal=operator, fields=PresetFields(preset))
     _remember(cluster, projects, exists)
     return passwords
 
