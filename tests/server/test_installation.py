@@ -19,6 +19,7 @@ from portal.server.paths import DATA_HERE, UNLIKE, Paths
 from portal.server.up import begun_plan
 from tests.support.migrated import beginning
 from tests.support.portal import ROOT
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.real
 
@@ -75,6 +76,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     var = tmp_path_factory.mktemp("begun") / "var"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERTH_VAR", str(var))
+        patch.setenv("BERTH_PORT", str(free_ports(7)))
         patch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
         patch.delenv("BERTH_SECRET_KEY", raising=False)
         beginning(var)
@@ -92,6 +94,7 @@ def here(
 ) -> Here:
     var = shutil.copytree(begun, tmp_path / "var")
     monkeypatch.setenv("BERTH_VAR", str(var))
+    monkeypatch.setenv("BERTH_PORT", str(free_ports(7)))
     return Here(var, capfd)
 
 
