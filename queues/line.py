@@ -97,7 +97,7 @@ class Verdict:
     borrows: bool = False  # it would hold more than is guaranteed
     victims: tuple[UUID, ...] = ()  # who is to give back for it
     owed: bool = False  # within its guarantee, and what it lacks is being given back
-    reclaimable: bool = True  # it may be told to give back what it gets
+    stays: bool = False  # within its guarantee: it is never told to give back what it gets
 
     @property
     def fits(self) -> bool:
@@ -330,9 +330,8 @@ class Line:
             free.take(claim, chosen)
             if chosen:
                 pool.take(replace(work, kind=kind_of(chosen[0])))
-            return Verdict(
-                claim, devices=tuple(chosen), borrows=borrows, reclaimable=work.reclaimable
-            )
+            # by the rules only: that its GPU-hours are spent may be over before it ends
+            return Verdict(claim, devices=tuple(chosen), borrows=borrows, stays=not work.exceeds)
         ahead = before.wanting(short)
         aside = self.is_oversized(claim)
         victims, coming = ((), False) if aside else self._victims(work, allowed, free, pool)

@@ -212,10 +212,10 @@ def _decide(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
     let_in = [v for v in verdicts if v.fits]
     for verdict in let_in:
         Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
-    for reclaimable in (True, False):
-        same = [v.claim.pk for v in let_in if v.reclaimable is reclaimable]
+    for stays in (False, True):
+        same = [v.claim.pk for v in let_in if v.stays is stays]
         Claim.objects.filter(pk__in=same).update(
-            granted_at=at, exceeds=reclaimable, reclaimable=reclaimable
+            granted_at=at, exceeds=not stays, reclaimable=not stays
         )
     _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
 

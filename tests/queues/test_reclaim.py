@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -21,6 +21,7 @@ from jobs.states import state_of
 from notifications.models import Notification
 from projects.models import Membership, Project
 from queues import local
+from queues.line import Line
 from queues.models import Guarantee, Queue, Turn
 from queues.services import tree_changed
 from runtime.hints import hint
@@ -277,6 +278,27 @@ def test_a_guarantee_that_is_set_later_counts_at_once_for_what_waits(
     claim = Claim.objects.get(workload_uid=request.uid)
     assert claim.granted_at is not None
     assert not claim.reclaimable
+
+
+def test_what_began_beyond_its_budget_is_its_own_again_when_there_is_room(promise, projects, eight):
+    """What people sit in front of may be asked back only while its GPU-hours are spent."""
+    hunter, _allen, _evan = projects
+    promise(hunter, 1)
+    request = AdmissionRequest(
+        cluster_key="local",
+        uid=str(uuid4()),
+        kind="workspace",
+        project_uid=str(hunter.uid),
+        owner_uid=str(uuid4()),
+        resources=Resources(100, 256, gpus=1),
+        purpose="build",
+        over_budget="borrows",
+    )
+    assert isinstance(local.admit(request), Granted)
+    assert Line(eight).pool().over(KIND) == {request.uid}
+    local.budgets_looked_at({UUID(request.uid): ""})
+    assert not Claim.objects.get(workload_uid=request.uid).reclaimable
+    assert not Line(eight).pool().over(KIND)
 
 
 def test_an_admission_reads_the_tree_once(promise, submit, projects, settle):
