@@ -171,7 +171,8 @@ def test_gpus_that_are_free_on_several_nodes_start_nothing_that_needs_one(plan, 
     assert plan(gpus=2, gpu_flavor="h100-80")["starts_now"] is True
     found = plan(gpus=4, gpu_flavor="h100-80")  # eight are free, two on each
     assert found["starts_now"] is False
-    assert "It would wait as the next one: what it asks for is in use." in found["sentences"]
+    said = "What is free is in pieces: the freest host has room for 2 of 4 GPUs."
+    assert said in found["sentences"]
     assert plan(gpus=4)["starts_now"] is False  # of any kind
 
 

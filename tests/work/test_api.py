@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from drf_spectacular.generators import SchemaGenerator
 
-from tests.work.conftest import LEAST
+from tests.work.conftest import LEAST, SIZED
 from work.fields import Edit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.work.tiny.urls")]
+# Loads tell themselves in a shape of their own, at addresses of their own: tests/loaders/test_api.
+sized = pytest.mark.parametrize("kind", SIZED, indirect=True)
 PROJECT = "/api/v1/projects/vision"
 SECRET = "sesame-opens"
 PEOPLE = {
@@ -66,6 +68,7 @@ def routes(
     return of
 
 
+@sized
 @pytest.mark.parametrize("who", [*PEOPLE, "charlie"])
 def test_a1_each_route_is_open_to_whom_its_kind_says(
     who: str, api: Any, make: Any, kind: Any, routes: Any, alice: Any, request: Any
@@ -81,6 +84,7 @@ def test_a1_each_route_is_open_to_whom_its_kind_says(
         assert answer.status_code in wanted, (verb, path, answer.status_code, answer.content)
 
 
+@sized
 def test_what_is_made_is_told_in_one_shape(
     api: Any, kind: Any, base: str, alice: Any, project: Any, settle: Any
 ) -> None:
@@ -101,6 +105,7 @@ def test_what_is_made_is_told_in_one_shape(
     assert api(alice, "PATCH", one, {"name": "new"}, if_match='"other-1"').status_code == 412
 
 
+@sized
 def test_what_its_table_calls_private_is_null_for_others_and_in_lists(
     api: Any, make: Any, kind: Any, base: str, document: Any, alice: Any, mona: Any
 ) -> None:
@@ -117,6 +122,7 @@ def test_what_its_table_calls_private_is_null_for_others_and_in_lists(
     assert {told[name] for name in private} == {None}
 
 
+@sized
 def test_its_variables_are_null_where_their_key_is_lost_and_it_can_be_deleted(
     api: Any, make: Any, base: str, alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +149,7 @@ def test_each_field_is_taken_or_refused_by_its_name(
     assert api(alice, "GET", base).json()["results"] == []
 
 
+@sized
 def test_its_document_makes_the_same_again(
     api: Any, make: Any, kind: Any, base: str, document: Any, alice: Any
 ) -> None:
@@ -157,6 +164,7 @@ def test_its_document_makes_the_same_again(
     assert [one["name"] for one in api(alice, "GET", base).json()["results"]] == ["another", "mine"]
 
 
+@sized
 def test_a_typed_name_is_compared_and_a_program_needs_none(
     api: Any, make: Any, base: str, alice: Any
 ) -> None:
@@ -172,6 +180,7 @@ def test_the_same_request_twice_makes_one(
     assert len({answer.json()["id"] for answer in asked}) == 1
 
 
+@sized
 def test_every_route_is_described_with_the_fields_of_the_table(kind: Any, stop: str) -> None:
     from tests.work.tiny import urls
 
