@@ -149,6 +149,16 @@ def test_every_tab_answers_for_the_owner(as_user, job, settle, alice):
         assert as_user(alice).get(url(row, tail)).status_code == 200, tail
 
 
+def test_what_it_is_leaves_out_what_is_as_usual(as_user, job, settle, alice):
+    client = as_user(alice)
+    plain = settle(job())
+    together = settle(job(name="together", topology="required", topology_level="rack"))
+    assert "Keep replicas together" not in client.get(url(plain)).content.decode()
+    told = client.get(url(together)).content.decode()
+    assert "Keep replicas together" in told
+    assert "rack" in told
+
+
 def test_the_page_tells_each_replica_with_its_exit_code(as_user, job, settle, end, alice):
     row = end(settle(job(replicas=3)), 3, replica=1)
     html = text(as_user(alice), url(row))

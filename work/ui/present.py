@@ -186,7 +186,9 @@ def facts(row: Any, *, private: bool) -> list[Fact]:
     found = [
         Fact(field.fact or field.label, text, code=_is_typed(field))
         for field in table
-        if (private or not field.private) and (text := _text(field, row))
+        if (private or not field.private)
+        and (not field.quiet or field.says(field.read(row)))
+        and (text := _text(field, row))
     ]
     return [*found, *pages.facts_of(row), *_given_back(row)]
 
