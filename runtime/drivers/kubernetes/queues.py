@@ -35,7 +35,7 @@ _ORDER: tuple[tuple[str, bool | None], ...] = (
     *((kind, grows) for grows in (False, True) for kind in ("Cohort", "ClusterQueue")),
     ("LocalQueue", None),
 )
-_OK, _NOT_FOUND = 200, 404
+_OK, _CLOSED, _NOT_FOUND = 200, 403, 404
 HELD = "kueue"  # value of the label ``tenant.QUEUE``
 _PARALLEL = 8
 _VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -79,15 +79,18 @@ class Queues:
             raise NotYet("The cluster's queues are being removed.", retry_in=2.0)
 
     def waiting_in(self, namespace: str) -> tuple[str, ...]:
-        """Return the owners' names as Kueue tells their order, else as it would order them itself.
+        """Return the owners' names as Kueue tells their order; a project has one way in.
 
-        Its API for that may not be installed, or closed to us; a project has one way in.
+        Where its API for that is not installed, or closed to us, they are ordered as it would order
+        them. Where it does not answer, nobody is known to stand anywhere.
         """
         queue = self._options.queue or build.LOCAL
         path = f"{_VISIBILITY}/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
         answer = self._client.read_once(path, {"limit": str(_MOST)}, wait_s=_PATIENCE_S)
         if answer.status == _OK and isinstance(told := answer.json(), dict):
             return _owners(told.get("items") or [])
+        if answer.status not in {_CLOSED, _NOT_FOUND}:
+            return ()
         found = self._client.list(build.VERSION, "workloads", namespace)
         return _owners(sorted((one for one in found if _waits(one)), key=_turn))
 
