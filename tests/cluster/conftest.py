@@ -21,6 +21,7 @@ from tests.support.stores import VersityS3
 
 # The tests' namespaces carry it, so that a person finds what a killed run left.
 MARK = {"berth.dev/test": "true"}
+KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +36,27 @@ def kube(devcluster: dict[str, Any]) -> Iterator[Kube]:
     client = Kube(Path(devcluster["kubeconfig"]))
     yield client
     client.close()
+
+
+@contextmanager
+def managing_queues(
+    devcluster: dict[str, Any], kube: Kube, word: str, **options: str
+) -> Iterator[ClusteredPortal]:
+    """A portal that keeps the queues of the cluster; what it left of them is removed.
+
+    ``word`` begins the names of what it makes.
+    """
+    prefix = f"{word}{secrets.token_hex(2)}-"
+    running = ClusteredPortal(devcluster, prefix, options={"manages_queues": True, **options})
+    try:
+        yield running.start()
+    finally:
+        running.close()
+        label = f"berth.dev/instance={prefix.strip('-')},berth.dev/kind=queue"
+        flavors = ("ResourceFlavor", "WorkloadPriorityClass", "Topology")
+        for kind in ("ClusterQueue", "Cohort", *flavors):
+            for found in kube.list(KUEUE, kind, labelSelector=label):
+                kube.delete(KUEUE, kind, found["metadata"]["name"])
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube
+from tests.cluster.conftest import KUEUE, managing_queues
 from tests.cluster.visitors import until
 from tests.jobs.running import Jobs
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
-API = "kueue.x-k8s.io/v1beta2"
 WITHIN_S = 120.0
 
 _PROMISE = """
@@ -47,16 +47,8 @@ answer = [row.phase, row.message, row.generation == row.observed_generation,
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    prefix = f"qu{secrets.token_hex(2)}-"
-    running = ClusteredPortal(devcluster, prefix, options={"manages_queues": True})
-    try:
-        yield running.start()
-    finally:
-        running.close()
-        label = f"berth.dev/instance={prefix.strip('-')},berth.dev/kind=queue"
-        for kind in ("ClusterQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass"):
-            for found in kube.list(API, kind, labelSelector=label):
-                kube.delete(API, kind, found["metadata"]["name"])
+    with managing_queues(devcluster, kube, "qu") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +96,12 @@ def test_what_hands_took_away_is_back_within_a_minute_and_told(
         return str(place["namespace"])
 
     where = space()
-    kube.delete(API, "LocalQueue", "default", where)
-    kube.patch(f"/apis/{API}/clusterqueues/{where}", {"spec": {"stopPolicy": "HoldAndDrain"}})
+    kube.delete(KUEUE, "LocalQueue", "default", where)
+    kube.patch(f"/apis/{KUEUE}/clusterqueues/{where}", {"spec": {"stopPolicy": "HoldAndDrain"}})
 
     def is_back() -> bool:
-        found = kube.get(API, "ClusterQueue", where)
-        local = kube.get(API, "LocalQueue", "default", where)
+        found = kube.get(KUEUE, "ClusterQueue", where)
+        local = kube.get(KUEUE, "LocalQueue", "default", where)
         return bool(local and found and found["spec"]["stopPolicy"] == "None")
 
     until(is_back, 60.0)

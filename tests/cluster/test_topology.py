@@ -14,6 +14,7 @@ import pytest
 
 from devcluster.fleet import FAKE
 from devcluster.kube import Kube
+from tests.cluster.conftest import managing_queues
 from tests.cluster.visitors import until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
@@ -22,7 +23,6 @@ WITHIN_S = 180.0
 MARK = f"topology-{secrets.token_hex(2)}"
 UNIT, RACK = "topology.test/unit", "topology.test/rack"
 GPU = "nvidia.com/gpu"
-KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 def stand(number: int) -> dict[str, Any]:
@@ -71,20 +71,8 @@ def nodes(devcluster: dict[str, Any], kube: Kube) -> Iterator[dict[str, tuple[st
 def portal(
     devcluster: dict[str, Any], kube: Kube, nodes: dict[str, Any]
 ) -> Iterator[ClusteredPortal]:
-    prefix = f"to{secrets.token_hex(2)}-"
-    options = {"manages_queues": True, "unit_label": UNIT, "rack_label": RACK}
-    running = ClusteredPortal(devcluster, prefix, options=options)
-    try:
-        yield running.start()
-    finally:
-        running.close()
-        label = f"berth.dev/instance={prefix.strip('-')},berth.dev/kind=queue"
-        for kind in (
-            *("ClusterQueue", "Cohort", "ResourceFlavor"),
-            *("WorkloadPriorityClass", "Topology"),
-        ):
-            for found in kube.list(KUEUE, kind, labelSelector=label):
-                kube.delete(KUEUE, kind, found["metadata"]["name"])
+    with managing_queues(devcluster, kube, "to", unit_label=UNIT, rack_label=RACK) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

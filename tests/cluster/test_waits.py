@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.test_queues import API
+from tests.cluster.conftest import KUEUE, managing_queues
 from tests.cluster.visitors import until
 from tests.jobs.running import Jobs
 from tests.support.clustered import KEY, ClusteredPortal, ok
@@ -66,16 +66,8 @@ answer = Job.objects.filter(deleted_at=None).exclude(phase__in=["stopped", "fail
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    prefix = f"wt{secrets.token_hex(2)}-"
-    running = ClusteredPortal(devcluster, prefix, options={"manages_queues": True})
-    try:
-        yield running.start()
-    finally:
-        running.close()
-        label = f"berth.dev/instance={prefix.strip('-')},berth.dev/kind=queue"
-        for kind in ("ClusterQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass"):
-            for found in kube.list(API, kind, labelSelector=label):
-                kube.delete(API, kind, found["metadata"]["name"])
+    with managing_queues(devcluster, kube, "wt") as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +177,7 @@ def test_a_tree_that_changes_under_load_ends_nothing_and_gives_no_more_than_it_s
 
     def spec() -> dict[str, Any]:
         (place,) = api.get(f"projects/{slug}/places").json()
-        found = kube.get(API, "ClusterQueue", place["namespace"])
+        found = kube.get(KUEUE, "ClusterQueue", place["namespace"])
         return dict(found["spec"]) if found else {}
 
     before = spec()["cohortName"]
@@ -238,13 +230,13 @@ def test_a_project_that_is_deleted_while_its_work_waits_leaves_nothing(
     told(api, slug, waits, lambda w: "at most" in w["sentence"])
     (place,) = api.get(f"projects/{slug}/places").json()
     where = place["namespace"]
-    assert kube.get(API, "ClusterQueue", where)
+    assert kube.get(KUEUE, "ClusterQueue", where)
     ok(api.post(f"projects/{slug}/archive", json={"confirm_stop": True}))
     mine.until(waits, "cancelled", "failed")
     ok(api.delete(f"projects/{slug}", params={"confirm": slug}))
 
     def all_gone() -> bool:
-        left = kube.get("v1", "Namespace", where), kube.get(API, "ClusterQueue", where)
+        left = kube.get("v1", "Namespace", where), kube.get(KUEUE, "ClusterQueue", where)
         return left == (None, None)
 
     until(all_gone, WITHIN_S)
