@@ -120,6 +120,8 @@ INSTALLED_APPS = [
     "work",
     "loaders",
     "files",
+    "parking",
+    "fleet",
     "hubapi",
     "queues",
     "notebooks",

@@ -1,0 +1,1 @@
+"""Idle holders of GPUs: judged by policy, warned, and parked so that the GPUs come back."""
