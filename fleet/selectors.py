@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Case, Count, F, Max, Q, QuerySet, Sum, When
+from django.utils.translation import gettext as _
 
 from clusters.accelerators import closed_by
 from clusters.demand import rows_with_gpus, with_replicas
@@ -388,7 +389,7 @@ def _causes(keys: Sequence[str], asked: Filters) -> list[Cause]:
             kinds_asked = [name.strip() for name in row["gpu_flavor"].split(",") if name.strip()]
             if asked.kind and kinds_asked and asked.kind not in kinds_asked:
                 continue
-            text = str(info_of(row["reason"], row["cluster_key"]).text)
+            text = str(info_of(row["reason"], row["cluster_key"]).text) or _("Just asked for.")
             sums[text] += row["devices"]
             rows[text] += row["n"]
     return [Cause(text, rows[text], gpus) for text, gpus in sums.most_common()]

@@ -20,7 +20,7 @@ from placement.levels import LABELS
 from projects.access import projects_visible_to
 from projects.ui.base import PlatformView
 
-PAGE = 25  # nodes of the table on one page
+PAGE = 15  # nodes of the table on one page
 TABLE = "table"
 STATE_WORDS = {
     UP: _("up"),

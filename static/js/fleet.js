@@ -102,8 +102,8 @@ function start() {
       pen.fillStyle = theme.text;
       pen.fillRect(x, y + size - 2, size, 2);
     }
-    if (one[4] & UNHEALTHY || STATES[node[1]] === "down") hatch(pen, x, y, size, theme.bad);
-    else if (node[1]) hatch(pen, x, y, size, theme.line, 1);
+    if (one[4] & UNHEALTHY || STATES[node[1]] === "down") hatch(pen, x, y, size, by === "health" ? theme.surface : theme.bad);
+    else if (node[1]) hatch(pen, x, y, size, by === "health" ? theme.surface : theme.line, 1);
     if (node[2]) {
       pen.strokeStyle = theme.text;
       pen.lineWidth = 1.5;
@@ -145,7 +145,7 @@ function start() {
       }
       if (rack) {
         heads.push([rack, 0, y + 11, false]);
-        y += LABEL - 2;
+        y += LABEL;
       }
       const most = Math.max(...nodes.map((node) => node[3].length));
       const wide = Math.min(most, 8); // a node is so many cells wide, and as high as it needs
@@ -217,7 +217,11 @@ function start() {
     if (by === "health") shown.push([held(0), plain, text.textHealthy]);
     if (by !== "health" && by !== "kind") shown.push([[0, -1, 0, 0, 0, 0], plain, text.textFree]);
     shown.push([[0, -1, 0, 0, UNHEALTHY, 0], plain, text.textUnhealthy]);
-    if (data.groups.some((group) => group[3].some((node) => node[2]))) {
+    const some = (like) => data.groups.some((group) => group[3].some(like));
+    if (some((node) => node[1] === 1 || node[1] === 2)) {
+      shown.push([[0, -1, 0, 0, 0, 0], ["", 1, 0, []], text.textCordoned]);
+    }
+    if (some((node) => node[2])) {
       shown.push([[0, -1, 0, 0, 0, 0], ["", 0, 1, []], text.textReserved]);
     }
     place.replaceChildren(...shown.map(([cell, node, words]) => {
