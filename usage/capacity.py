@@ -20,7 +20,7 @@ from django.db.models.functions import TruncDay
 
 from clusters.demand import Demand, demand_on, rows_with_gpus, with_replicas
 from clusters.device_use import node_uses, uses
-from clusters.models import Cluster, Node
+from clusters.models import Cluster, Device, Node
 from clusters.selectors import flavor_use
 from common.clock import now
 from runtime.protocol import Desired, Phase
@@ -190,15 +190,15 @@ def _of_free(free: int, largest: int, asked: Iterable[_Wish]) -> tuple[int, int]
 
 def supply_now() -> dict[tuple[str, str], int]:
     """Return how many of each kind are in service on each cluster, and not held by others."""
-    clusters = list(Cluster.objects.filter(enabled=True))
     found = {
-        (use.cluster.key, use.flavor.name): max(0, use.total - use.held)
-        for use in uses([cluster for cluster in clusters if cluster.runs_images])
+        (key, kind): max(0, seen["total"] - seen.get("held", 0))
+        for key, kinds in Cluster.objects.filter(enabled=True).values_list("key", "kinds")
+        for kind, seen in kinds.items()
     }
-    for cluster in clusters:
-        if not cluster.runs_images:
-            for local in flavor_use(cluster.key):
-                found[cluster.key, local.flavor.name] = local.total
+    devices = Device.objects.filter(cluster__enabled=True, healthy=True, flavor__isnull=False)
+    counts = devices.values_list("cluster__key", "flavor__name").annotate(n=Count("pk"))
+    for key, kind, count in counts.order_by():
+        found[key, kind] = count
     return found
 
 
