@@ -35,6 +35,7 @@ DUTIES: dict[str, Promise] = {
     "routes": _("Keeps the addresses of workspaces in the proxy"),
     "people-at-provider": _("Asks the identity provider about people"),
     "sweep": _("Finds what is due"),
+    "usage-ledger": _("Writes down where GPU time went"),
     "watch": _("Watches %(of)s"),
     "work-limits": _("Ends work whose time is over, and that of people who left or were disabled"),
     "worker": _("A worker"),

@@ -40,7 +40,7 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
-from usage import capacity
+from usage import capacity, closing
 from volumes import measuring
 from volumes.services import create
 from work import services as work
@@ -267,6 +267,7 @@ class Worker:
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             # its name is that of the version before, which measured workspaces only
             Loop("workspace-usage", Usage().tick, SAMPLE_S, leased=True),
+            Loop("usage-ledger", closing.close_due, 60.0, leased=True, first_s=LATER_S),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", notifications.send_due, notifications.EVERY_S, leased=True),
             Loop("housekeeping", tidy, TIDY_S, leased=True),
