@@ -22,6 +22,7 @@ API = (
     "usage.api",
     "events.api",
     "notifications.api",
+    "webhooks.api",
     "clusters.api.views",
 )
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -54,6 +55,7 @@ APPS = (
     "gate.urls",
     "usage.ui",
     "notifications.ui",
+    "webhooks.ui",
     "queues.urls",
     "budgets.ui",
     "console.urls",

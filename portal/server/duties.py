@@ -43,6 +43,7 @@ from runtime.bus import EngineEar
 from usage import capacity, closing
 from volumes import measuring
 from volumes.services import create
+from webhooks import sending
 from work import services as work
 
 if TYPE_CHECKING:
@@ -270,6 +271,7 @@ class Worker:
             Loop("usage-ledger", closing.close_due, 60.0, leased=True, first_s=LATER_S),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", notifications.send_due, notifications.EVERY_S, leased=True),
+            Loop("webhooks", sending.deliver_due, sending.EVERY_S, leased=True),
             Loop("housekeeping", tidy, TIDY_S, leased=True),
             Loop("garbage", thaw, THAW_S, first_s=THAW_S),
         ]
@@ -365,6 +367,7 @@ def tidy() -> None:
     turns.prune()
     middleware.purge()
     notifications.housekeeping()
+    sending.housekeeping()
     tell_due()
     rekey.seal_plain()
     capacity.sample()

@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "projects",
     "metrics",
     "credentials",
+    "webhooks",
     "images",
     "quotas",
     "volumes",
