@@ -13,6 +13,7 @@ API = (
     "quotas.api",
     "queues.api",
     "budgets.api",
+    "parking.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -56,6 +57,7 @@ APPS = (
     "notifications.ui",
     "queues.urls",
     "budgets.ui",
+    "parking.ui",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]
