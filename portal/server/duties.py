@@ -32,6 +32,7 @@ from loaders import services as loaders
 from metrics import sampling
 from notebooks import services as notebooks
 from notifications import services as notifications
+from parking import services as parking
 from portal import beat
 from portal.celery import app, prepare_broker
 from portal.server.processes import turn_file, wanted_file
@@ -261,7 +262,8 @@ class Worker:
             ),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
-            Loop("workspace-idle", notebooks.idle_enforce, 15.0, leased=True),
+            # its name is that of the version before, which looked at workspaces only
+            Loop("workspace-idle", parking.enforce, 15.0, leased=True),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
