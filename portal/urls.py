@@ -13,6 +13,7 @@ API = (
     "quotas.api",
     "queues.api",
     "budgets.api",
+    "parking.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -23,6 +24,7 @@ API = (
     "fleet.api",
     "events.api",
     "notifications.api",
+    "webhooks.api",
     "clusters.api.views",
 )
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -56,8 +58,10 @@ APPS = (
     "usage.ui",
     "fleet.ui",
     "notifications.ui",
+    "webhooks.ui",
     "queues.urls",
     "budgets.ui",
+    "parking.ui",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

@@ -60,6 +60,7 @@ JAPANESE = {
     "queues-effect-now",
     "queues-two-groups",
     "usage",
+    "usage-all",
     "sign-in",
 }
 
