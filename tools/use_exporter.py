@@ -38,7 +38,7 @@ def made_up(count: int = _DEVICES) -> dict[str, list[Point]]:
 
 def at_hour(points: Sequence[Point], hour: float) -> tuple[float, float]:
     """Return percent and MiB at an hour of the day."""
-    ordered = sorted(points)
+    ordered = sorted(points, key=lambda point: point[0])
     found = ordered[bisect_right([point[0] for point in ordered], hour % HOURS) - 1]
     return float(found[1]), float(found[2])
 
