@@ -26,6 +26,7 @@ class Kind:
     mail: bool = False
     always: bool = False
     is_for_people: bool = True  # False: mail to an address without an account
+    is_of_projects: bool = True  # False: a matter of one person only
 
 
 KINDS: dict[str, Kind] = {
@@ -117,6 +118,16 @@ KINDS: dict[str, Kind] = {
             _("Your work was stopped for you"),
             _("“%(name)s” was stopped: %(reason)s"),
             "player-stop",
+        ),
+        Kind(
+            "work.parked",
+            _("Your work was parked, as its GPUs were idle"),
+            _(
+                "“%(name)s” was parked: its GPUs are free for others. Files, address, packages and "
+                "settings are kept; resume it any time."
+            ),
+            "parking",
+            mail=True,
         ),
         Kind(
             "work.ending",
@@ -282,11 +293,26 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "webhook.disabled",
+            _("A webhook was switched off"),
+            _("The webhook “%(name)s” was switched off, as nothing could be delivered: %(reason)s"),
+            "webhook-off",
+            mail=True,
+        ),
+        Kind(
+            "webhook.test",
+            _("A test of a webhook"),
+            _("%(who)s tests the webhook “%(name)s”."),
+            "webhook",
+            is_for_people=False,
+        ),
+        Kind(
             "account.password-changed",
             _("Your password was changed"),
             _("Your password was changed. If it was not you, tell an operator at once."),
             "lock",
             always=True,  # the mail comes from the sign-in pages themselves
+            is_of_projects=False,
         ),
         Kind(
             "account.sign-in-again",
@@ -299,6 +325,7 @@ KINDS: dict[str, Kind] = {
             "alert-triangle",
             mail=True,
             always=True,
+            is_of_projects=False,
         ),
         Kind(
             "account.refused",

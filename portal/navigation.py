@@ -75,6 +75,7 @@ PROFILE = (
     Entry(_("SSH keys"), "terminal-2", ("accounts:ssh-keys", "accounts:ssh_keys")),
     Entry(_("My usage"), "chart-histogram", ("usage:mine",)),
     Entry(_("Notification settings"), "bell-cog", ("notifications:settings",)),
+    Entry(_("Webhooks"), "webhook", ("webhooks:own",)),
     Entry(_("API documentation"), "api", ("api-docs",)),
 )
 

@@ -23,6 +23,7 @@ API = (
     "usage.api",
     "events.api",
     "notifications.api",
+    "webhooks.api",
     "clusters.api.views",
 )
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -55,6 +56,7 @@ APPS = (
     "gate.urls",
     "usage.ui",
     "notifications.ui",
+    "webhooks.ui",
     "queues.urls",
     "budgets.ui",
     "parking.ui",

@@ -40,6 +40,7 @@ from tools import (  # noqa: E402
     screen_loads,
     screen_queues,
     screen_volumes,
+    screen_webhooks,
     screen_workspaces,
 )
 from volumes.models import Volume  # noqa: E402
@@ -231,6 +232,7 @@ def pages(
     found += screen_queues.pages()
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))
+    found += screen_webhooks.pages(vision, screen_webhooks.make(vision, who["alice"]))
     preset = Preset.objects.first()
     found += [
         ("olga", "console-user", url("console:user", user=who["alice"].uid)),

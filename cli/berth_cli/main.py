@@ -35,6 +35,7 @@ COMMANDS = {
     "queues": "queues:queues",
     "usage": "budgets:usage",
     "volumes": "volumes:volumes",
+    "webhooks": "webhooks:webhooks",
     "workspace": "workspaces:workspace",
 }
 

@@ -18,6 +18,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from notifications.models import Announcement, Notification
     from projects.models import Invitation, KubeGrant, ProjectNamespace
     from volumes.models import Volume
+    from webhooks.models import Webhook
 
     volume, _made = Volume.objects.get_or_create(
         project=project, owner=owner, defaults={"name": f"home{mark}"}
@@ -44,6 +45,8 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
     )
     own = Credential.objects.create(owner=owner, kind="git", name=f"own{mark}", sealed="x")
+    hook = Webhook.objects.create(project=project, name=f"hook{mark}", shown="https://a.example")
+    own_hook = Webhook.objects.create(user=owner, name=f"own{mark}", shown="https://a.example")
     place, _made = ProjectNamespace.objects.get_or_create(
         project=project, cluster_key="guard", namespace=f"berth-{project.slug}"
     )
@@ -82,6 +85,8 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "volume": str(volume.uid),
         "credential": str(credential.uid),
         "own": str(own.uid),
+        "webhook": str(hook.uid),
+        "own_webhook": str(own_hook.uid),
         "invitation": str(invitation.uid),
         "username": owner.username,
         "user": str(owner.uid),

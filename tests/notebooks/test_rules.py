@@ -363,7 +363,7 @@ def test_what_exporters_say_of_devices_is_in_the_sample_and_unknown_otherwise(
     device = Sample.objects.get(uid=row.uid, device="n1/0")
     assert (device.gpu_utilisation, device.cpu_milli, device.shared) == (12.5, None, True)
     (given,) = Hold.objects.values_list("device__uuid", flat=True)
-    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1, (given,))
+    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1, (given,), row.kind)
     assert asked == [([expected], [source])] * 2
 
 
