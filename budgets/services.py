@@ -13,8 +13,9 @@ from django.utils.translation import gettext as _
 from accounts.models import PlatformRole, User
 from budgets import hooks, selectors
 from budgets.choices import MAX_DAYS, MAX_HOURS, Mode
+from budgets.meters import Meter
 from budgets.models import Budget
-from budgets.selectors import Books, Meter
+from budgets.selectors import Books
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
 from common.ids import new_uid

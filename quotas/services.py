@@ -120,14 +120,14 @@ class Effect:
         if self.is_over:
             return (
                 _(
-                    "%(what)s: %(used)s in use, above the new limit of %(limit)s. What runs goes "
+                    "%(what)s: %(used)s taken, above the new limit of %(limit)s. What runs goes "
                     "on; nothing more starts until enough has ended."
                 )
                 % numbers
             )
         if self.used == self.limit:
-            return _("%(what)s: all of %(limit)s is in use; nothing more starts now.") % numbers
-        return _("%(what)s: %(used)s of %(limit)s in use.") % numbers
+            return _("%(what)s: all of %(limit)s is taken; nothing more starts now.") % numbers
+        return _("%(what)s: %(used)s of %(limit)s taken.") % numbers
 
 
 def limits_effect(

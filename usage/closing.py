@@ -86,7 +86,7 @@ def _write_hour(hour: datetime) -> None:
         (LedgerHour(hour=hour, **_columns(dims), **_seconds(row)) for dims, row in rows.items()),
         batch_size=_BATCH,
     )
-    _write_day(hour)
+    write_day(hour)
 
 
 def rows_of_hour(hour: datetime, until: datetime) -> dict[Dims, Amounts]:
@@ -164,7 +164,7 @@ def _supply(hour: datetime) -> Iterator[Supply]:
         )
 
 
-def _write_day(hour: datetime) -> None:
+def write_day(hour: datetime) -> None:
     """Add up the day of an hour, in each grain."""
     day = hour.date()
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)

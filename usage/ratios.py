@@ -19,6 +19,7 @@ from uuid import UUID
 from django.db.models import QuerySet, Sum
 
 from clusters.models import Flavor
+from clusters.wording import work_words
 from common.clock import now
 from metrics import selectors as metrics
 from usage.capacity import supply_now
@@ -313,6 +314,8 @@ def _name(by: By, groups: Iterable[Group | Loss], kinds: dict[str, str]) -> None
         names = people(keys)
     elif by == By.FLAVOR:
         names = {key: kinds.get(key, key) for key in keys}
+    elif by == By.KIND:
+        names = {key: work_words(key) for key in keys}
     for one in found:
         one.name = names.get(one.key, one.label)
 
