@@ -30,6 +30,7 @@ LOADS = {
     "guarantees": ("guarantees", "run"),
     "fleet": ("fleet", "run"),
     "ingest": ("ingest", "run"),
+    "idle-day": ("idle_day", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }

@@ -110,6 +110,7 @@ WORKSPACE.add_logs("Print what a workspace wrote.", follow="Go on as lines come.
 WORKSPACE.add_act("stop", "Stop: files, packages and address are kept, GPUs go back.", ends=True)
 WORKSPACE.add_act("resume", "Start a stopped workspace again.", path="start")
 WORKSPACE.add_act("repin", "Take the newest image of its tag; what runs or failed starts with it.")
+WORKSPACE.add_keep()
 WORKSPACE.add_edit("Change a workspace; one that runs starts again where its process must.")
 WORKSPACE.add_delete("Delete a workspace and its installed packages. The home folder stays.")
 
