@@ -119,6 +119,16 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.parked",
+            _("Your work was parked, as its GPUs were idle"),
+            _(
+                "“%(name)s” was parked: its GPUs are free for others. Files, address, packages and "
+                "settings are kept; resume it any time."
+            ),
+            "parking",
+            mail=True,
+        ),
+        Kind(
             "work.ending",
             _("Your work will stop soon"),
             ngettext_lazy(

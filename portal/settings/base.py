@@ -271,6 +271,7 @@ BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT")
 BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT")
 BERTH_QUEUE_PASSING_MINUTES = number("QUEUE_PASSING_MINUTES")
 BERTH_RECLAIM_GRACE_SECONDS = number("RECLAIM_GRACE_SECONDS")
+BERTH_RETURN_TICKET_DAYS = number("RETURN_TICKET_DAYS")
 BERTH_CURRENCY = text("CURRENCY")  # of every price (ISO 4217)
 
 # --- The way out ---------------------------------------------------------------------------------
