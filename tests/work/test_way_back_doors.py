@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.work.test_way_back import launch, other, parked, promise, two  # noqa: F401
 from queues.models import Turn
+from tests.work.test_way_back import launch, other, parked, promise, two  # noqa: F401
 from work import services
 from work.models import Ticket
 from work.way_back import way_back
