@@ -120,6 +120,16 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.parked",
+            _("Your work was parked, as its GPUs were idle"),
+            _(
+                "“%(name)s” was parked: its GPUs are free for others. Files, address, packages and "
+                "settings are kept; resume it any time."
+            ),
+            "parking",
+            mail=True,
+        ),
+        Kind(
             "work.ending",
             _("Your work will stop soon"),
             ngettext_lazy(
@@ -128,6 +138,51 @@ KINDS: dict[str, Kind] = {
                 "minutes",
             ),
             "hourglass",
+        ),
+        Kind(
+            "work.idle-park",
+            _("Your idle work will be parked"),
+            ngettext_lazy(
+                "“%(name)s” is idle and will be parked in %(minutes)d minute: its GPUs go back; "
+                "files, address, packages and settings stay. Keep it if you still need it.",
+                "“%(name)s” is idle and will be parked in %(minutes)d minutes: its GPUs go back; "
+                "files, address, packages and settings stay. Keep it if you still need it.",
+                "minutes",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.idle-stop",
+            _("Your idle work will be stopped"),
+            ngettext_lazy(
+                "“%(name)s” is idle and stops in %(minutes)d minute. Keep it if you still need it.",
+                "“%(name)s” is idle and stops in %(minutes)d minutes. Keep it if you still need "
+                "it.",
+                "minutes",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.idle-tell",
+            _("Your work holds GPUs and does not use them"),
+            ngettext_lazy(
+                "“%(name)s” holds GPUs and did not use them for %(idle)d minute. Stop it if you do "
+                "not need them: others wait.",
+                "“%(name)s” holds GPUs and did not use them for %(idle)d minutes. Stop it if you "
+                "do not need them: others wait.",
+                "idle",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.message",
+            _("Somebody writes about your work"),
+            _("%(who)s about “%(name)s”: %(text)s"),
+            "message",
+            mail=True,
         ),
         Kind(
             "work.reclaimed",

@@ -13,6 +13,7 @@ API = (
     "quotas.api",
     "queues.api",
     "budgets.api",
+    "parking.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -58,6 +59,7 @@ APPS = (
     "webhooks.ui",
     "queues.urls",
     "budgets.ui",
+    "parking.ui",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

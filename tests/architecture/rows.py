@@ -58,6 +58,7 @@ def _queues(mark: str) -> None:
     """An organisation above each project, with something guaranteed to both."""
     from budgets.models import Budget
     from clusters.models import Cluster, Flavor
+    from parking.models import IdlePolicy
     from projects.models import Project
     from queues.models import Guarantee, Priority, Queue
 
@@ -76,6 +77,8 @@ def _queues(mark: str) -> None:
         Budget(organisation=org, hours=10, mode="soft", days=n + 1) for n, org in enumerate(above)
     )
     Budget.objects.bulk_create(Budget(project=p, hours=10, mode="hard") for p in projects)
+    IdlePolicy.objects.bulk_create(IdlePolicy(project=p) for p in projects)
+    IdlePolicy.objects.bulk_create(IdlePolicy(organisation=org) for org in above)
     Priority.objects.bulk_create(
         Priority(name=f"p{mark}-{i}", label="P", value=i) for i in range(len(projects))
     )

@@ -80,6 +80,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "job": job.short_id,
         "workspace": workspace.short_id,
         "workspace_uid": str(workspace.uid),
+        "workload": str(workspace.uid),
         "load": str(load.uid),
         "volume": str(volume.uid),
         "credential": str(credential.uid),
@@ -144,6 +145,7 @@ def _cluster() -> dict[str, str]:
 def _queue() -> dict[str, str]:
     """An organisation with a budget, and a class of priority."""
     from budgets.models import Budget
+    from parking.models import IdlePolicy
     from queues.models import Priority, Queue
 
     part, _made = Queue.objects.get_or_create(name="guard", project=None)
@@ -153,7 +155,9 @@ def _queue() -> dict[str, str]:
     budget, _made = Budget.objects.get_or_create(
         organisation=part, defaults={"hours": 1, "mode": "soft"}
     )
-    return {"part": part.key, "priority": row.name, "budget": str(budget.uid)}
+    policy, _made = IdlePolicy.objects.get_or_create(organisation=part, kind="")
+    told = {"part": part.key, "priority": row.name, "budget": str(budget.uid)}
+    return {**told, "policy": str(policy.uid)}
 
 
 def _preset() -> str:
