@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -10,16 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Cast
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.formats import date_format, localize
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets import days
 from budgets.choices import Mode
 from budgets.models import Budget
-from budgets.policies import HOUR, SLOPE_DAYS, Forecast, Use, Window, hours, micros, units
+from budgets.policies import HOUR, SLOPE_DAYS, Forecast, Window, hours, units
 from clusters.models import Flavor
 from common.clock import now
 from common.errors import NotFound
@@ -28,7 +27,6 @@ from queues.choices import Beyond
 from queues.models import Queue
 from quotas.choices import GPUS, is_kind
 from quotas.models import Reservation
-from usage.models import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -154,9 +152,20 @@ class Meter:
     def frees(self, needed: int) -> Room:
         """Return when so much has room again."""
         room = self.limit - self.committed - needed
-        if at := self.window.frees(room, goes_on=True):
+        if at := self._frees(room, goes_on=True):
             return Room(at, sure=True)
-        return Room(self.window.frees(room, goes_on=False), sure=False)
+        return Room(self._frees(room, goes_on=False), sure=False)
+
+    def _frees(self, room: int, *, goes_on: bool) -> datetime | None:
+        """Return it by the launches of the days in whose course there may be room."""
+        window = self.window
+        owner = self.budget.user.uid if self.budget.user else None
+        while True:
+            at = window.frees(room, goes_on=goes_on)
+            day = window.in_doubt(room, at, goes_on=goes_on) if room >= 0 else None
+            if day is None:
+                return at
+            window = window.with_day(day, days.on_day(self.projects, owner, day))
 
 
 @dataclass(frozen=True)
@@ -275,7 +284,9 @@ class Books:
         at = now()
         projects = _projects_of(budgets, tree)
         every = set[UUID]().union(*projects.values())
-        uses = _uses(every, at - timedelta(days=max(budget.days for budget in budgets)))
+        people = {budget.user.uid for budget in budgets if budget.user is not None}
+        since = {at - timedelta(days=budget.days) for budget in budgets}
+        uses = days.uses(every, since, people)
         meters = []
         for budget in budgets:
             mine = (
@@ -300,31 +311,6 @@ class Books:
             for m in self.meters
             if m.covers(project, owner)
         )
-
-
-def _uses(projects: set[UUID], since: datetime) -> Mapping[UUID, list[tuple[UUID, Use]]]:
-    """Return what held GPUs since then, by project, each with its owner."""
-    weight = Flavor.objects.filter(name=OuterRef("flavor")).values("weight")
-    rows = Interval.objects.filter(
-        Q(ended_at__isnull=True) | Q(ended_at__gt=since), project_uid__in=projects, gpus__gt=0
-    )
-    # as text: of ten thousand rows it is a third of the time to make ids of all three
-    texts = {f"{name}_": Cast(name, CharField()) for name in ("uid", "project_uid", "owner_uid")}
-    columns = ("project_uid_", "owner_uid_", "uid_", "launch", "weight", "gpus")
-    found: dict[UUID, list[tuple[UUID, Use]]] = defaultdict(list)
-    known: dict[str, UUID] = {}
-    for *whose, uid, launch, heavy, gpus, start, end in (
-        rows.annotate(weight=Subquery(weight), **texts)
-        .order_by()
-        .values_list(*columns, "started_at", "ended_at")
-    ):
-        for text in whose:
-            if text not in known:
-                known[text] = UUID(text)
-        rate = gpus * (1000 if heavy is None else int(heavy * 1000))
-        use = Use(uid.replace("-", ""), launch, micros(start), micros(end) if end else None, rate)
-        found[known[whose[0]]].append((known[whose[1]], use))
-    return found
 
 
 @dataclass(frozen=True)
