@@ -28,6 +28,8 @@ LOADS = {
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
     "guarantees": ("guarantees", "run"),
+    "fleet": ("fleet", "run"),
+    "ingest": ("ingest", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }

@@ -26,6 +26,7 @@ class Kind:
     mail: bool = False
     always: bool = False
     is_for_people: bool = True  # False: mail to an address without an account
+    is_of_projects: bool = True  # False: a matter of one person only
 
 
 KINDS: dict[str, Kind] = {
@@ -119,6 +120,16 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.parked",
+            _("Your work was parked, as its GPUs were idle"),
+            _(
+                "“%(name)s” was parked: its GPUs are free for others. Files, address, packages and "
+                "settings are kept; resume it any time."
+            ),
+            "parking",
+            mail=True,
+        ),
+        Kind(
             "work.ending",
             _("Your work will stop soon"),
             ngettext_lazy(
@@ -127,6 +138,51 @@ KINDS: dict[str, Kind] = {
                 "minutes",
             ),
             "hourglass",
+        ),
+        Kind(
+            "work.idle-park",
+            _("Your idle work will be parked"),
+            ngettext_lazy(
+                "“%(name)s” is idle and will be parked in %(minutes)d minute: its GPUs go back; "
+                "files, address, packages and settings stay. Keep it if you still need it.",
+                "“%(name)s” is idle and will be parked in %(minutes)d minutes: its GPUs go back; "
+                "files, address, packages and settings stay. Keep it if you still need it.",
+                "minutes",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.idle-stop",
+            _("Your idle work will be stopped"),
+            ngettext_lazy(
+                "“%(name)s” is idle and stops in %(minutes)d minute. Keep it if you still need it.",
+                "“%(name)s” is idle and stops in %(minutes)d minutes. Keep it if you still need "
+                "it.",
+                "minutes",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.idle-tell",
+            _("Your work holds GPUs and does not use them"),
+            ngettext_lazy(
+                "“%(name)s” holds GPUs and did not use them for %(idle)d minute. Stop it if you do "
+                "not need them: others wait.",
+                "“%(name)s” holds GPUs and did not use them for %(idle)d minutes. Stop it if you "
+                "do not need them: others wait.",
+                "idle",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.message",
+            _("Somebody writes about your work"),
+            _("%(who)s about “%(name)s”: %(text)s"),
+            "message",
+            mail=True,
         ),
         Kind(
             "work.reclaimed",
@@ -151,6 +207,24 @@ KINDS: dict[str, Kind] = {
             _("The budget of “%(name)s” is spent: %(spent)s. %(then)s"),
             "hourglass-empty",
             mail=True,
+        ),
+        Kind(
+            "usage.week",
+            _("Each Monday: how a project of yours used its GPUs"),
+            _(
+                "“%(name)s” last week: %(hours)s GPU-hours attached, %(utilised)s utilised,"
+                " %(idle)s GPU-hours held idle. %(most)s"
+            ),
+            "chart-histogram",
+        ),
+        Kind(
+            "usage.week-of-all",
+            _("Each Monday, for operators: how GPUs were used"),
+            _(
+                "Last week: %(requested)s of all GPUs requested, %(attached)s attached,"
+                " %(utilised)s utilised; %(idle)s GPU-hours held idle. %(most)s"
+            ),
+            "chart-histogram",
         ),
         Kind(
             "work.deleted",
@@ -237,11 +311,26 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "webhook.disabled",
+            _("A webhook was switched off"),
+            _("The webhook “%(name)s” was switched off, as nothing could be delivered: %(reason)s"),
+            "webhook-off",
+            mail=True,
+        ),
+        Kind(
+            "webhook.test",
+            _("A test of a webhook"),
+            _("%(who)s tests the webhook “%(name)s”."),
+            "webhook",
+            is_for_people=False,
+        ),
+        Kind(
             "account.password-changed",
             _("Your password was changed"),
             _("Your password was changed. If it was not you, tell an operator at once."),
             "lock",
             always=True,  # the mail comes from the sign-in pages themselves
+            is_of_projects=False,
         ),
         Kind(
             "account.sign-in-again",
@@ -254,6 +343,7 @@ KINDS: dict[str, Kind] = {
             "alert-triangle",
             mail=True,
             always=True,
+            is_of_projects=False,
         ),
         Kind(
             "account.refused",

@@ -35,6 +35,7 @@ class Entry:
 
 
 HOME = Entry(_("Home"), "home", ("home", "notebooks:home"))
+FLEET = Entry(_("Fleet"), "grid-dots", ("fleet:page",))
 PROJECT = (
     Entry(_("Workspaces"), "device-laptop", ("notebooks:list",), project=True),
     Entry(_("Jobs"), "stack-2", ("jobs:list",), project=True),
@@ -61,6 +62,8 @@ CONSOLE = (
     Entry(_("Queues"), "sitemap", ("queues:tree",)),
     Entry(_("Queue"), "list-numbers", ("console:queue",)),
     Entry(_("Budgets"), "hourglass", ("budgets:list",)),
+    Entry(_("Patrol"), "walk", ("parking:patrol",)),
+    Entry(_("Idle policies"), "parking", ("parking:policies",)),
     Entry(_("Audit log"), "clipboard-list", ("console:audit",)),
     Entry(_("Announcements"), "speakerphone", ("console:announcements",)),
     Entry(_("System"), "heart-rate-monitor", ("console:system",)),
@@ -73,6 +76,7 @@ PROFILE = (
     Entry(_("SSH keys"), "terminal-2", ("accounts:ssh-keys", "accounts:ssh_keys")),
     Entry(_("My usage"), "chart-histogram", ("usage:mine",)),
     Entry(_("Notification settings"), "bell-cog", ("notifications:settings",)),
+    Entry(_("Webhooks"), "webhook", ("webhooks:own",)),
     Entry(_("API documentation"), "api", ("api-docs",)),
 )
 
@@ -109,7 +113,7 @@ def _begins(path: str, url: str) -> bool:
 
 
 def project_nav(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
-    home = _items((HOME,), request.path)
+    home = _items((HOME, FLEET), request.path)
     return home + (_items(PROJECT, request.path, slug) if slug else [])
 
 
@@ -123,7 +127,7 @@ def profile_nav(request: HttpRequest) -> list[dict[str, Any]]:
 
 def pages(slug: str, *, operator: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (label, icon, url) of every page, for the command palette."""
-    entries = (HOME, *(PROJECT if slug else ()), *PROFILE, *(CONSOLE if operator else ()))
+    entries = (HOME, FLEET, *(PROJECT if slug else ()), *PROFILE, *(CONSOLE if operator else ()))
     for entry in entries:
         if url := url_of(entry, slug):
             yield str(entry.label), entry.icon, url

@@ -13,6 +13,7 @@ API = (
     "quotas.api",
     "queues.api",
     "budgets.api",
+    "parking.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -20,8 +21,10 @@ API = (
     "jobs.api",
     "gate.api",
     "usage.api",
+    "fleet.api",
     "events.api",
     "notifications.api",
+    "webhooks.api",
     "clusters.api.views",
 )
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -53,9 +56,12 @@ APPS = (
     "jobs.urls",
     "gate.urls",
     "usage.ui",
+    "fleet.ui",
     "notifications.ui",
+    "webhooks.ui",
     "queues.urls",
     "budgets.ui",
+    "parking.ui",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     USER = "user"
     TIME_LIMIT = "time-limit"
     IDLE = "idle"
+    PARKED = "parked"
     PROJECT_ARCHIVED = "project-archived"
     OWNER_DISABLED = "owner-disabled"
     OPERATOR = "operator"
@@ -225,6 +226,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.NOBODY,
         _("Its time was over."),
         _("Resume it: files and address are kept."),
+    ),
+    Reason.PARKED: ReasonInfo(
+        Phase.STOPPED,
+        False,
+        Fault.NOBODY,
+        _("It gave its GPUs back and may go on any time."),
+        _("Resume it: files, address, packages and settings are kept."),
     ),
     Reason.IDLE: ReasonInfo(
         Phase.STOPPED,

@@ -14,7 +14,10 @@ Every step may be run again after a crash at any point.
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
+
+from django.conf import settings
 
 from common.clock import now
 from runtime import observe, routes
@@ -377,15 +380,21 @@ class WorkloadReconciler(WorkloadKind):
             state.note("stopping")
         if given is not None and given.ended_at and given.launch == row.launch:
             state.ref["exit"] = {"at": given.ended_at}
-        if left := self._stop_outside(state, "stop"):
-            return self._lingers(state, Phase.STOPPING, self.stop_reason(row), left)
+        reason = self.stop_reason(row)
+        told: dict[str, Any] = {}
+        if reason == Reason.PARKED and row.stop_requested_at is not None:
+            until = row.stop_requested_at + timedelta(seconds=settings.BERTH_RECLAIM_GRACE_SECONDS)
+            told["grace_s"] = max(1.0, (until - now()).total_seconds())
+            told["notice"] = {"why": "parked", "until": until.isoformat()}
+        if left := self._stop_outside(state, "stop", **told):
+            return self._lingers(state, Phase.STOPPING, reason, left)
         admission().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
         for word in ("queue", "line"):
             state.ref.pop(word, None)
         state.note("stopped")
-        return self._outcome(state, Phase.STOPPED, self.stop_reason(row), "")
+        return self._outcome(state, Phase.STOPPED, reason, "")
 
     def _lingers(self, state: ReconcileContext, phase: Phase, reason: str, left: NotYet) -> Outcome:
         """It is told to end and not gone; one that should be gone says what keeps it (C14)."""

@@ -14,6 +14,7 @@ class StopReason(TextChoices):
     OPERATOR = "operator", _("Stopped by an operator")
     CANCELLED = "cancelled", _("Cancelled")
     TIME_LIMIT = "time-limit", _("The time limit was reached")
+    PARKED = "parked", _("Parked; resume any time")
     IDLE = "idle", _("It was idle")
     PROJECT_ARCHIVED = "project-archived", _("The project was archived")
     OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
@@ -28,8 +29,20 @@ class StopReason(TextChoices):
             StopReason.OPERATOR: Reason.OPERATOR,
             StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
             StopReason.IDLE: Reason.IDLE,
+            StopReason.PARKED: Reason.PARKED,
             StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
             StopReason.OWNER_DISABLED: Reason.OWNER_DISABLED,
             StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
             StopReason.BUDGET: Reason.BUDGET,
         }.get(self, Reason.USER)
+
+
+class Void(TextChoices):
+    """Why a ticket is no more; work that has one then asks for GPUs like all others."""
+
+    EXPIRED = "expired", _("It was valid until %(when)s.")
+    LOWERED = "lowered", _("Less is guaranteed to the project now than it held.")
+    LARGER = "larger", _("It asks for more GPUs than it held, or for others.")
+    PROJECT_ARCHIVED = "project-archived", _("The project was archived")
+    OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
+    OWNER_LEFT = "owner-left", _("Its owner left the project")

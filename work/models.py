@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from common.ids import new_short_id
+from common.ids import new_short_id, new_uid
 from credentials.models import Credential
 from projects.models import Project
 from runtime import reasons
@@ -295,6 +295,34 @@ class WorkloadNeed(Attached):
 
     def __str__(self) -> str:
         return str(self.needed)
+
+
+class Ticket(models.Model):
+    """The way back of work that was parked: so many GPUs ahead of newcomers, once, for a time.
+
+    It keeps what was held also while the work goes on without GPUs.
+    """
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="tickets")
+    gpus = models.PositiveIntegerField()
+    gpu_flavor = models.CharField(max_length=255, blank=True, default="")  # as it was asked for
+    parked_at = models.DateTimeField()
+    valid_until = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    void = models.CharField(max_length=24, blank=True, default="")  # a word of choices.Void
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workload"],
+                condition=Q(used_at__isnull=True, void=""),
+                name="work_ticket_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload}: {self.gpus}"
 
 
 class Step(models.Model):

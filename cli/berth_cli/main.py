@@ -27,14 +27,16 @@ COMMANDS = {
     "budgets": "budgets:budgets",
     "completion": "completing:completion",
     "credentials": "credentials:credentials",
+    "fleet": "fleet:fleet",
     "images": "images:images",
     "job": "jobs:job",
     "kube-config": "kube:kube_config",
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",
     "queues": "queues:queues",
-    "usage": "budgets:usage",
+    "usage": "usage:usage",
     "volumes": "volumes:volumes",
+    "webhooks": "webhooks:webhooks",
     "workspace": "workspaces:workspace",
 }
 

@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "projects",
     "metrics",
     "credentials",
+    "webhooks",
     "images",
     "quotas",
     "volumes",
@@ -271,6 +272,7 @@ BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT")
 BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT")
 BERTH_QUEUE_PASSING_MINUTES = number("QUEUE_PASSING_MINUTES")
 BERTH_RECLAIM_GRACE_SECONDS = number("RECLAIM_GRACE_SECONDS")
+BERTH_RETURN_TICKET_DAYS = number("RETURN_TICKET_DAYS")
 BERTH_CURRENCY = text("CURRENCY")  # of every price (ISO 4217)
 
 # --- The way out ---------------------------------------------------------------------------------
@@ -425,6 +427,8 @@ SPECTACULAR_SETTINGS = {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
         "BudgetModeEnum": "budgets.choices.Mode",
+        "IdleActEnum": "parking.choices.Act",
+        "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },

@@ -16,7 +16,9 @@ from notifications.services import notify_owner
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired, Phase
 from work import kinds
+from work.choices import StopReason
 from work.services.base import changed, lock, locked, require_end, step
+from work.services.tickets import void_tickets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,15 +69,21 @@ def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = 
     row.save(update_fields=(*_STOPPED, *own))
     label = str(kind.stop_reasons(reason).label)
     step(row, "stop-asked", f"{label}: {said}" if said else label)
+    usual = "parked" if reason == StopReason.PARKED else "stopped"
     events.record(
         actor=actor,
-        verb=f"{kind.word}.{kind.stopped.get(reason, 'stopped')}",
+        verb=f"{kind.word}.{kind.stopped.get(reason, usual)}",
         target=row,
         project_uid=row.project.uid,
         message=said,
         data={"reason": reason},
     )
-    if reason in kind.stop_notices:
+    if reason == StopReason.PARKED:
+        if actor is None:
+            notify_owner(row, "work.parked")
+        elif actor.user.pk != row.owner_id:
+            _tell_stopped(kind, row, actor, said)
+    elif reason in kind.stop_notices:
         if actor is not None:
             tell_owner(actor, row.owner, kind.stop_notices[reason], row, said)
     elif actor is None or actor.user.pk != row.owner_id or reason != kind.asked:
@@ -116,6 +124,7 @@ def workloads_stop_for(
             rows = rows.filter(owner=owner)
         if kind.rest is not None:
             kind.rest(rows, reason)
+        void_tickets(kind.word, reason, project=project, owner=owner)
         rows = rows.filter(desired=Desired.RUNNING)
         if kind.alive is not None:
             rows = rows.filter(kind.alive)

@@ -98,7 +98,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "RECLAIM_GRACE_SECONDS",
             whole(1),
             60,
-            "how long work on this machine has to end that gives back borrowed GPUs",
+            "how long work on this machine has to end that gives back borrowed GPUs, or is parked",
+        ),
+        Setting(
+            "RETURN_TICKET_DAYS",
+            whole(0),
+            14,
+            "how long work that was parked goes ahead of newcomers when it asks for its GPUs again",
         ),
     ),
     "Clusters and routes": (
