@@ -21,6 +21,7 @@ from notebooks.services.presets import PresetFields, preset_create
 from parking.choices import State
 from parking.services import policy_make
 from portal.demo import script
+from portal.demo.month import month_make
 from portal.server.paths import Refusal
 from projects.choices import Role
 from projects.models import Project
@@ -106,6 +107,8 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
         }
         preset_create(principal=operator, fields=PresetFields(preset))
     _remember(cluster, projects, exists)
+    everyone = {user.username: user for user in User.objects.filter(username__in=projects)}
+    month_make(cluster, everyone, projects, exists)
     return passwords
 
 
