@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from decimal import Decimal
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Cast
-from django.utils import timezone
-from django.utils.formats import date_format, localize
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from budgets.choices import Mode
+from budgets.meters import LetIn, Meter, again
 from budgets.models import Budget
-from budgets.policies import HOUR, SLOPE_DAYS, Forecast, Use, Window, hours, micros, units
+from budgets.policies import HOUR, Use, Window, micros
 from clusters.models import Flavor
 from common.clock import now
 from common.errors import NotFound
@@ -37,147 +33,9 @@ if TYPE_CHECKING:
     from accounts.models import User
     from projects.models import Project
 
-NEARLY = 80  # per cent
 # Of a hard budget a launch needs room for so much of itself, and keeps it until it has used it
 # or is over: so of two at once only one gets the last hour.
 LEAST_MINUTES = 60
-
-
-def shown(amount: Decimal) -> str:
-    """Return GPU-hours as people read them: to a tenth, to a hundredth below one."""
-    places = Decimal("0.01") if abs(amount) < 1 else Decimal("0.1")
-    return localize(amount.quantize(places).normalize() + 0, use_l10n=True)
-
-
-def day(at: datetime) -> str:
-    return date_format(timezone.localtime(at), "Y-m-d H:i")
-
-
-@dataclass(frozen=True)
-class Meter:
-    """A budget, what is spent of it, and what others that were let in will need of it at once."""
-
-    budget: Budget
-    window: Window
-    projects: frozenset[UUID]
-    committed: int = 0
-
-    @cached_property
-    def limit(self) -> int:
-        return units(self.budget.hours)
-
-    @property
-    def spent(self) -> Decimal:
-        return hours(self.window.spent)
-
-    @property
-    def left(self) -> Decimal:
-        return max(Decimal(0), self.budget.hours - self.spent)
-
-    @property
-    def percent(self) -> int:
-        """Rounded down: 100 is said of what is spent only. Nothing was given: it is spent."""
-        return self.window.spent * 100 // self.limit if self.limit else 100
-
-    @property
-    def is_spent(self) -> bool:
-        return self.window.spent >= self.limit
-
-    @property
-    def is_nearly(self) -> bool:
-        return self.percent >= NEARLY
-
-    @cached_property
-    def forecast(self) -> Forecast:
-        return self.window.forecast(self.limit)
-
-    @property
-    def spent_words(self) -> str:
-        days = self.budget.days
-        text = ngettext(
-            "%(spent)s of %(hours)s GPU-hours in %(days)d day",
-            "%(spent)s of %(hours)s GPU-hours in %(days)d days",
-            days,
-        )
-        return text % {
-            "spent": shown(self.spent),
-            "hours": shown(self.budget.hours),
-            "days": days,
-        }
-
-    @property
-    def again(self) -> str:
-        """When there is room again, where it is spent."""
-        return _again(self.frees(1))
-
-    @property
-    def forecast_words(self) -> str:
-        found = self.forecast
-        if self.is_spent:
-            return _("Spent. %(again)s") % {"again": self.again}
-        if not found.days:
-            return _("Nothing was used lately: it does not end.")
-        busy = {"early": _date(found.earliest), "late": _date(found.latest)}
-        said = []
-        if found.at is not None:
-            left = (found.at - now()).days
-            text = ngettext(
-                "%(n)d day left at this rate: until %(at)s.",
-                "%(n)d days left at this rate: until %(at)s.",
-                left,
-            )
-            said.append(text % {"n": left, "at": _date(found.at)})
-            if found.latest is None:
-                text = _("As on busy days until %(early)s, as on quiet ones without end.")
-                said.append(text % busy)
-            elif busy["early"] != busy["late"]:
-                text = _("As on busy days until %(early)s, as on quiet ones until %(late)s.")
-                said.append(text % busy)
-        elif found.earliest is not None:
-            said.append(_("It does not end at this rate; as on busy days on %(early)s.") % busy)
-        else:
-            said.append(_("It does not end at this rate: as much falls out as comes in."))
-        if found.days < SLOPE_DAYS:
-            text = ngettext("Known by %(n)d day only.", "Known by %(n)d days only.", found.days)
-            said.append(text % {"n": found.days})
-        return " ".join(said)
-
-    def covers(self, project: UUID, owner: UUID) -> bool:
-        user = self.budget.user
-        return project in self.projects and (user is None or user.uid == owner)
-
-    def wanted_by(self, launches: Iterable[LetIn]) -> int:
-        """Return what launches on their way still use at least, beyond what they have used."""
-        mine = (one for one in launches if self.covers(one.project, one.owner))
-        return sum(max(0, x.least - self.window.spent_by(x.uid, x.launch)) for x in mine)
-
-    def frees(self, needed: int) -> Room:
-        """Return when so much has room again."""
-        room = self.limit - self.committed - needed
-        if at := self.window.frees(room, goes_on=True):
-            return Room(at, sure=True)
-        return Room(self.window.frees(room, goes_on=False), sure=False)
-
-
-@dataclass(frozen=True)
-class Room:
-    """When there is room; ``sure`` False: at the earliest, where what runs ends. None: never."""
-
-    at: datetime | None
-    sure: bool
-
-
-def _again(room: Room) -> str:
-    if room.at is None:
-        return _("It is more than the whole budget.")
-    if room.sure:
-        return _("There is room again on %(when)s.") % {"when": day(room.at)}
-    said = _("There is room again on %(when)s at the earliest, once what runs has ended.")
-    return said % {"when": day(room.at)}
-
-
-def _date(at: datetime | None) -> str:
-    return date_format(timezone.localtime(at), "Y-m-d") if at else ""
 
 
 @dataclass(frozen=True)
@@ -195,6 +53,55 @@ class Verdict:
 NOTHING_SAID = Verdict()
 
 
+@dataclass(frozen=True)
+class Account:
+    """The budgets that hold for somebody's work in a project, and what was let in under them."""
+
+    meters: tuple[Meter, ...] = ()
+    let_in: tuple[LetIn, ...] = ()
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, project: Project, owner: User, *, uid: UUID | None = None, locked: bool = False
+    ) -> Account:
+        """Read them; without budgets in one query. What workload ``uid`` was let in does not count.
+
+        ``locked``: in the transaction of the intent, where whoever asks the same budget waits.
+        """
+        rows, tree = _over(project, owner)
+        if not rows:
+            return cls()
+        meters = Books.of(rows, tree).meters
+        if locked:  # what was let in meanwhile is seen below; what it used since is part of that
+            meters = _locked(meters, tree)
+        rated = Flavor.objects.values_list("name", "weight")
+        weights = {name: int(weight * 1000) for name, weight in rated}
+        projects = set[UUID]().union(*(meter.projects for meter in meters))
+        return cls(meters, tuple(_let_in(projects, weights, uid)), weights)
+
+    def verdict(self, amounts: Mapping[str, int], minutes: int | None = None) -> Verdict:
+        """Say whether a launch that takes ``amounts`` (``quotas.policies.amounts_of``) has room.
+
+        ``minutes``: its time limit.
+        """
+        if not amounts.get(GPUS):
+            return NOTHING_SAID
+        kinds = [key.partition(":")[2] for key in amounts if is_kind(key)]
+        weight = max((self.weights.get(kind, 1000) for kind in kinds), default=1000)
+        least = min(LEAST_MINUTES, minutes or LEAST_MINUTES)
+        needed = amounts[GPUS] * weight * (HOUR // 1000) * least // LEAST_MINUTES
+        borrows = None
+        for found in self.meters:
+            if found.budget.mode == Mode.SOFT:
+                borrows = borrows or (_reason("over-budget", found, 1) if found.is_spent else None)
+                continue
+            meter = replace(found, committed=found.wanted_by(self.let_in))
+            if meter.window.spent + meter.committed + needed > meter.limit:
+                return Verdict(refusal=_reason("budget", meter, needed))
+        return Verdict(borrows=borrows)
+
+
 def verdict(
     *,
     project: Project,
@@ -204,36 +111,10 @@ def verdict(
     uid: UUID | None = None,
     locked: bool = False,
 ) -> Verdict:
-    """Say whether a launch that takes ``amounts`` (``quotas.policies.amounts_of``) has room.
-
-    ``minutes``: its time limit. ``locked``: in the transaction of the intent, where whoever asks
-    the same budget waits. Without GPUs it costs no query, without budgets one.
-    """
+    """Say whether one launch has room (``Account``); without GPUs it costs no query."""
     if not amounts.get(GPUS):
         return NOTHING_SAID
-    rows, tree = _over(project, owner)
-    if not rows:
-        return NOTHING_SAID
-    meters = Books.of(rows, tree).meters
-    if locked:  # what was let in meanwhile is seen below; what it has used since is part of that
-        meters = _locked(meters, tree)
-    weights = {
-        name: int(weight * 1000) for name, weight in Flavor.objects.values_list("name", "weight")
-    }
-    let_in = _let_in(set[UUID]().union(*(meter.projects for meter in meters)), weights, uid)
-    kinds = [key.partition(":")[2] for key in amounts if is_kind(key)]
-    weight = max((weights.get(kind, 1000) for kind in kinds), default=1000)
-    least = min(LEAST_MINUTES, minutes or LEAST_MINUTES)
-    needed = amounts[GPUS] * weight * (HOUR // 1000) * least // LEAST_MINUTES
-    borrows = None
-    for found in meters:
-        if found.budget.mode == Mode.SOFT:
-            borrows = borrows or (_reason("over-budget", found, 1) if found.is_spent else None)
-            continue
-        meter = replace(found, committed=found.wanted_by(let_in))
-        if meter.window.spent + meter.committed + needed > meter.limit:
-            return Verdict(refusal=_reason("budget", meter, needed))
-    return Verdict(borrows=borrows)
+    return Account.of(project, owner, uid=uid, locked=locked).verdict(amounts, minutes)
 
 
 def _locked(meters: Iterable[Meter], tree: Tree | None) -> tuple[Meter, ...]:
@@ -257,7 +138,7 @@ def beyond(project: Project, owner: User) -> Reason | None:
 
 def _reason(word: str, meter: Meter, needed: int) -> Reason:
     said = {"whose": str(meter.budget), "spent": meter.spent_words}
-    return Reason(word, {**said, "again": _again(meter.frees(needed))})
+    return Reason(word, {**said, "again": again(meter.frees(needed))})
 
 
 @dataclass(frozen=True)
@@ -325,17 +206,6 @@ def _uses(projects: set[UUID], since: datetime) -> Mapping[UUID, list[tuple[UUID
         use = Use(uid.replace("-", ""), launch, micros(start), micros(end) if end else None, rate)
         found[known[whose[0]]].append((known[whose[1]], use))
     return found
-
-
-@dataclass(frozen=True)
-class LetIn:
-    """One launch on its way, and the least that it uses."""
-
-    project: UUID
-    owner: UUID
-    uid: str
-    launch: int
-    least: int
 
 
 def _let_in(projects: set[UUID], weights: Mapping[str, int], without: UUID | None) -> list[LetIn]:

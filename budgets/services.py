@@ -13,10 +13,12 @@ from django.utils.translation import gettext as _
 from accounts.models import PlatformRole, User
 from budgets import hooks, selectors
 from budgets.choices import MAX_DAYS, MAX_HOURS, Mode
+from budgets.meters import Meter
 from budgets.models import Budget
-from budgets.selectors import Books, Meter
+from budgets.selectors import Books
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
+from common.ids import new_uid
 from events import services as events
 from notifications.services import notify
 from projects.choices import Role
@@ -179,6 +181,7 @@ def _tell(meter: Meter) -> bool:
     verb = "budget.spent" if meter.is_spent else "budget.nearly-spent"
     data = {"spent": str(round(meter.spent, 4)), "hours": str(row.hours), "days": row.days}
     _record(None, meter.budget, verb, data=data)
+    event = new_uid()
     for person in _readers(meter.budget):
         with translation.override(person.reads_in):
             said = {
@@ -193,6 +196,8 @@ def _tell(meter: Meter) -> bool:
             params=said,
             url=url or "/console/budgets/",
             key=f"{meter.budget.uid}/{column}",
+            project_id=meter.budget.project_id,
+            event=event,
         )
     return True
 

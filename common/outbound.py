@@ -304,6 +304,20 @@ class Client:
         ):
             return self._read(response)
 
+    def check(self, url: str, *, insecure: bool = False) -> str:
+        """Return the host of ``url``, or raise what a request would say before it asks anybody."""
+        target = self._target(url, insecure=insecure)
+        host, port = target.url.host.decode(), target.url.port or 0
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return host  # a name: where it leads is looked at each time
+        if not self._policy.permits(host, address, port):
+            raise OutboundError(
+                Trouble.REFUSED, _("It is not at a public address, and Berth asks only those.")
+            )
+        return host
+
     def _target(self, url: str, *, insecure: bool) -> _Target:
         if len(url) > URL_MAX or not url.isascii() or not url.isprintable() or " " in url:
             raise OutboundError(Trouble.ADDRESS, _("This is not a web address."))

@@ -35,10 +35,12 @@ DUTIES: dict[str, Promise] = {
     "routes": _("Keeps the addresses of workspaces in the proxy"),
     "people-at-provider": _("Asks the identity provider about people"),
     "sweep": _("Finds what is due"),
+    "usage-ledger": _("Writes down where GPU time went"),
     "watch": _("Watches %(of)s"),
     "work-limits": _("Ends work whose time is over, and that of people who left or were disabled"),
+    "webhooks": _("Delivers webhooks"),
     "worker": _("A worker"),
-    "workspace-idle": _("Stops workspaces that are idle"),
+    "workspace-idle": _("Looks for idle work, tells its owners, and parks what stays idle"),
     "workspace-usage": _("Measures what work and GPUs do"),
 }
 

@@ -72,6 +72,7 @@ def _tell(row: Credential, stage: str) -> bool:
         params={"name": row.name, "day": day},
         url=row.get_absolute_url(),
         key=str(row.uid),
+        project_id=row.project_id,
     )
     return True
 

@@ -48,8 +48,9 @@ SSH_REFUSED = prometheus.Counter(
 )
 RECHECK_S = 15.0
 BATCH = 50
+_SSH = "ssh"
 # Kinds of streams by which somebody works inside; a log that is followed tells of no work.
-_WORK = frozenset({"terminal", "exec", "ssh", "forward", "upload", "download"})
+_WORK = frozenset({"terminal", "exec", _SSH, "forward", "upload", "download"})
 UNASKED_MAX = 2  # rounds in which the access of a stream may stay unknown
 log = structlog.get_logger(__name__)
 
@@ -227,9 +228,17 @@ class Guard:
                 stream.end("stopped", why)
 
     def _note_use(self) -> None:
-        """Whoever works by a terminal or SSH uses the workspace; its kernels do not know it."""
+        """Whoever works by a terminal or SSH uses the workspace; its kernels do not know it.
+
+        Of SSH an open session is enough: what runs in it may be silent.
+        """
         lately = time.monotonic() - RECHECK_S
-        used = {s.target.uid for s in self.streams if s.kind in _WORK and s.moved >= lately}
+        used = {
+            s.target.uid
+            for s in self.streams
+            if not isinstance(s.target, VolumeTarget)
+            and (s.kind == _SSH or (s.kind in _WORK and s.moved >= lately))
+        }
         if used:
             later("used", lambda: note_used(sorted(used)))
 

@@ -48,10 +48,17 @@ def note_push(*, uid: UUID, last_activity: datetime | None) -> bool:
 
 
 def note_used(uids: Sequence[UUID | str]) -> None:
-    """Keep that somebody or something was at work in these just now."""
-    for start in range(0, len(uids), _BATCH):
-        rows = Activity.objects.filter(uid__in=uids[start : start + _BATCH])
-        rows.update(last_busy_at=now())
+    """Keep that somebody or something was at work in these just now; also of what has no server
+    of its own that tells of use.
+    """
+    at = now()
+    Activity.objects.bulk_create(
+        [Activity(uid=uid, last_busy_at=at) for uid in uids],
+        update_conflicts=True,
+        unique_fields=["uid"],
+        update_fields=["last_busy_at"],
+        batch_size=_BATCH,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Who a notebook token stands for, and how a workload is used."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -154,3 +155,33 @@ def _idle(row: Activity | None, quiet: datetime | None) -> Idle:
         "Nothing happened for %(n)d minute.", "Nothing happened for %(n)d minutes.", minutes
     )
     return replace(counted, words=words % {"n": minutes}, since=since)
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is known of people and kernels in a workload.
+
+    ``busy_kernels`` None: there is no server in it that could be asked. ``used_at``: the last time
+    that a kernel, a terminal, SSH or a transfer was seen at work.
+    """
+
+    busy_kernels: int | None = None
+    answered: bool = False
+    used_at: datetime | None = None
+
+
+def uses(uids: Collection[UUID]) -> dict[UUID, Use]:
+    """Return that of each; two queries."""
+    at, found = now(), {uid: Use() for uid in uids}
+    asked = set(
+        Client.objects.filter(uid__in=uids, revoked_at=None, parent_uid=None).values_list(
+            "uid", flat=True
+        )
+    )
+    for row in Activity.objects.filter(uid__in=uids):
+        found[row.uid] = Use(
+            busy_kernels=row.busy_kernels if row.uid in asked else None,
+            answered=row.polled_at is not None and at - row.polled_at < FRESH,
+            used_at=max((t for t in (row.last_activity, row.last_busy_at) if t), default=None),
+        )
+    return found

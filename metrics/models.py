@@ -121,3 +121,36 @@ class Quiet(models.Model):
     uid = models.UUIDField(primary_key=True)
     known_at = models.DateTimeField(db_index=True)
     since = models.DateTimeField()
+
+
+class DeviceReading(models.Model):
+    """What is known of one device now, held or not; one row for each.
+
+    ``device`` is its own name where a driver or an exporter tells it, else its place on the node.
+    ``uid``: the work that holds it, since ``since``; ``foreign``: a pod does that is not ours.
+    ``at``: when its figures were measured, None: never. ``seen_at``: when it was last there.
+    """
+
+    cluster_key = models.CharField(max_length=63)
+    node = models.CharField(max_length=253, blank=True, default="")  # "": the machine itself
+    device = models.CharField(max_length=DEVICE_LENGTH)
+    flavor = models.CharField(max_length=63, blank=True, default="")  # "": not known
+    healthy = models.BooleanField(default=True)
+    uid = models.UUIDField(null=True)
+    foreign = models.BooleanField(default=False)
+    since = models.DateTimeField(null=True)
+    utilisation = models.FloatField(null=True)
+    memory_used_mib = models.PositiveIntegerField(null=True)
+    memory_mib = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField()
+    shared = models.BooleanField(default=False)
+    simulated = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster_key", "device"], name="metrics_reading_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster_key} {self.device}"

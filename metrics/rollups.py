@@ -39,7 +39,7 @@ class Tier:
 
 RAW_KEPT = timedelta(hours=2)
 MINUTE = Tier("minute", MinuteSample, timedelta(minutes=1), timedelta(hours=48), TruncMinute)
-HOUR = Tier("hour", HourSample, timedelta(hours=1), timedelta(days=30), TruncHour)
+HOUR = Tier("hour", HourSample, timedelta(hours=1), timedelta(days=400), TruncHour)
 TIERS = (MINUTE, HOUR)
 _QUIET_KEPT = timedelta(hours=1)  # a longer gap in what is known begins anew anyway
 

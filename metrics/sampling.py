@@ -1,16 +1,18 @@
 """Measuring what runs and the devices that it holds: the duty of one worker at a time.
 
-Each cluster is asked once for all its work. A device's figures belong to the work that holds it at
-that moment, as the queue of the machine gave it or the exporter of its node tells it. What was not
-told is unknown; of work that holds several devices, so is the whole when one is.
+Each cluster is asked once for all its work and all its devices. A device's figures belong to the
+work that holds it at that moment, as the queue of the machine gave it or the exporter of its node
+tells it. What was not told is unknown; of work that holds several devices, so is the whole when one
+is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -19,22 +21,23 @@ import structlog
 from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
 
-from clusters.models import Cluster, Device, Hold
+from clusters.models import Cluster, Device, Hold, Node
 from clusters.registry import driver_for
 from clusters.selectors import use_sources
 from common.clock import now
-from metrics import rollups
+from metrics import bulk, rollups
+from metrics.devices import store as devices_store
 from metrics.models import DEVICE_LENGTH, FRESH, Quiet, Sample
 from runtime import reconcilers
 from runtime.capabilities import SupportsDeviceUse, SupportsMetrics
 from runtime.models import ObservedWorkload
-from runtime.protocol import Desired, DriverError, Phase
+from runtime.protocol import Desired, DriverError, Phase, Seen
 from runtime.use_sources import DeviceUse, Holder
 
 log = structlog.get_logger(__name__)
 
 MACHINE_EVERY_S = 10.0
-CLUSTER_EVERY_S = 30.0  # what measures there does so no more often
+CLUSTER_EVERY_S = 20.0  # what measures there does so every 15 to 30 s
 MINUTE_EVERY_S, HOUR_EVERY_S = 60.0, 600.0
 CPU_BUSY = 50  # thousandths of a CPU: a server that only waits, with a page open, takes less
 GPU_BUSY = 5.0  # percent: less is a display or a stray process
@@ -45,10 +48,29 @@ Figures = Mapping[str, float]
 
 
 class Work(NamedTuple):
-    """What runs, and how many devices it asked for."""
+    """What runs, and how many devices it asked for, each replica by itself."""
 
     uid: UUID
     gpus: int
+    kind: str = ""
+
+
+class Row(NamedTuple):
+    """The columns of a ``Sample``."""
+
+    uid: UUID
+    device: str
+    at: datetime
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    rx_rate: float | None = None
+    tx_rate: float | None = None
+    rx_bytes: int | None = None
+    tx_bytes: int | None = None
+    gpu_utilisation: float | None = None
+    gpu_memory_mib: int | None = None
+    shared: bool = False
+    simulated: bool = False
 
 
 class Meter:
@@ -82,11 +104,12 @@ def sample(is_due: Callable[[Cluster], bool] = lambda _cluster: True) -> int:
     """Ask each cluster whose turn it is; return how many workloads were measured."""
     running = _running()
     devices = Device.objects.filter(cluster=OuterRef("pk"))
-    clusters = Cluster.objects.annotate(is_machine=Exists(devices)).filter(
-        Q(key__in=list(running)) | Q(is_machine=True), enabled=True
+    nodes = Node.objects.filter(cluster=OuterRef("pk")).exclude(offers={})
+    clusters = Cluster.objects.annotate(is_machine=Exists(devices), has_nodes=Exists(nodes)).filter(
+        Q(key__in=list(running)) | Q(is_machine=True) | Q(has_nodes=True), enabled=True
     )
     return sum(
-        _sample(row, running.get(row.key, []), is_machine=row.is_machine)
+        _sample(row, running.get(row.key, []), is_machine=row.is_machine, has_nodes=row.has_nodes)
         for row in clusters.order_by("key")
         if is_due(row)
     )
@@ -95,41 +118,44 @@ def sample(is_due: Callable[[Cluster], bool] = lambda _cluster: True) -> int:
 def _running() -> dict[str, list[Work]]:
     """Return what runs by cluster, of every kind of work; one query for each table."""
     found: dict[str, list[Work]] = defaultdict(list)
-    for table, _kind in reconcilers.tables():
+    for table, own in reconcilers.tables():
         names = {field.name for field in table.model._meta.get_fields()}  # noqa: SLF001 - any model
         if not {"cluster_key", "cpu_milli"} <= names:
             continue  # no work: a project, a volume
         rows = table.filter(
             phase=Phase.RUNNING, desired=Desired.RUNNING, deleted_at__isnull=True
         ).annotate(devices=F("gpus") if "gpus" in names else Value(0))
-        for key, uid, gpus in rows.values_list("cluster_key", "uid", "devices"):
-            found[key].append(Work(uid, gpus))
+        columns = ("cluster_key", "uid", "devices", "uid" if own else "kind")
+        for key, uid, gpus, kind in rows.values_list(*columns):
+            found[key].append(Work(uid, gpus, own or kind))
     return found
 
 
-def _sample(cluster: Cluster, work: Sequence[Work], *, is_machine: bool) -> int:
-    """``is_machine``: its devices are known by name, held or not."""
+def _sample(cluster: Cluster, work: Sequence[Work], *, is_machine: bool, has_nodes: bool) -> int:
+    """``is_machine``: its devices are known by name; ``has_nodes``: how many each has is."""
     key = cluster.key
-    try:
-        driver = driver_for(key)
-    except DriverError as error:
-        log.info("usage.unknown", cluster=key, error=str(error))
-        return 0
-    told = _usage(driver, key, work) if work else {}
-    devices = _device_use(driver, key, work, is_machine=is_machine)
+    has_devices = is_machine or has_nodes
+    told, devices, holders = _ask(key, work, has_devices=has_devices)
     held: dict[str, list[DeviceUse]] = defaultdict(list)
     for device in devices:
         held[device.uid].append(device)
+    counts: Counter[str] = Counter()
+    for holder in holders:
+        counts[holder.uid] += holder.devices
     figures = {
-        one.uid: {**told.get(str(one.uid), {}), **together(held[str(one.uid)], one.gpus)}
+        one.uid: {
+            **told.get(str(one.uid), {}),
+            **together(held[str(one.uid)], counts[str(one.uid)] or one.gpus),
+        }
         for one in work
     }
     at = now()
     rates = _rates(figures, at)
     samples = [
-        Sample(
-            uid=uid,
-            at=at,
+        Row(
+            uid,
+            "",
+            at,
             **{
                 name: _whole(values.get(name))
                 for name in ("cpu_milli", "memory_mib", "rx_bytes", "tx_bytes", "gpu_memory_mib")
@@ -143,10 +169,10 @@ def _sample(cluster: Cluster, work: Sequence[Work], *, is_machine: bool) -> int:
         if values
     ]
     samples += [
-        Sample(
-            uid=UUID(device.uid) if device.uid else cluster.uid,
-            device=_name_of(device.device),
-            at=at,
+        Row(
+            UUID(device.uid) if device.uid else cluster.uid,
+            device.device,
+            at,
             gpu_utilisation=device.utilisation,
             gpu_memory_mib=_whole(device.memory_mib),
             shared=device.shared,
@@ -155,12 +181,37 @@ def _sample(cluster: Cluster, work: Sequence[Work], *, is_machine: bool) -> int:
         for device in devices
         if (device.utilisation, device.memory_mib) != (None, None)
     ]
-    if samples:
-        with transaction.atomic():
-            rollups.progress_locked()
-            Sample.objects.bulk_create(samples, batch_size=1000)
+    if not samples and not has_devices:
+        return 0
+    with transaction.atomic():
+        rollups.progress_locked()
+        if samples:
+            bulk.add(Sample, Row._fields, samples)
             _note_quiet(work, figures, at)
+        if has_devices:
+            devices_store(cluster, devices, at, is_machine=is_machine)
     return sum(bool(values) for values in figures.values())
+
+
+def _ask(
+    key: str, work: Sequence[Work], *, has_devices: bool
+) -> tuple[Mapping[str, Figures], list[DeviceUse], list[Holder]]:
+    """Return what its driver tells of work and of devices, and whose these are."""
+    holders = _holders(key, work)
+    try:
+        driver = driver_for(key)
+    except DriverError as error:
+        log.info("usage.unknown", cluster=key, error=str(error))
+        return {}, [], holders
+    told = _usage(driver, key, work) if work else {}
+    devices: list[DeviceUse] = []
+    if (holders or has_devices) and isinstance(driver, SupportsDeviceUse):
+        try:
+            found = driver.device_use(holders, use_sources(key))
+            devices = [replace(one, device=_name_of(one.device)) for one in found]
+        except DriverError as error:
+            log.info("usage.devices_unknown", cluster=key, error=str(error))
+    return told, devices, holders
 
 
 def _usage(driver: Any, key: str, work: Sequence[Work]) -> Mapping[str, Figures]:
@@ -173,40 +224,26 @@ def _usage(driver: Any, key: str, work: Sequence[Work]) -> Mapping[str, Figures]
         return {}
 
 
-def _device_use(
-    driver: Any, key: str, work: Sequence[Work], *, is_machine: bool
-) -> Sequence[DeviceUse]:
-    """Return what devices do: all of a machine, and those of a cluster that this work holds."""
-    if not isinstance(driver, SupportsDeviceUse):
-        return []
-    holders = _holders(key, work)
-    if not holders and not is_machine:
-        return []
-    try:
-        return driver.device_use(holders, use_sources(key))
-    except DriverError as error:
-        log.info("usage.devices_unknown", cluster=key, error=str(error))
-        return []
-
-
 def _holders(key: str, work: Sequence[Work]) -> list[Holder]:
     """Return who holds devices: as the machine's queue gave them, or where the watch saw them."""
-    asked = {str(one.uid): one.gpus for one in work if one.gpus}
+    asked = {str(one.uid): one for one in work if one.gpus}
     given: dict[str, list[str]] = defaultdict(list)
     for holder, device in Hold.objects.filter(
         claim__cluster__key=key, claim__granted_at__isnull=False
     ).values_list("claim__workload_uid", "device__uuid"):
         given[str(holder)].append(device)
     seen = ObservedWorkload.objects.filter(cluster_key=key, uid__in=list(asked))
-    details = {str(uid): data.get("detail") or {} for uid, data in seen.values_list("uid", "data")}
+    data = {str(uid): told for uid, told in seen.values_list("uid", "data")}
     found = []
     for uid in {**asked, **given}:
-        detail, ids = details.get(uid, {}), tuple(given[uid]) if uid in given else ()
-        if not detail and not ids:
-            continue
-        place = (str(detail.get("namespace", "")), str(detail.get("pod", "")))
-        count = asked.get(uid, len(ids))
-        found.append(Holder(uid, place, str(detail.get("node", "")), count, ids))
+        told, kind = data.get(uid, {}), asked[uid].kind if uid in asked else ""
+        detail, ids = told.get("detail") or {}, tuple(given[uid]) if uid in given else ()
+        space, alone = str(detail.get("namespace", "")), [detail] if detail or ids else []
+        for pod in alone if ids else told.get("replicas") or alone:
+            if pod.get("seen") != Seen.EXITED:
+                place, node = (space, str(pod.get("pod") or "")), str(pod.get("node") or "")
+                count = len(ids) if ids else asked[uid].gpus
+                found.append(Holder(uid, place, node, count, ids, kind))
     return found
 
 

@@ -16,6 +16,7 @@ class NotebooksConfig(AppConfig):
         from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
         from notebooks.ui.pages import PAGES
+        from parking.hooks import own_rules
         from projects.namespaces import pods_of_people
         from runtime import reconcilers
         from work import environments, kinds
@@ -32,3 +33,4 @@ class NotebooksConfig(AppConfig):
         pods_of_people.register(kube_pods.own_pods)
         register_chooser(partial(likely_cluster, WORKSPACE))
         environments.offered.register(selectors.environments_of)
+        own_rules.register(selectors.idle_rules)

@@ -98,7 +98,7 @@ class Workspace(Program, Workload):
     home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
     idle_stop_minutes = models.PositiveIntegerField(null=True)
     idle_warned_at = models.DateTimeField(null=True)  # of the version before; nothing reads it
-    idle_stop_at = models.DateTimeField(null=True)  # when its owner was told that it will stop
+    idle_stop_at = models.DateTimeField(null=True)  # the same; parking has it now
     last_used_at = models.DateTimeField(null=True)
 
     def get_absolute_url(self) -> str:

@@ -13,8 +13,11 @@ from common.clock import now
 from common.errors import Conflict, NotFound
 from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
+from parking.choices import Act
+from parking.judgement import Rule
 from projects.access import Permission, scoped
 from projects.models import Membership
+from runtime.protocol import Desired, Phase
 from work.fields import is_storable
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
+_WARN_BEFORE, _GRACE = 15, 5  # minutes, of what is idle by the rule of its preset
+_EXTENSION, _EXTENSIONS = 60, 2
 USAGE_SHOWN, USAGE_STEP = timedelta(hours=2), timedelta(seconds=30)
 
 
@@ -48,6 +53,31 @@ def presets_visible_to(who: Principal) -> QuerySet[Preset]:
         .distinct()
         .order_by("position", "name")
     )
+
+
+def idle_rules() -> dict[int, Rule]:
+    """Return the rules of presets for workspaces that run, by primary key.
+
+    Such a rule is about the workspace, whether it has GPUs or not.
+    """
+    rows = Workspace.objects.filter(
+        desired=Desired.RUNNING,
+        phase=Phase.RUNNING,
+        deleted_at__isnull=True,
+        idle_stop_minutes__isnull=False,
+    )
+    return {
+        pk: Rule(
+            minutes=minutes,
+            notice=min(_WARN_BEFORE, minutes // 2),
+            least=_GRACE,
+            act=Act.STOP,
+            extension=_EXTENSION,
+            extensions=_EXTENSIONS,
+        )
+        for pk, minutes in rows.values_list("pk", "idle_stop_minutes")
+        if minutes is not None
+    }
 
 
 def preset_get(project: Project, slug: str) -> Preset:

@@ -26,6 +26,7 @@ class Kind:
     mail: bool = False
     always: bool = False
     is_for_people: bool = True  # False: mail to an address without an account
+    is_of_projects: bool = True  # False: a matter of one person only
 
 
 KINDS: dict[str, Kind] = {
@@ -139,6 +140,51 @@ KINDS: dict[str, Kind] = {
             "hourglass",
         ),
         Kind(
+            "work.idle-park",
+            _("Your idle work will be parked"),
+            ngettext_lazy(
+                "“%(name)s” is idle and will be parked in %(minutes)d minute: its GPUs go back; "
+                "files, address, packages and settings stay. Keep it if you still need it.",
+                "“%(name)s” is idle and will be parked in %(minutes)d minutes: its GPUs go back; "
+                "files, address, packages and settings stay. Keep it if you still need it.",
+                "minutes",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.idle-stop",
+            _("Your idle work will be stopped"),
+            ngettext_lazy(
+                "“%(name)s” is idle and stops in %(minutes)d minute. Keep it if you still need it.",
+                "“%(name)s” is idle and stops in %(minutes)d minutes. Keep it if you still need "
+                "it.",
+                "minutes",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.idle-tell",
+            _("Your work holds GPUs and does not use them"),
+            ngettext_lazy(
+                "“%(name)s” holds GPUs and did not use them for %(idle)d minute. Stop it if you do "
+                "not need them: others wait.",
+                "“%(name)s” holds GPUs and did not use them for %(idle)d minutes. Stop it if you "
+                "do not need them: others wait.",
+                "idle",
+            ),
+            "hourglass-low",
+            mail=True,
+        ),
+        Kind(
+            "work.message",
+            _("Somebody writes about your work"),
+            _("%(who)s about “%(name)s”: %(text)s"),
+            "message",
+            mail=True,
+        ),
+        Kind(
             "work.reclaimed",
             _("Your work gives back GPUs that it borrowed"),
             _(
@@ -247,11 +293,26 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "webhook.disabled",
+            _("A webhook was switched off"),
+            _("The webhook “%(name)s” was switched off, as nothing could be delivered: %(reason)s"),
+            "webhook-off",
+            mail=True,
+        ),
+        Kind(
+            "webhook.test",
+            _("A test of a webhook"),
+            _("%(who)s tests the webhook “%(name)s”."),
+            "webhook",
+            is_for_people=False,
+        ),
+        Kind(
             "account.password-changed",
             _("Your password was changed"),
             _("Your password was changed. If it was not you, tell an operator at once."),
             "lock",
             always=True,  # the mail comes from the sign-in pages themselves
+            is_of_projects=False,
         ),
         Kind(
             "account.sign-in-again",
@@ -264,6 +325,7 @@ KINDS: dict[str, Kind] = {
             "alert-triangle",
             mail=True,
             always=True,
+            is_of_projects=False,
         ),
         Kind(
             "account.refused",

@@ -1,4 +1,5 @@
-"""Telling people: ``notify`` writes rows only, in the transaction of the act.
+"""Telling people: ``notify`` writes rows only, in the transaction of the act. All of it goes
+through here: the page, mail, and what ``hooks.told`` adds (webhooks).
 
 ``send_due`` sends mail: the row is the job, one process at a time works on it (a leased duty). A
 row is claimed by a conditional UPDATE before the server is spoken to and is due again only after
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 from email.errors import MessageError
 from smtplib import SMTPException
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -23,8 +25,9 @@ from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.errors import Invalid, NotFound
+from common.ids import new_uid
 from events.services import Actor, record
-from notifications import selectors
+from notifications import hooks, selectors
 from notifications.choices import MailState, Severity
 from notifications.kinds import KINDS, mail_url, text_of
 from notifications.models import Announcement, Mail, Notification, Preference
@@ -33,17 +36,22 @@ WINDOW = timedelta(hours=1)
 
 
 @transaction.atomic
-def notify(
+def notify(  # noqa: PLR0913 - what one matter has
     *,
     users: Iterable[Any],
     kind: str,
     params: Mapping[str, Any] | None = None,
     url: str = "",
     key: str = "",
+    project_id: int | None = None,
+    event: UUID | None = None,
+    shared: Mapping[str, Any] | None = None,
 ) -> None:
     """Tell each of ``users``, in the page and by mail as each of them wants.
 
     ``key`` names the matter: the same kind and key goes by mail once per window at most.
+    ``project_id``: whose matter it also is; ``shared``: parameters as all of the project may read
+    them, where they are others. ``event``: one for a matter that is told in several languages.
     """
     told = {u.pk: u for u in users if u.is_active}
     wishes = selectors.wishes_for(list(told), kind)
@@ -63,6 +71,18 @@ def notify(
                 user=user,
                 key=key,
             )
+    hooks.told(
+        hooks.Told(
+            event=event or new_uid(),
+            kind=kind,
+            params=params or {},
+            shared={**(params or {}), **(shared or {})},
+            url=url,
+            user_ids=frozenset(told),
+            project_id=project_id,
+            at=at,
+        )
+    )
 
 
 def notify_owner(row: Any, kind: str, **params: Any) -> None:
@@ -75,6 +95,7 @@ def notify_owner(row: Any, kind: str, **params: Any) -> None:
         params={"name": row.name, **said},
         url=row.get_absolute_url(),
         key=str(row.uid),
+        project_id=row.project_id,
     )
 
 

@@ -61,6 +61,8 @@ CONSOLE = (
     Entry(_("Queues"), "sitemap", ("queues:tree",)),
     Entry(_("Queue"), "list-numbers", ("console:queue",)),
     Entry(_("Budgets"), "hourglass", ("budgets:list",)),
+    Entry(_("Patrol"), "walk", ("parking:patrol",)),
+    Entry(_("Idle policies"), "parking", ("parking:policies",)),
     Entry(_("Audit log"), "clipboard-list", ("console:audit",)),
     Entry(_("Announcements"), "speakerphone", ("console:announcements",)),
     Entry(_("System"), "heart-rate-monitor", ("console:system",)),
@@ -73,6 +75,7 @@ PROFILE = (
     Entry(_("SSH keys"), "terminal-2", ("accounts:ssh-keys", "accounts:ssh_keys")),
     Entry(_("My usage"), "chart-histogram", ("usage:mine",)),
     Entry(_("Notification settings"), "bell-cog", ("notifications:settings",)),
+    Entry(_("Webhooks"), "webhook", ("webhooks:own",)),
     Entry(_("API documentation"), "api", ("api-docs",)),
 )
 

@@ -13,6 +13,7 @@ API = (
     "quotas.api",
     "queues.api",
     "budgets.api",
+    "parking.api",
     "volumes.api.views",
     "loaders.api.views",
     "files.api",
@@ -22,6 +23,7 @@ API = (
     "usage.api",
     "events.api",
     "notifications.api",
+    "webhooks.api",
     "clusters.api.views",
 )
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -54,8 +56,10 @@ APPS = (
     "gate.urls",
     "usage.ui",
     "notifications.ui",
+    "webhooks.ui",
     "queues.urls",
     "budgets.ui",
+    "parking.ui",
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS]

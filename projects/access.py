@@ -48,6 +48,7 @@ class Permission(StrEnum):
     VOLUME_MANAGE = "volume:manage"
     VOLUME_READ = "volume:read"
     VOLUME_USE = "volume:use"
+    WEBHOOK_MANAGE = "webhook:manage"
     WORKSPACE_CREATE = "workspace:create"
     WORKSPACE_MANAGE = "workspace:manage"
     WORKSPACE_READ = "workspace:read"
@@ -77,6 +78,7 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.VOLUME_MANAGE: _("Change, delete and hand over every volume of the project"),
     Permission.VOLUME_READ: _("See volumes"),
     Permission.VOLUME_USE: _("Mount shared volumes, look into them and change their files"),
+    Permission.WEBHOOK_MANAGE: _("Set up webhooks, which tell others what happens here"),
     Permission.WORKSPACE_CREATE: _("Start own workspaces"),
     Permission.WORKSPACE_MANAGE: _("Stop and delete workspaces of others (not open them)"),
     Permission.WORKSPACE_READ: _("See names and states of all workspaces"),
@@ -112,6 +114,7 @@ _MANAGER = _MEMBER | {
     Permission.MEMBER_MANAGE,
     Permission.PROJECT_UPDATE,
     Permission.VOLUME_MANAGE,
+    Permission.WEBHOOK_MANAGE,
     Permission.WORKSPACE_MANAGE,
 }
 _OWNER = _MANAGER | {Permission.PROJECT_ARCHIVE, Permission.PROJECT_DELETE}

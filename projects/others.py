@@ -19,6 +19,8 @@ class Work(Protocol):
     def uid(self) -> object: ...
     @property
     def name(self) -> str: ...
+    @property
+    def project_id(self) -> int: ...
     def get_absolute_url(self) -> str: ...
 
 
@@ -46,4 +48,5 @@ def tell_owner(who: Principal, owner: User | None, kind: str, row: Work, said: s
         params={"who": who.user.label, "name": row.name, "reason": said},
         url=row.get_absolute_url(),
         key=str(row.uid),
+        project_id=row.project_id,
     )

@@ -54,7 +54,7 @@ class Refusal:
     @property
     def sentence(self) -> str:
         key = self.ceiling.resource
-        said = _("%(whose)s on %(what)s is %(limit)s: %(used)s in use, %(asked)s asked for.") % {
+        said = _("%(whose)s on %(what)s is %(limit)s: %(used)s taken, %(asked)s asked for.") % {
             "whose": self.whose,
             "what": label_of(key),
             "limit": words(key, self.ceiling.limit),

@@ -13,6 +13,7 @@ from accounts.principal import Principal
 from common.clock import now
 from common.disk import require_room
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
+from common.ids import new_uid
 from events.services import record
 from notifications.services import notify
 from projects.choices import Role
@@ -119,14 +120,14 @@ class Effect:
         if self.is_over:
             return (
                 _(
-                    "%(what)s: %(used)s in use, above the new limit of %(limit)s. What runs goes "
+                    "%(what)s: %(used)s taken, above the new limit of %(limit)s. What runs goes "
                     "on; nothing more starts until enough has ended."
                 )
                 % numbers
             )
         if self.used == self.limit:
-            return _("%(what)s: all of %(limit)s is in use; nothing more starts now.") % numbers
-        return _("%(what)s: %(used)s of %(limit)s in use.") % numbers
+            return _("%(what)s: all of %(limit)s is taken; nothing more starts now.") % numbers
+        return _("%(what)s: %(used)s of %(limit)s taken.") % numbers
 
 
 def limits_effect(
@@ -239,6 +240,7 @@ def _tell_lowered(
             project=project, role__in=[Role.OWNER, Role.MANAGER], user__is_active=True
         ).select_related("user")
         told = [m.user for m in leading]
+    event = new_uid()
     for person in told:
         with translation.override(person.reads_in):
             said = [_changed(e.resource, before.get(e.resource), e.limit) for e in effects]
@@ -250,6 +252,8 @@ def _tell_lowered(
                 "what": ", ".join(said),
             },
             url=f"/projects/{project.slug}/" if project else "/",
+            project_id=project.pk if project else None,
+            event=event,
         )
 
 

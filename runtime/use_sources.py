@@ -2,13 +2,14 @@
 
 A ``UseSource`` says where an exporter is and what its figures are called; ``figures`` reads one
 answer by it. An exporter's text is not trusted: a figure that can't be (not a number, negative,
-above everything) makes its device unknown, and unknown is never 0.
+above everything, of another time) makes its device unknown, and unknown is never 0.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,10 +41,12 @@ _LINE = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAYS = re.compile(rf'({_LABEL})="([^"]*)"')
 MAX_LINE, MAX_SERIES = 4096, 5_000
 MAX_MIB = 2.0**24
+MAX_AGE_S = 180.0  # a figure that carries another time than ours says nothing of now
 MAX_PORT = 65535
 
 Device = tuple[str, ...]
 Place = tuple[str, str]  # namespace and name of a pod
+NOBODY: Place = ("", "")
 
 
 class WrongFieldError(ValueError):
@@ -73,21 +76,26 @@ class UseSource:
 
 @dataclass(frozen=True)
 class Holder:
-    """A workload that holds ``devices`` of a node; ``ids``: these, where they are known."""
+    """A workload that holds ``devices`` of a node; ``ids``: these, where they are known.
+
+    ``kind``: of the work; a simulated device does what such work does.
+    """
 
     uid: str
     place: Place
     node: str
     devices: int
     ids: tuple[str, ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)
 class DeviceUse:
     """What one device does, and whose it is ("": nobody's). None: unknown.
 
-    ``shared``: several use it, and the figures are of the device, not of one of them.
-    ``simulated``: a test or a demonstration says that it is there.
+    ``foreign``: a pod holds it that is not ours. ``shared``: several use it, and the figures are
+    of the device, not of one of them. ``simulated``: a test or a demonstration says that it is
+    there.
     """
 
     device: str
@@ -96,6 +104,7 @@ class DeviceUse:
     memory_mib: float | None = None
     shared: bool = False
     simulated: bool = False
+    foreign: bool = False
 
 
 @dataclass
@@ -112,6 +121,13 @@ class Figures:
         ):
             for device, value in theirs.items():
                 _note(mine, device, value)
+
+    def of(self, device: Device) -> Figures:
+        """Return what is told of one device alone."""
+        return Figures(
+            {d: v for d, v in self.utilisation.items() if d == device},
+            {d: v for d, v in self.memory_mib.items() if d == device},
+        )
 
     @property
     def devices(self) -> set[Device]:
@@ -137,7 +153,10 @@ def parse(values: Mapping[str, Any]) -> UseSource:
 
 
 def figures(lines: Iterable[str], source: UseSource) -> dict[Place, Figures]:
-    """Return what one exporter says of each pod. ValueError when it says far too much."""
+    """Return what one exporter says of each pod, and of devices that none has (``NOBODY``).
+
+    ValueError when it says far too much.
+    """
     rate, used = _metric(source.utilisation), _metric(source.memory)
     found: dict[Place, Figures] = defaultdict(lambda: Figures({}, {}))
     count = 0
@@ -165,7 +184,7 @@ def _read(
     name, labels, value = sample
     place = (labels.get(source.namespace_label, ""), labels.get(source.pod_label, ""))
     device = tuple(labels.get(label, "") for label in source.device_labels.split(","))
-    if not all(place) or not any(device):
+    if any(place) != all(place) or not any(device):
         return
     if name == rate[0] and rate[1].items() <= labels.items():
         percent = _within(value * _PERCENT[source.utilisation_unit], 100.0)
@@ -179,7 +198,9 @@ def _sample(line: str) -> tuple[str, Mapping[str, str], float] | None:
     try:
         for family in text_string_to_metric_families(line + "\n"):
             for sample in family.samples:
-                return sample.name, sample.labels, float(sample.value)
+                at = sample.timestamp
+                is_now = at is None or abs(float(at) - time.time()) <= MAX_AGE_S
+                return sample.name, sample.labels, float(sample.value) if is_now else math.nan
     except (ValueError, KeyError, IndexError, OverflowError):
         return None
     return None

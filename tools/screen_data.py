@@ -39,7 +39,9 @@ from tools import (  # noqa: E402
     screen_jobs,
     screen_loads,
     screen_queues,
+    screen_usage,
     screen_volumes,
+    screen_webhooks,
     screen_workspaces,
 )
 from volumes.models import Volume  # noqa: E402
@@ -229,8 +231,10 @@ def pages(
     found += screen_jobs.pages(vision, jobs)
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
+    found += screen_usage.pages()
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))
+    found += screen_webhooks.pages(vision, screen_webhooks.make(vision, who["alice"]))
     preset = Preset.objects.first()
     found += [
         ("olga", "console-user", url("console:user", user=who["alice"].uid)),
@@ -257,6 +261,7 @@ def main() -> None:
     ensure_default_presets()
     screen_clusters.make(tenants["vision"])
     screen_queues.make(tenants, who)
+    screen_usage.make(list(tenants.values()), [who["alice"], who["bob"], who["mona"]])
     news(who, made)
     loads = screen_loads.make(tenants["vision"], who["alice"])
     jobs = screen_jobs.make(tenants["vision"], who)

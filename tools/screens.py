@@ -58,6 +58,7 @@ JAPANESE = {
     "queues-effect-now",
     "queues-two-groups",
     "usage",
+    "usage-all",
     "sign-in",
 }
 

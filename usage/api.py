@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,15 +17,11 @@ from common.drf.serializers import CurrencyField
 from common.ui import responses
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
-from usage import capacity, export, selectors, showback
+from usage import api_ratios, capacity, export, selectors, showback
+from usage.api_ratios import SPAN, SpanSerializer
 from usage.models import Interval
 from usage.ranges import range_of
 from usage.selectors import Range
-
-_SPAN = [
-    OpenApiParameter("since", str, description="A day or a moment; 30 days ago by default."),
-    OpenApiParameter("until", str, description="A day (inclusive) or a moment; now by default."),
-]
 
 
 class TotalSerializer(serializers.Serializer[Any]):
@@ -36,11 +32,6 @@ class TotalSerializer(serializers.Serializer[Any]):
     gpu_hours = serializers.FloatField()
     cpu_hours = serializers.FloatField()
     memory_gib_hours = serializers.FloatField()
-
-
-class SpanSerializer(serializers.Serializer[Any]):
-    since = serializers.DateTimeField()
-    until = serializers.DateTimeField()
 
 
 class HeldSerializer(serializers.Serializer[Any]):
@@ -91,7 +82,7 @@ def summary(rows: QuerySet[Interval], span: Range, *, by_project: bool = False) 
 class ProjectUsageView(ProjectAPIView):
     required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
 
-    @extend_schema(parameters=_SPAN, responses=ReportSerializer)
+    @extend_schema(parameters=SPAN, responses=ReportSerializer)
     def get(self, request: Request, project: str) -> Response:
         span = range_of(request.query_params)
         return summary(selectors.of_project(self.project.uid, span), span)
@@ -102,7 +93,7 @@ class ProjectIntervalsView(ProjectAPIView):
     queryset = Interval.objects.none()
     serializer_class = IntervalSerializer
 
-    @extend_schema(parameters=_SPAN, responses=IntervalSerializer(many=True))
+    @extend_schema(parameters=SPAN, responses=IntervalSerializer(many=True))
     def get(self, request: Request, project: str) -> Response:
         rows = selectors.of_project(self.project.uid, range_of(request.query_params))
         page = self.paginate_queryset(rows)
@@ -112,7 +103,7 @@ class ProjectIntervalsView(ProjectAPIView):
 class ProjectUsageCsvView(ProjectAPIView):
     required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
 
-    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    @extend_schema(parameters=SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
     def get(self, request: Request, project: str) -> HttpResponseBase:
         span = range_of(request.query_params)
         rows = selectors.of_project(self.project.uid, span)
@@ -124,7 +115,7 @@ class MyUsageView(PlatformAPIView):
     required_platform: ClassVar = {"GET": "user"}
     limited_tokens: ClassVar = {"GET": ACCOUNT_READ}
 
-    @extend_schema(parameters=_SPAN, responses=ReportSerializer)
+    @extend_schema(parameters=SPAN, responses=ReportSerializer)
     def get(self, request: Request) -> Response:
         span = range_of(request.query_params)
         return summary(selectors.of_user(self.principal.user.uid, span), span, by_project=True)
@@ -135,7 +126,7 @@ class AllUsageView(PlatformAPIView):
 
     required_platform: ClassVar = {"GET": "auditor"}
 
-    @extend_schema(parameters=_SPAN, responses=ReportSerializer)
+    @extend_schema(parameters=SPAN, responses=ReportSerializer)
     def get(self, request: Request) -> Response:
         span = range_of(request.query_params)
         return summary(selectors.everywhere(span), span, by_project=True)
@@ -188,7 +179,7 @@ class ProjectShowbackView(ProjectAPIView):
     pagination_class = None  # sums: one answer
     required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
 
-    @extend_schema(parameters=_SPAN, responses=ShowbackSerializer(many=True))
+    @extend_schema(parameters=SPAN, responses=ShowbackSerializer(many=True))
     def get(self, request: Request, project: str) -> Response:
         span = range_of(request.query_params)
         found = showback.lines(selectors.of_project(self.project.uid, span), span)
@@ -198,7 +189,7 @@ class ProjectShowbackView(ProjectAPIView):
 class ProjectShowbackCsvView(ProjectAPIView):
     required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
 
-    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    @extend_schema(parameters=SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
     def get(self, request: Request, project: str) -> HttpResponseBase:
         span = range_of(request.query_params)
         found = showback.lines(selectors.of_project(self.project.uid, span), span)
@@ -212,7 +203,7 @@ class ShowbackView(PlatformAPIView):
     pagination_class = None  # sums: one answer
     required_platform: ClassVar = {"GET": "auditor"}
 
-    @extend_schema(parameters=_SPAN, responses=ShowbackSerializer(many=True))
+    @extend_schema(parameters=SPAN, responses=ShowbackSerializer(many=True))
     def get(self, request: Request) -> Response:
         span = range_of(request.query_params)
         found = showback.lines(selectors.everywhere(span), span)
@@ -222,7 +213,7 @@ class ShowbackView(PlatformAPIView):
 class ShowbackCsvView(PlatformAPIView):
     required_platform: ClassVar = {"GET": "auditor"}
 
-    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    @extend_schema(parameters=SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponseBase:
         span = range_of(request.query_params)
         found = showback.lines(selectors.everywhere(span), span)
@@ -234,7 +225,7 @@ class CapacityView(PlatformAPIView):
 
     required_platform: ClassVar = {"GET": "auditor"}
 
-    @extend_schema(parameters=_SPAN, responses=CapacitySerializer)
+    @extend_schema(parameters=SPAN, responses=CapacitySerializer)
     def get(self, request: Request) -> Response:
         span = range_of(request.query_params)
         found = {"span": span, "kinds": capacity.report(span)}
@@ -244,7 +235,7 @@ class CapacityView(PlatformAPIView):
 class CapacityCsvView(PlatformAPIView):
     required_platform: ClassVar = {"GET": "auditor"}
 
-    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    @extend_schema(parameters=SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponseBase:
         kinds = capacity.report(range_of(request.query_params))
         return responses.csv_download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
@@ -273,6 +264,28 @@ urlpatterns = [
     path("usage/showback.csv", ShowbackCsvView.as_view(), name="showback-csv"),
     path("me/usage", MyUsageView.as_view(), name="mine"),
     path("usage", AllUsageView.as_view(), name="all"),
+    path("ratios", api_ratios.RatiosView.as_view(), name="ratios"),
+    path("ratios.csv", api_ratios.RatiosCsvView.as_view(), name="ratios-csv"),
+    path("waste", api_ratios.WasteView.as_view(), name="waste"),
+    path("waste.csv", api_ratios.WasteCsvView.as_view(), name="waste-csv"),
+    path(
+        "projects/<slug:project>/ratios",
+        api_ratios.ProjectRatiosView.as_view(),
+        name="project-ratios",
+    ),
+    path(
+        "projects/<slug:project>/ratios.csv",
+        api_ratios.ProjectRatiosCsvView.as_view(),
+        name="project-ratios-csv",
+    ),
+    path(
+        "projects/<slug:project>/waste", api_ratios.ProjectWasteView.as_view(), name="project-waste"
+    ),
+    path(
+        "projects/<slug:project>/waste.csv",
+        api_ratios.ProjectWasteCsvView.as_view(),
+        name="project-waste-csv",
+    ),
     path("capacity", CapacityView.as_view(), name="capacity"),
     path("capacity.csv", CapacityCsvView.as_view(), name="capacity-csv"),
 ]

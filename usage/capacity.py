@@ -8,24 +8,28 @@ any kind for the kind ''.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import TruncDay
 
-from clusters.demand import Demand, demand_on
-from clusters.device_use import uses
-from clusters.models import Cluster
+from clusters.demand import Demand, demand_on, rows_with_gpus, with_replicas
+from clusters.device_use import node_uses, uses
+from clusters.models import Cluster, Device, Node
 from clusters.selectors import flavor_use
 from common.clock import now
+from runtime.protocol import Desired, Phase
+from runtime.reasons import Reason
 from usage.models import CapacityHour
 from usage.selectors import Range
 
 KEPT = timedelta(days=400)
+_BESIDE = ("out", "others", "fragmented", "held_back")
 HEAD = ("day", "cluster", "gpu_kind", "supply", "attached", "waiting", "requested", "peak",
         "peak_waiting", "hours_with_waiting", "hours_seen")  # fmt: skip
 
@@ -39,6 +43,10 @@ class Sight:
     supply: int
     attached: int
     waiting: int
+    out: int = 0
+    others: int = 0
+    fragmented: int = 0
+    held_back: int = 0
 
 
 @dataclass
@@ -105,10 +113,17 @@ def _look() -> Iterator[Sight]:
     clusters = list(Cluster.objects.filter(enabled=True))
     demand = demand_on([c.key for c in clusters])
     known: dict[str, set[str]] = {c.key: set() for c in clusters}
+    wishes = _wishes()
+    pieces: dict[str, Counter[str]] = {}
     for use in uses([c for c in clusters if c.runs_images], demand):
-        known[use.cluster.key].add(use.flavor.name)
+        key, kind = use.cluster.key, use.flavor.name
+        known[key].add(kind)
         supply = max(0, use.total - use.held)
-        yield Sight(use.cluster.key, use.flavor.name, supply, use.used, use.waiting)
+        asked = [wish for wish in wishes[key] if wish.takes(kind)] if use.free else []
+        if asked and key not in pieces:
+            pieces[key] = _largest(use.cluster)
+        parts = _of_free(use.free, pieces[key][kind] if asked else 0, asked)
+        yield Sight(key, kind, supply, use.used, use.waiting, use.out, use.held, *parts)
     for cluster in clusters:
         found = demand[cluster.key]
         if not cluster.runs_images:
@@ -116,8 +131,75 @@ def _look() -> Iterator[Sight]:
                 name = local.flavor.name
                 known[cluster.key].add(name)
                 held = local.total - local.free
-                yield Sight(cluster.key, name, local.total, held, found.waiting[name])
+                asked = [wish for wish in wishes[cluster.key] if wish.takes(name)]
+                parts = _of_free(local.free, local.free, asked)
+                waiting = found.waiting[name]
+                yield Sight(cluster.key, name, local.total, held, waiting, 0, 0, *parts)
         yield from _elsewhere(cluster.key, found, known[cluster.key])
+
+
+class _Wish(NamedTuple):
+    """Work of one size that waits for devices: how many for each of its replicas, and of all."""
+
+    kinds: str
+    size: int
+    total: int
+
+    def takes(self, kind: str) -> bool:
+        return not self.kinds or kind in self.kinds.split(",")
+
+
+# It could not begin yet, whatever were free.
+_NOT_YET = (Reason.DATA, Reason.DATA_MISSING, Reason.PREPARING, Reason.DOES_NOT_FIT)
+
+
+def _wishes() -> dict[str, list[_Wish]]:
+    """Return what waits and could begin, by cluster; one query for each table of work."""
+    found: dict[str, list[_Wish]] = defaultdict(list)
+    for rows, _kind in rows_with_gpus():
+        waiting = with_replicas(
+            rows.filter(
+                deleted_at__isnull=True, gpus__gt=0, phase=Phase.PENDING, desired=Desired.RUNNING
+            ).exclude(reason__in=_NOT_YET)
+        ).order_by()
+        sums = waiting.values("cluster_key", "gpu_flavor", "gpus").annotate(n=Sum("count"))
+        for row in sums:
+            wish = _Wish(row["gpu_flavor"].replace(" ", ""), row["gpus"], row["gpus"] * row["n"])
+            found[row["cluster_key"]].append(wish)
+    return found
+
+
+def _largest(cluster: Cluster) -> Counter[str]:
+    """Return the most that is free of each kind on one node."""
+    found: Counter[str] = Counter()
+    for node in node_uses(cluster, Node.objects.filter(cluster=cluster).exclude(offers={})):
+        for kind, count in node.free.items():
+            found[kind] = max(found[kind], count)
+    return found
+
+
+def _of_free(free: int, largest: int, asked: Iterable[_Wish]) -> tuple[int, int]:
+    """Return how many free devices lie in pieces too small for what waits, and how many rules
+    (ceilings, budgets, guarantees of others) keep from what would fit.
+    """
+    wishes = list(asked)
+    fragmented = min(free, sum(w.total for w in wishes if largest < w.size <= free))
+    held_back = min(free - fragmented, sum(w.total for w in wishes if w.size <= largest))
+    return fragmented, held_back
+
+
+def supply_now() -> dict[tuple[str, str], int]:
+    """Return how many of each kind are in service on each cluster, and not held by others."""
+    found = {
+        (key, kind): max(0, seen["total"] - seen.get("held", 0))
+        for key, kinds in Cluster.objects.filter(enabled=True).values_list("key", "kinds")
+        for kind, seen in kinds.items()
+    }
+    devices = Device.objects.filter(cluster__enabled=True, healthy=True, flavor__isnull=False)
+    counts = devices.values_list("cluster__key", "flavor__name").annotate(n=Count("pk"))
+    for key, kind, count in counts.order_by():
+        found[key, kind] = count
+    return found
 
 
 def _elsewhere(key: str, demand: Demand, known: set[str]) -> Iterator[Sight]:
@@ -138,6 +220,7 @@ def _add(one: Sight, hour: datetime) -> None:
             "supply": one.supply,
             "attached": one.attached,
             "waiting": one.waiting,
+            **{name: getattr(one, name) for name in _BESIDE},
             "peak": requested,
             "peak_waiting": one.waiting,
         },
@@ -149,6 +232,7 @@ def _add(one: Sight, hour: datetime) -> None:
         supply=F("supply") + one.supply,
         attached=F("attached") + one.attached,
         waiting=F("waiting") + one.waiting,
+        **{name: F(name) + getattr(one, name) for name in _BESIDE},
         peak=max(row.peak, requested),
         peak_waiting=max(row.peak_waiting, one.waiting),
     )

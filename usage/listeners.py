@@ -1,4 +1,4 @@
-"""Opens and closes intervals inside the engine's apply: exact, once, whatever is repeated.
+"""Opens and closes intervals and waits inside the engine's apply: exact, whatever is repeated.
 
 What counts is the launch and size that the step knew (``transition.seen``); the row itself
 may carry a newer wish already.
@@ -7,13 +7,20 @@ may carry a newer wish already.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from clusters.models import Node
+from clusters.models import Device, Node
 from common.clock import now
 from runtime.models import ObservedWorkload
 from runtime.protocol import Phase
+from runtime.reasons import Reason
 from runtime.reconcilers import Transition, reconciler_for
-from usage.models import Interval
+from usage.ledger import REPEATED_MOST
+from usage.models import Interval, LateFact, Mark, Wait
 
+_REPEATED_MOST = timedelta(milliseconds=REPEATED_MOST)
+_MOST_MARKS = 200  # of one launch; what comes and goes for ever is down from then on
+TAKEN = frozenset(
+    {Reason.PREEMPTED, Reason.EVICTED, Reason.DRAINED, Reason.NODE_LOST, Reason.RECLAIMING}
+)
 _HOLDING = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
 _ENDED = {Phase.STOPPED, Phase.FAILED}
 _SKEW = timedelta(seconds=5)
@@ -25,19 +32,29 @@ def keep_intervals(transition: Transition) -> None:
         return  # not a workload: a project, a volume
     state = _state(transition)
     if transition.gone:
-        _close(row, launch=row.launch, at=now(), reason="deleted")
+        at = now()
+        _close(row, launch=row.launch, at=at, reason="deleted")
+        _end_wait(row, launch=row.launch, at=at, reason="deleted")
         return
     if transition.outcome.updates.get("launch", row.launch) != row.launch:
         # It gave its devices back, and another launch of the same intent waits for them.
-        _close(row, launch=row.launch, at=_ended_at(state), reason=str(transition.row.reason))
+        ended = _ended_at(state)
+        _close(row, launch=row.launch, at=ended, reason=str(transition.row.reason))
+        again: int = transition.outcome.updates["launch"]
+        _keep_wait(row, launch=again, since=ended, reason=str(transition.row.reason))
         return
-    if transition.after in _HOLDING and state.get("launch") == row.launch:
+    mine = state.get("launch") == row.launch
+    if transition.after in _HOLDING and mine:
         _open(transition, row, state)
     elif transition.after in _ENDED:
-        if state.get("launch") == row.launch:
+        if mine:
             _open(transition, row, state)  # started and ended between two looks
         ended = _ended_at(state)
         _close(row, launch=row.launch, at=ended, reason=str(transition.row.reason))
+        # One that never got its place waited until it was withdrawn; nothing before its asking.
+        _end_wait(row, launch=row.launch, at=ended if mine else now(), reason="withdrawn")
+    elif transition.after == Phase.PENDING:
+        _keep_wait(row, launch=row.launch, since=None, reason=str(transition.row.reason))
 
 
 def _state(transition: Transition) -> dict[str, Any]:
@@ -52,45 +69,149 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
     A pod that replaced another began later: what the one before it used still counts.
     """
     started = _started_at(transition, row, state)
+    placed = _placed_at(transition, state, started)
     devices = state.get("devices")
     # The engine holds the row: nobody else writes of this launch meanwhile.
     found = Interval.objects.filter(uid=row.uid, launch=row.launch).first()
     if found is None:
-        count = getattr(reconciler_for(row.KIND), "replicas_of", None)
-        size = row.resources.times(count(row) if count else 1)
-        Interval.objects.create(
-            uid=row.uid,
+        _end_wait(row, launch=row.launch, at=placed, reason="", placed=True)
+        size = row.resources.times(_replicas(row))
+        found = Interval.objects.create(
+            **_dims(row),
             launch=row.launch,
-            kind=row.KIND,
             name=str(row)[:120],
-            project_uid=row.project.uid,
-            project_slug=row.project.slug,
-            owner_uid=row.owner.uid,
-            owner_name=row.owner.username,
-            cluster_key=row.cluster_key,
             gpus=len(devices) if devices else size.gpus,
-            flavor=_flavor(row),
+            flavor=_flavor(row, devices),
             cpu_milli=size.cpu_milli,
             memory_mib=size.memory_mib,
+            asked_at=getattr(row, "asked_at", None),
+            placed_at=placed,
             started_at=started,
         )
+        _note_late(found, placed)
         if row.launch > 1:  # an earlier launch of the same workload is over at the latest now
-            _close(row, launch=row.launch - 1, at=started, reason="restarted")
+            _close(row, launch=row.launch - 1, at=placed, reason="restarted")
+    elif found.ended_at is None:
+        if not (state.get("pod") or {}).get("times"):
+            found.started_at = started
+        # an older version wrote no place: there it held from its start
+        found.placed_at = found.placed_at and min(found.placed_at, found.started_at)
+        found.flavor = found.flavor or _flavor(row, devices)
+    else:
         return
-    flavor = found.flavor or _flavor(row)
-    if (state.get("pod") or {}).get("times"):
-        started = found.started_at
-    if found.ended_at is None and (found.started_at, found.flavor) != (started, flavor):
-        Interval.objects.filter(pk=found.pk, ended_at__isnull=True).update(
-            started_at=started, flavor=flavor
-        )
+    _mark(found, transition, row)
+    found.save(update_fields=["started_at", "placed_at", "flavor", "ready_at", "marks"])
 
 
-def _flavor(row: Any) -> str:
-    """Return the kind of GPU it has: as asked, or that of the node where "any of" came to."""
+def _mark(found: Interval, transition: Transition, row: Any) -> None:
+    """Note what it does from now on, where that is something else than before."""
+    if not found.gpus:
+        return
+    at, phase, reason = now(), transition.after, str(transition.row.reason)
+    if phase == Phase.RUNNING:
+        word = Mark.RUN
+        if found.ready_at is None:
+            told = transition.outcome.updates.get("ready_at") or getattr(row, "ready_at", None)
+            held = found.placed_at or found.started_at
+            at = found.ready_at = told if told is not None and held <= told <= at else at
+    elif phase == Phase.STARTING and found.ready_at is None:
+        word = Mark.PULL if reason == Reason.PULLING else Mark.START
+    elif phase == Phase.STARTING:
+        lost = reason in TAKEN or (found.marks and found.marks[-1][1] == Mark.LOST)
+        word = Mark.LOST if lost else Mark.DOWN
+    else:
+        word = Mark.STOP
+    last: list[Any] = found.marks[-1] if found.marks else [0, Mark.START]
+    is_full = len(found.marks) >= _MOST_MARKS and word != Mark.STOP
+    if last[1] == word or (is_full and last[1] == Mark.DOWN):
+        return
+    found.marks = [*found.marks, [max(last[0], round(at.timestamp() * 1000)), str(word)]]
+    if word == Mark.LOST:
+        _note_late(found, at - _REPEATED_MOST)
+
+
+def _note_late(found: Interval | Wait, since: datetime) -> None:
+    """Have the hours from ``since`` on closed anew, where some may be closed already."""
+    at = now()
+    begins = found.placed_at or found.started_at if isinstance(found, Interval) else found.began_at
+    if found.gpus and (since := max(since, begins)) < _hour(at):
+        LateFact.objects.create(since=since, until=at)
+
+
+def _hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _dims(row: Any) -> dict[str, Any]:
+    return {
+        "uid": row.uid,
+        "kind": row.KIND,
+        "project_uid": row.project.uid,
+        "project_slug": row.project.slug,
+        "owner_uid": row.owner.uid,
+        "owner_name": row.owner.username,
+        "cluster_key": row.cluster_key,
+    }
+
+
+def _replicas(row: Any) -> int:
+    count = getattr(reconciler_for(row.KIND), "replicas_of", None)
+    return int(count(row)) if count else 1
+
+
+def _keep_wait(row: Any, *, launch: int, since: datetime | None, reason: str) -> None:
+    """Make the launch's wait, or say why it waits now. What holds no GPU waits for none."""
+    if not row.resources.gpus:
+        return
+    found = Wait.objects.filter(uid=row.uid, launch=launch).first()
+    if found is not None:
+        if found.ended_at is None and found.reason != reason:
+            Wait.objects.filter(pk=found.pk).update(reason=reason[:64])
+        return
+    if Interval.objects.filter(uid=row.uid, launch=launch).exists():
+        return  # it has had its place
+    made = Wait.objects.create(
+        **_dims(row),
+        launch=launch,
+        gpus=row.resources.gpus * _replicas(row),
+        flavor=",".join(row.resources.kinds),
+        began_at=min(since or _asked_at(row, launch), now()),
+        reason=reason[:64],
+    )
+    _note_late(made, made.began_at)
+
+
+def _end_wait(
+    row: Any, *, launch: int, at: datetime, reason: str = "", placed: bool = False
+) -> None:
+    """End what waited up to ``launch``; one that nobody saw wait before is written down whole."""
+    known = Wait.objects.filter(uid=row.uid, launch=launch).exists()
+    if placed and not known and getattr(row, "asked_at", None) is not None:
+        _keep_wait(row, launch=launch, since=None, reason="")
+    for found in Wait.objects.filter(uid=row.uid, launch__lte=launch, ended_at__isnull=True):
+        found.ended_at = max(found.began_at, at)
+        found.placed = placed and found.launch == launch
+        found.reason = found.reason or reason
+        found.save(update_fields=["ended_at", "placed", "reason"])
+        _note_late(found, found.ended_at)
+
+
+def _asked_at(row: Any, launch: int) -> datetime:
+    """Return when the launch was wanted; the one before it had devices until it was over."""
+    asked: datetime = getattr(row, "asked_at", None) or now()
+    before = Interval.objects.filter(uid=row.uid, launch__lt=launch, ended_at__gt=asked)
+    ended = before.order_by("-ended_at").values_list("ended_at", flat=True).first()
+    return ended or asked
+
+
+def _flavor(row: Any, devices: list[str] | None) -> str:
+    """Return the kind of GPU it has: as asked, or that of what "any of" came to."""
     size, kinds = row.resources, row.resources.kinds
     if not size.gpus or len(kinds) == 1:
         return ",".join(kinds)
+    if devices:
+        own = Device.objects.filter(uuid__in=devices, flavor__isnull=False)
+        return own.values_list("flavor__name", flat=True).first() or ""
     seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
     node = (seen.data.get("detail") or {}).get("node") if seen else None
     if not node:
@@ -102,9 +223,14 @@ def _flavor(row: Any) -> str:
 def _close(row: Any, *, launch: int, at: datetime, reason: str) -> None:
     """Close what is open up to ``launch``; never before its own start."""
     for found in Interval.objects.filter(uid=row.uid, launch__lte=launch, ended_at__isnull=True):
+        ended = max(found.started_at, at)
         Interval.objects.filter(pk=found.pk, ended_at__isnull=True).update(
-            ended_at=max(found.started_at, at), end_reason=reason[:64]
+            ended_at=ended, end_reason=reason[:64]
         )
+        # What was taken away is computed again, and what never was ready only held: both are
+        # known now only.
+        since = ended - _REPEATED_MOST if reason in TAKEN or found.ready_at is None else ended
+        _note_late(found, since)
 
 
 def _started_at(transition: Transition, row: Any, state: dict[str, Any]) -> datetime:
@@ -116,6 +242,13 @@ def _started_at(transition: Transition, row: Any, state: dict[str, Any]) -> date
     if told is not None and (placed is None or told >= placed - _SKEW):
         return told
     return placed or now()  # what the row says is of an earlier launch
+
+
+def _placed_at(transition: Transition, state: dict[str, Any], started: datetime) -> datetime:
+    """Return when its devices were given; on a cluster that is when its queue let it in."""
+    before = (getattr(transition.seen, "external_ref", None) or {}).get("line")
+    placed = now() if before else _moment(state.get("placed_at")) or now()
+    return min(placed, started)
 
 
 def _ended_at(state: dict[str, Any]) -> datetime:

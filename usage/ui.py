@@ -1,8 +1,10 @@
 # ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
 """Usage of a project, of oneself, and (operators) of everybody, as a page and as CSV."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -12,22 +14,41 @@ from django.utils import timezone
 from common.ui import responses
 from projects.access import Permission
 from projects.ui.base import PlatformView, ProjectView
-from usage import export, names, selectors, showback
+from usage import export, names, ratios, selectors, showback
+from usage.dashboard import dashboard
 from usage.models import Interval
 from usage.ranges import range_of
+from usage.ratios import By, Scope
 from usage.selectors import Range
 
 LAST = 20
 
 
-def answer(
-    view: Any, request: HttpRequest, rows: QuerySet[Interval], span: Range, *, name: str
-) -> HttpResponseBase:
+@dataclass(frozen=True)
+class Asked:
+    """Whose usage a page is of, the groups that it offers, and how its files are called."""
+
+    scope: Scope
+    rows: QuerySet[Interval]
+    by: tuple[By, ...]
+    name: str
+
+
+def answer(view: Any, request: HttpRequest, asked: Asked, span: Range) -> HttpResponseBase:
+    rows, scope, name = asked.rows, asked.scope, asked.name
+    board = dashboard(request.GET, scope, span, asked.by)
     if request.GET.get("format") == "csv":
         return responses.csv_download(f"{name}.csv", export.HEAD, export.csv_rows(rows, span))
-    report = selectors.report(rows, span, by_project=name != getattr(view, "slug", ""))
+    if request.GET.get("format") == "ratios":
+        lines = ratios.csv_rows(scope, span, board.by, monthly=False)
+        return responses.csv_download(f"{name}-ratios.csv", ratios.RATIO_HEAD, lines)
+    if request.GET.get("format") == "waste":
+        lost = ratios.waste_rows(board.history, settings.BERTH_CURRENCY)
+        return responses.csv_download(f"{name}-waste.csv", ratios.WASTE_HEAD, lost)
+    report = selectors.report(rows, span, by_project=scope.project_uid is None)
     last = names.name_all(report, rows.order_by("-started_at", "-id")[:LAST])
     context: dict[str, Any] = {
+        "board": board,
         "report": report,
         "held": selectors.held_now(rows),
         "last": last,
@@ -40,13 +61,13 @@ def answer(
 class ProjectUsage(ProjectView):
     required_permissions: ClassVar = {"GET": Permission.USAGE_READ}
     template_name = "usage/project.html"
-    slug: str
 
     def get(self, request: HttpRequest, project: str) -> HttpResponseBase:
-        span = range_of(request.GET)
-        self.slug = f"usage-{self.project.slug}"
-        rows = selectors.of_project(self.project.uid, span)
-        return answer(self, request, rows, span, name=self.slug)
+        span, uid = range_of(request.GET), self.project.uid
+        by = (By.PERSON, By.FLAVOR, By.KIND, By.CLUSTER)
+        name = f"usage-{self.project.slug}"
+        asked = Asked(Scope(uid), selectors.of_project(uid, span), by, name)
+        return answer(self, request, asked, span)
 
 
 def showback_page(
@@ -86,9 +107,10 @@ class MyUsage(PlatformView):
     template_name = "usage/mine.html"
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        span = range_of(request.GET)
-        rows = selectors.of_user(self.principal.user.uid, span)
-        return answer(self, request, rows, span, name="usage-mine")
+        span, uid = range_of(request.GET), self.principal.user.uid
+        by = (By.PROJECT, By.FLAVOR, By.KIND, By.CLUSTER)
+        mine = Asked(Scope(owner_uid=uid), selectors.of_user(uid, span), by, "usage-mine")
+        return answer(self, request, mine, span)
 
 
 class AllUsage(PlatformView):
@@ -97,7 +119,8 @@ class AllUsage(PlatformView):
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         span = range_of(request.GET)
-        return answer(self, request, selectors.everywhere(span), span, name="usage-all")
+        every = Asked(Scope(), selectors.everywhere(span), tuple(By), "usage-all")
+        return answer(self, request, every, span)
 
 
 app_name = "usage"

@@ -61,6 +61,7 @@ def nearly_full(transition: Transition) -> None:
         params={"name": row.name, "percent": row.percent or 0, "project": row.project.name},
         url=row.get_absolute_url(),
         key=str(row.uid),
+        project_id=row.project_id,
     )
 
 

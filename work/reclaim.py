@@ -47,6 +47,8 @@ def on_transition(change: Transition) -> None:
             params={"name": row.name, "whom": whom(whose, row.owner)},
             url=change.row.get_absolute_url(),
             key=f"{row.uid}/{change.seen.launch}",
+            project_id=row.project_id,
+            shared={"whom": _("another project")},
         )
 
 

@@ -76,15 +76,25 @@ def _summarize(project: Project) -> list[ContentSummary]:
     found = []
     for kind in kinds.kinds():
         rows = kind.model.objects.filter(project=project, deleted_at__isnull=True)
-        counts = rows.aggregate(all=Count("pk"), running=Count("pk", filter=kind.alive or _ALIVE))
+        alive = kind.alive or _ALIVE
+        counts = rows.aggregate(
+            all=Count("pk"),
+            alive=Count("pk", filter=alive),
+            waiting=Count("pk", filter=alive & Q(phase=Phase.PENDING)),
+        )
         if counts["all"]:
-            found.append(_summary(kind, rows, counts["all"], counts["running"]))
+            found.append(_summary(kind, rows, **counts))
     return found
 
 
-def _summary(kind: Kind, rows: QuerySet[Any], total: int, running: int) -> ContentSummary:
-    text = kind.count_words(total)
-    if running:
-        text = _("%(things)s, %(running)d running") % {"things": text, "running": running}
+def _summary(kind: Kind, rows: QuerySet[Any], **counts: int) -> ContentSummary:
+    """What waits would run: it ends with what does, and is told apart from it."""
+    total, alive, waiting = counts["all"], counts["alive"], counts["waiting"]
+    said = [kind.count_words(total)]
+    if alive > waiting:
+        said.append(_("%(n)d running") % {"n": alive - waiting})
+    if waiting:
+        said.append(_("%(n)d waiting") % {"n": waiting})
     names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED])
-    return ContentSummary(kind.word, text, total, running, names, kind.count_words(running))
+    text = ", ".join(said)
+    return ContentSummary(kind.word, text, total, alive, names, kind.count_words(alive))

@@ -1,4 +1,4 @@
-"""GPU-hours: budgets and what is spent of them, what was used, what it cost."""
+"""Budgets: how many GPU-hours may be spent, and what is spent of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,6 @@ _BUDGETS: Any = (
     ("WHEN SPENT", lambda r: r["mode"] + (", stops what runs" if r["stops"] else "")),
     ("ENDS", lambda r: r["sentence"]),
     ("ID", lambda r: r["id"]),
-)
-_SHOWBACK: Any = (
-    ("MONTH", lambda r: r["month"]),
-    ("PROJECT", lambda r: r["project"]),
-    ("PERSON", lambda r: r["owner"]),
-    ("KIND", lambda r: r["kind"] or "any"),
-    ("GPU-HOURS", lambda r: f"{float(r['gpu_hours']):.2f}"),
-    ("COST", lambda r: f"{r['cost']} {r['currency']}"),
 )
 
 
@@ -85,25 +77,3 @@ def budgets_delete(s: Session, uid: str) -> None:
     """Delete a budget. For operators."""
     s.client.call("DELETE", f"budgets/{uid}")
     click.echo("Deleted.")
-
-
-@click.command()
-@click.option("--since", help="A day (2026-01-31); 30 days ago by default.")
-@click.option("--until", help="The last day; today by default.")
-@click.option("--all", "every", is_flag=True, help="All projects. For operators and auditors.")
-@click.option("--csv", "as_csv", is_flag=True, help="As CSV.")
-@click.option("--intervals", is_flag=True, help="With --csv: each launch of the project.")
-@with_session
-def usage(
-    s: Session, since: str | None, until: str | None, *, every: bool, as_csv: bool, intervals: bool
-) -> None:
-    """Show GPU-hours by person, kind and month, with what they cost at the prices of today."""
-    if intervals and (every or not as_csv):
-        raise click.UsageError("--intervals goes with --csv, of one project.")
-    where = "usage" if every else f"projects/{s.project}/usage"
-    params = {k: v for k, v in (("since", since), ("until", until)) if v}
-    if as_csv:
-        path = f"{where}.csv" if intervals else f"{where}/showback.csv"
-        click.echo(s.client.get(path, **params), nl=False)
-        return
-    emit(s.client.get(f"{where}/showback", **params), fmt=s.fmt, columns=_SHOWBACK)

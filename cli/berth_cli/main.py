@@ -33,8 +33,9 @@ COMMANDS = {
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",
     "queues": "queues:queues",
-    "usage": "budgets:usage",
+    "usage": "usage:usage",
     "volumes": "volumes:volumes",
+    "webhooks": "webhooks:webhooks",
     "workspace": "workspaces:workspace",
 }
 

@@ -1,6 +1,5 @@
 """Writes that only presets and workspaces have; the others are ``work.services``."""
 
-from notebooks.services.limits import idle_enforce
 from notebooks.services.presets import (
     PresetFields,
     ensure_default_presets,
@@ -14,7 +13,6 @@ __all__ = [
     "PresetFields",
     "ensure_default_presets",
     "ensure_gpu_preset",
-    "idle_enforce",
     "preset_create",
     "preset_delete",
     "preset_update",

@@ -12,6 +12,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
+from budgets import selectors as budgets
 from common.templatetags.berth import translated
 from notebooks import selectors
 from notebooks.choices import WorkspaceKind
@@ -57,7 +58,7 @@ class Card:
     price: Decimal
     nonce: str
     cluster: str = ""  # said where there are several
-    refusal: str = ""  # why no cluster, or which limit, would not let it in now
+    refusal: str = ""  # why no cluster, or which limit or budget, would not let it in now
 
     @property
     def kinds(self) -> list[KindRoom]:
@@ -84,7 +85,10 @@ def cards(account: quotas.Account) -> list[Card]:
     fleet = Fleet(usable, project.uid)
     presets = list(selectors.presets_for(project))
     known = prices() if any(preset.gpus for preset in presets) else {}
-    made = (_card(preset, fleet, usable, account, known) for preset in presets)
+    spent = budgets.Account()
+    if any(preset.gpus for preset in presets):
+        spent = budgets.Account.of(project, account.owner)
+    made = (_card(preset, fleet, usable, account, spent, known) for preset in presets)
     return sorted((card for card in made if card), key=lambda card: not card.starts_now)
 
 
@@ -100,6 +104,7 @@ def _card(
     fleet: Fleet,
     usable: list[Cluster],
     account: quotas.Account,
+    spent: budgets.Account,
     known: Mapping[str, Decimal],
 ) -> Card | None:
     """Return the card, None where no cluster can run the preset now.
@@ -117,6 +122,8 @@ def _card(
     refusal = error.message if error else ""
     if error is None:
         refusal = " ".join(one.sentence for one in account.refusals(found.amounts, {}))
+        budget = spent.verdict(found.amounts, row.time_limit_minutes)
+        refusal = refusal or (budget.sentence if budget.refusal else "")
     return Card(
         preset=preset,
         forecast=decision,

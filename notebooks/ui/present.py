@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from common.clock import now
 from hubapi.selectors import idle_state
@@ -18,6 +15,8 @@ from notebooks.models import Workspace
 from notebooks.states import info_of
 from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
+from parking.selectors import notice_of
+from parking.words import follows_words
 from quotas import selectors as quotas
 from runtime import reasons
 from runtime.protocol import Desired, Phase
@@ -205,15 +204,8 @@ def next_end(row: Workspace) -> datetime | None:
 
 def idle_words(row: Workspace) -> str:
     """Return what its kernels do, in words; empty when nothing is known."""
-    state = idle_state(row.uid)
+    state, notice = idle_state(row.uid), notice_of(row)
     words = state.words if state.known else ""
-    if words and row.idle_stop_minutes and state.since is not None:
-        due = row.idle_stop_at or state.since + timedelta(minutes=row.idle_stop_minutes)
-        left = max(0, math.ceil((due - now()).total_seconds() / 60))
-        text = ngettext(
-            "It will be stopped in %(n)d minute if that goes on.",
-            "It will be stopped in %(n)d minutes if that goes on.",
-            left,
-        )
-        words += " " + text % {"n": left}
+    if notice is not None and notice.at is not None:
+        words = f"{words} {follows_words(notice.act, notice.at)}".strip()
     return words

@@ -32,6 +32,7 @@ from loaders import services as loaders
 from metrics import sampling
 from notebooks import services as notebooks
 from notifications import services as notifications
+from parking import services as parking
 from portal import beat
 from portal.celery import app, prepare_broker
 from portal.server.processes import turn_file, wanted_file
@@ -40,9 +41,10 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
-from usage import capacity
+from usage import capacity, closing
 from volumes import measuring
 from volumes.services import create
+from webhooks import sending
 from work import services as work
 
 if TYPE_CHECKING:
@@ -260,15 +262,18 @@ class Worker:
             ),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
-            Loop("workspace-idle", notebooks.idle_enforce, 15.0, leased=True),
+            # its name is that of the version before, which looked at workspaces only
+            Loop("workspace-idle", parking.enforce, 15.0, leased=True),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             # its name is that of the version before, which measured workspaces only
             Loop("workspace-usage", Usage().tick, SAMPLE_S, leased=True),
+            Loop("usage-ledger", closing.close_due, 60.0, leased=True, first_s=LATER_S),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", notifications.send_due, notifications.EVERY_S, leased=True),
+            Loop("webhooks", sending.deliver_due, sending.EVERY_S, leased=True),
             Loop("housekeeping", tidy, TIDY_S, leased=True),
             Loop("garbage", thaw, THAW_S, first_s=THAW_S),
         ]
@@ -364,6 +369,7 @@ def tidy() -> None:
     turns.prune()
     middleware.purge()
     notifications.housekeeping()
+    sending.housekeeping()
     tell_due()
     rekey.seal_plain()
     capacity.sample()

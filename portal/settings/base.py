@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "projects",
     "metrics",
     "credentials",
+    "webhooks",
     "images",
     "quotas",
     "volumes",
@@ -426,6 +427,8 @@ SPECTACULAR_SETTINGS = {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
         "WorkspaceKindEnum": ["notebook", "container"],
         "BudgetModeEnum": "budgets.choices.Mode",
+        "IdleActEnum": "parking.choices.Act",
+        "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },

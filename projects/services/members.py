@@ -88,7 +88,12 @@ def member_remove(*, principal: Principal, project: Project, user: User) -> None
     _check_group(row)
     end_membership(row, who=principal, verb="member.removed")
     if user.pk != principal.user.pk:
-        notify(users=[user], kind="project.removed", params={"name": project.name})
+        notify(
+            users=[user],
+            kind="project.removed",
+            params={"name": project.name},
+            project_id=project.pk,
+        )
 
 
 @transaction.atomic
@@ -182,6 +187,7 @@ def _tell(who: Principal | None, row: Membership, verb: str, message: str = "") 
                 "name": row.project.name,
             },
             url=f"/projects/{row.project.slug}/",
+            project_id=row.project_id,
         )
     changed(row.project)
 

@@ -123,12 +123,15 @@ def asking(route: str, project: Project, act: str, key: str) -> str:
     return reverse(route, kwargs={"project": project.slug}, query={"act": act, "id": key})
 
 
-class Bulk(ProjectView):
+class BulkPage(views.BerthView):
     """``GET`` asks, ``POST`` does it: to those that it can be done to, each by itself."""
 
     template_name = "projects/bulk.html"
     deeds: ClassVar[Sequence[Deed]]
-    list_route: ClassVar[str]
+
+    def back(self) -> str:
+        """Return the address of the list that they were chosen from."""
+        raise NotImplementedError
 
     def chosen(self, keys: Sequence[str]) -> Sequence[Any]:
         """Return the rows of these keys that one may see."""
@@ -137,17 +140,17 @@ class Bulk(ProjectView):
     def described(self, row: Any) -> Chosen:
         raise NotImplementedError
 
-    def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+    def get(self, request: HttpRequest, **_keys: str) -> HttpResponse:
         deed, rows, left_out = self._asked(request.GET)
         if deed is None or not rows:
             messages.warning(request, _("Nothing was chosen that this can be done to."))
-            return self._back()
+            return redirect(self.back())
         return self._page(deed, rows, left_out)
 
-    def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+    def post(self, request: HttpRequest, **_keys: str) -> HttpResponse:
         deed, rows, left_out = self._asked(request.POST)
         if deed is None or not rows:
-            return self._back()
+            return redirect(self.back())
         if deed.destroys and request.POST.get("confirm", "").strip() != self._word(rows):
             messages.error(request, _("This is not the word. Nothing was deleted."))
             return self._page(deed, rows, left_out, status=422)
@@ -164,7 +167,7 @@ class Bulk(ProjectView):
                 messages.error(request, f"{self.described(row).name}: {error.message}")
         if done:
             messages.success(request, deed.done(done))
-        return self._back()
+        return redirect(self.back())
 
     def _asked(self, said: Any) -> tuple[Deed | None, list[Any], list[Any]]:
         """What is to be done, to which rows, and which of the chosen it can't be done to."""
@@ -190,9 +193,15 @@ class Bulk(ProjectView):
             "reason": self.request.POST.get("reason", ""),
             "left_out": [self.described(row) for row in left_out],
             "word": self._word(rows),
-            "back": reverse(self.list_route, kwargs={"project": self.project.slug}),
+            "back": self.back(),
         }
         return self.render(context, status=status)
 
-    def _back(self) -> HttpResponse:
-        return redirect(self.list_route, project=self.project.slug)
+
+class Bulk(BulkPage, ProjectView):
+    """That of a list of a project."""
+
+    list_route: ClassVar[str]
+
+    def back(self) -> str:
+        return reverse(self.list_route, kwargs={"project": self.project.slug})

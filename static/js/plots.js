@@ -47,3 +47,39 @@ export function plot(node, data, { x, y, ticks, paths, height = 120 }) {
 }
 
 export const bars = () => uPlot.paths.bars({ size: [0.8, 48] });
+
+// Groups on top of each other, as filled areas, and a line of what there was.
+export function stack(node, times, groups, supply, { ticks, height }) {
+  const sums = [];
+  groups.forEach((values, n) => sums.push(values.map((value, i) => value + (n ? sums[n - 1][i] : 0))));
+  const top = Math.max(1, ...supply, ...(sums.at(-1) || []));
+  const axis = {
+    stroke: css("--berth-quiet"),
+    grid: { stroke: css("--berth-line"), width: 1 },
+    ticks: { show: false },
+  };
+  const colour = (n) => css(`--stack-${Math.min(n + 1, 8)}`);
+  // The highest first: each lower one is painted over it.
+  const order = sums.map((_values, n) => sums.length - 1 - n);
+  const paths = times.length > 1 ? undefined : bars();
+  return new uPlot(
+    {
+      width: node.clientWidth,
+      height,
+      cursor: { show: false },
+      legend: { show: false },
+      scales: { y: { range: [0, top] } },
+      axes: [
+        { ...axis, grid: { show: false }, space: 70, values: (_u, moments) => moments.map(ticks) },
+        { ...axis, size: 56, space: 30 },
+      ],
+      series: [
+        {},
+        ...order.map((n) => ({ stroke: colour(n), fill: colour(n), width: 1, paths, points: { show: false } })),
+        { stroke: css("--berth-text"), width: 1.5, dash: [6, 4], points: { show: times.length < 2 } },
+      ],
+    },
+    [times, ...order.map((n) => sums[n]), supply],
+    node,
+  );
+}

@@ -13,6 +13,7 @@ def fill(n: int, *, project: Any, user: Any, mark: str) -> None:
     _projects(n, project, user, people, mark)
     _workspaces(n, project, user, people, mark)
     _own(n, user, mark)
+    _webhooks(n, project, user, mark)
     _happened(n, project, user)
     _clusters(n, project, mark)
     _queues(mark)
@@ -57,6 +58,7 @@ def _queues(mark: str) -> None:
     """An organisation above each project, with something guaranteed to both."""
     from budgets.models import Budget
     from clusters.models import Cluster, Flavor
+    from parking.models import IdlePolicy
     from projects.models import Project
     from queues.models import Guarantee, Priority, Queue
 
@@ -75,6 +77,8 @@ def _queues(mark: str) -> None:
         Budget(organisation=org, hours=10, mode="soft", days=n + 1) for n, org in enumerate(above)
     )
     Budget.objects.bulk_create(Budget(project=p, hours=10, mode="hard") for p in projects)
+    IdlePolicy.objects.bulk_create(IdlePolicy(project=p) for p in projects)
+    IdlePolicy.objects.bulk_create(IdlePolicy(organisation=org) for org in above)
     Priority.objects.bulk_create(
         Priority(name=f"p{mark}-{i}", label="P", value=i) for i in range(len(projects))
     )
@@ -255,6 +259,24 @@ def _own(n: int, user: Any, mark: str) -> None:
     Announcement.objects.bulk_create(
         Announcement(message=f"a{i}", starts_at=at - timedelta(days=2), ends_at=at)
         for i in range(n)
+    )
+
+
+def _webhooks(n: int, project: Any, user: Any, mark: str) -> None:
+    from webhooks.models import Delivery, Webhook
+
+    made = Webhook.objects.bulk_create(
+        Webhook(
+            project=project if of else None, user=None if of else user, name=f"w{mark}-{of}-{i}"
+        )
+        for of in (0, 1)
+        for i in range(n)
+    )
+    everything = Webhook.objects.filter(pk__in=[row.pk for row in made])
+    Delivery.objects.bulk_create(
+        Delivery(webhook=row, event=uuid4(), kind="load.done", created_at=now(), due_at=now())
+        for row in everything
+        for _ in range(n)
     )
 
 

@@ -18,6 +18,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from notifications.models import Announcement, Notification
     from projects.models import Invitation, KubeGrant, ProjectNamespace
     from volumes.models import Volume
+    from webhooks.models import Webhook
 
     volume, _made = Volume.objects.get_or_create(
         project=project, owner=owner, defaults={"name": f"home{mark}"}
@@ -44,6 +45,8 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
     )
     own = Credential.objects.create(owner=owner, kind="git", name=f"own{mark}", sealed="x")
+    hook = Webhook.objects.create(project=project, name=f"hook{mark}", shown="https://a.example")
+    own_hook = Webhook.objects.create(user=owner, name=f"own{mark}", shown="https://a.example")
     place, _made = ProjectNamespace.objects.get_or_create(
         project=project, cluster_key="guard", namespace=f"berth-{project.slug}"
     )
@@ -77,10 +80,13 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "job": job.short_id,
         "workspace": workspace.short_id,
         "workspace_uid": str(workspace.uid),
+        "workload": str(workspace.uid),
         "load": str(load.uid),
         "volume": str(volume.uid),
         "credential": str(credential.uid),
         "own": str(own.uid),
+        "webhook": str(hook.uid),
+        "own_webhook": str(own_hook.uid),
         "invitation": str(invitation.uid),
         "username": owner.username,
         "user": str(owner.uid),
@@ -139,6 +145,7 @@ def _cluster() -> dict[str, str]:
 def _queue() -> dict[str, str]:
     """An organisation with a budget, and a class of priority."""
     from budgets.models import Budget
+    from parking.models import IdlePolicy
     from queues.models import Priority, Queue
 
     part, _made = Queue.objects.get_or_create(name="guard", project=None)
@@ -148,7 +155,9 @@ def _queue() -> dict[str, str]:
     budget, _made = Budget.objects.get_or_create(
         organisation=part, defaults={"hours": 1, "mode": "soft"}
     )
-    return {"part": part.key, "priority": row.name, "budget": str(budget.uid)}
+    policy, _made = IdlePolicy.objects.get_or_create(organisation=part, kind="")
+    told = {"part": part.key, "priority": row.name, "budget": str(budget.uid)}
+    return {**told, "policy": str(policy.uid)}
 
 
 def _preset() -> str:

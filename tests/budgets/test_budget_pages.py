@@ -96,6 +96,27 @@ def test_members_see_what_is_spent_and_until_when(
     assert re.search(r"days left at this rate: until \S+\.|It does not end at this rate", page)
 
 
+def test_a_card_of_a_budget_that_is_spent_promises_no_start(
+    as_user: Any, bob: Any, budget: Any, used: Any, machine: Any, project: Any
+) -> None:
+    from notebooks.models import Preset
+    from notebooks.ui.home import cards
+    from quotas.selectors import Account
+
+    Preset.objects.create(slug="gpu", name="One GPU", gpus=1, gpu_flavor="h100")
+    (before,) = [card for card in cards(Account(project, bob)) if card.preset.slug == "gpu"]
+    assert before.starts_now
+    row = budget("10")
+    used(bob, hours=10)
+    (card,) = [card for card in cards(Account(project, bob)) if card.preset.slug == "gpu"]
+    assert not card.starts_now
+    assert "GPU-hours of Vision are spent" in card.refusal
+    assert "GPU-hours of Vision are spent" in as_user(bob).get("/").content.decode()
+    Budget.objects.filter(pk=row.pk).update(mode="soft")
+    (card,) = [card for card in cards(Account(project, bob)) if card.preset.slug == "gpu"]
+    assert card.starts_now
+
+
 def test_the_api_makes_and_lists_them(
     api: Any, operator: Any, alice: Any, bob: Any, charlie: Any, project: Any, used: Any
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import time_machine
 
-from budgets import selectors, services
+from budgets import meters, selectors, services
 from budgets.models import Budget
 from budgets.selectors import Books
 from clusters.models import Claim, Flavor
@@ -28,7 +28,7 @@ from work.waits import wait_of
 pytestmark = pytest.mark.django_db
 
 
-def meter(budget: Budget) -> selectors.Meter:
+def meter(budget: Budget) -> meters.Meter:
     return Books.of([selectors.budget_get(budget.uid)]).meters[0]
 
 
@@ -42,7 +42,7 @@ def test_a_hard_budget_refuses_in_words_with_the_date_when_there_is_room(
         with pytest.raises(LimitExceeded) as refused:
             job(alice)
         # room for an hour of one GPU: when an hour of it is out of the window
-        when = selectors.day(at + timedelta(hours=13))
+        when = meters.day(at + timedelta(hours=13))
     assert "10 of 10 GPU-hours in 1 day" in refused.value.message
     assert when in refused.value.message
     assert not Job.objects.exists()

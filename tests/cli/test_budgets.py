@@ -72,3 +72,19 @@ def test_what_was_used_is_shown_and_told_as_csv(
     each = berth("-p", "vision", "usage", "--csv", "--intervals", **me).output
     assert "gpu_hours_in_span" in each
     assert berth("-p", "vision", "usage", "--intervals", **me).exit_code != 0
+
+
+def test_ratios_and_losses_are_shown_and_told_as_csv(
+    berth: Run, bob: Any, operator: Any, token_of: Callable[[Any], str]
+) -> None:
+    me, all_of = {"token": token_of(bob)}, {"token": token_of(operator)}
+    shown = berth("-p", "vision", "usage", "ratios", "--by", "flavor", **me)
+    assert shown.exit_code == 0, shown.output
+    assert "now" in shown.output
+    head = berth("-p", "vision", "usage", "ratios", "--csv", "--month", **me).output
+    assert head.lstrip("\ufeff").startswith("from,group,supply_gpu_hours")
+    assert berth("usage", "waste", "--all", **all_of).exit_code == 0
+    assert read(berth("usage", "waste", "--all", "-o", "json", **all_of))["losses"] == []
+    assert berth("usage", "waste", "--all", **me).exit_code != 0
+    lost = berth("-p", "vision", "usage", "waste", "--csv", **me).output
+    assert lost.lstrip("\ufeff").startswith("cause,owner,gpu_hours")

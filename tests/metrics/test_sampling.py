@@ -98,7 +98,8 @@ def test_a_device_is_theirs_who_hold_it_and_the_clusters_when_nobody_does(
         DeviceUse("GPU-2", "", 0, 0),
     ]
     assert sampling.sample() == 1
-    assert driver.holders == [Holder(str(one.uid), ("", ""), "", 2, ("GPU-0", "GPU-1"))]
+    ids = ("GPU-0", "GPU-1")
+    assert driver.holders == [Holder(str(one.uid), ("", ""), "", 2, ids, "thing")]
     assert figures(one.uid) == {"": (30.0, 150), "GPU-0": (20.0, 100), "GPU-1": (40.0, 50)}
     assert figures(machine.uid) == {"GPU-2": (0.0, 0)}
     whole = Sample.objects.get(uid=one.uid, device="")
@@ -209,7 +210,7 @@ def test_a_name_of_a_device_that_no_column_holds_is_one_all_the_same(
     assert all(len(name) <= DEVICE_LENGTH and name.isprintable() for name in names)
 
 
-def test_machines_are_asked_each_turn_clusters_each_third_and_all_is_rolled_up(
+def test_machines_are_asked_each_turn_clusters_each_second_and_all_is_rolled_up(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Cluster.objects.create(key="east", name="East", driver="kubernetes")
@@ -225,5 +226,5 @@ def test_machines_are_asked_each_turn_clusters_each_third_and_all_is_rolled_up(
             meter.tick()
     for uid, key in ((here.uid, "local"), (there.uid, "east")):
         asked[key] = Sample.objects.filter(uid=uid).count()
-    assert asked == {"local": 7, "east": 3}
-    assert sum(MinuteSample.objects.values_list("samples", flat=True)) == 10
+    assert asked == {"local": 7, "east": 4}
+    assert sum(MinuteSample.objects.values_list("samples", flat=True)) == 11

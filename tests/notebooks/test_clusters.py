@@ -157,7 +157,7 @@ def test_any_kind_counts_against_each_kind_that_it_may_get(
     for asked in ({}, {"gpu_flavor": "h100-80"}):
         refused = post({**CONTAINER, "gpus": 2, **asked})
         assert refused.status_code == 409
-        assert "GPUs of the kind h100-80 is 3 GPU: 2 GPU in use" in refused.json()["detail"]
+        assert "GPUs of the kind h100-80 is 3 GPU: 2 GPU taken" in refused.json()["detail"]
         assert ("name one whose limit leaves room" in refused.json()["detail"]) == (not asked)
     plan = api(alice, "POST", f"{BASE}?plan=1", {**CONTAINER, "gpus": 2}).json()
     assert not plan["allowed"]

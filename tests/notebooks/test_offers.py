@@ -57,7 +57,7 @@ def test_cards_form_plan_and_refusal_tell_of_the_same_limit(
 
     settle(launch(alice))
     Limit.objects.create(project=project, resource="cpu_milli", amount=2500)
-    said = "The project&#x27;s limit on CPU is 2.5 CPU: 2 CPU in use, 2 CPU asked for."
+    said = "The project&#x27;s limit on CPU is 2.5 CPU: 2 CPU taken, 2 CPU asked for."
     client = as_user(alice)
     client.get("/projects/vision/")  # the one that the home page shows
     home = client.get("/").content.decode()

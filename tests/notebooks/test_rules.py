@@ -11,8 +11,9 @@ from clusters.models import Hold
 from common.clock import now
 from metrics import sampling
 from metrics.models import Quiet, Sample
-from notebooks import services
 from notebooks.models import Preset, Workspace
+from parking import services as parking
+from parking.models import Stretch
 from projects.models import Membership
 from runtime.drivers.fake import FakeDriver
 from runtime.models import ObservedWorkload, Route
@@ -113,15 +114,15 @@ def test_an_idle_workspace_is_warned_and_stopped_when_it_was_said(idle_row, sett
     began = now()
     with time_machine.travel(began, tick=False):
         _activity(idle_row, since=began - timedelta(minutes=16))
-        assert services.idle_enforce() == 1
-        assert services.idle_enforce() == 0
+        assert parking.enforce() == 1
+        assert parking.enforce() == 0
     assert Notification.objects.get(kind="workspace.ending").params["minutes"] == 14
     with time_machine.travel(began + timedelta(minutes=13, seconds=50), tick=False):
         _activity(idle_row, since=began - timedelta(minutes=16))
-        assert services.idle_enforce() == 0
+        assert parking.enforce() == 0
     with time_machine.travel(began + timedelta(minutes=14), tick=False):
         _activity(idle_row, since=began - timedelta(minutes=16))
-        assert services.idle_enforce() == 1
+        assert parking.enforce() == 1
         settle(idle_row)
     assert (idle_row.phase, idle_row.reason) == ("stopped", "idle")
 
@@ -133,25 +134,25 @@ def test_nobody_is_stopped_sooner_after_a_warning_than_it_says(idle_row, settle)
     began = now()
     with time_machine.travel(began, tick=False):
         _activity(idle_row, since=began - timedelta(hours=1))
-        assert services.idle_enforce() == 1
+        assert parking.enforce() == 1
     assert Notification.objects.get(kind="workspace.ending").params["minutes"] == 5
     with time_machine.travel(began + timedelta(minutes=4, seconds=50), tick=False):
         _activity(idle_row, since=began - timedelta(hours=1))
-        assert services.idle_enforce() == 0
+        assert parking.enforce() == 0
     with time_machine.travel(began + timedelta(minutes=5), tick=False):
         _activity(idle_row, since=began - timedelta(hours=1))
-        assert services.idle_enforce() == 1
+        assert parking.enforce() == 1
 
 
 def test_a_busy_silent_kernel_is_not_idle(idle_row):
     _activity(idle_row, since=now() - timedelta(hours=1), busy=1)
-    assert services.idle_enforce() == 0
+    assert parking.enforce() == 0
 
 
 def test_what_is_not_known_is_not_idle(idle_row):
-    assert services.idle_enforce() == 0
+    assert parking.enforce() == 0
     _activity(idle_row, since=now() - timedelta(hours=1), measured=False)
-    assert services.idle_enforce() == 0
+    assert parking.enforce() == 0
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_idleness_needs_every_signal_to_be_quiet(idle_row, monkeypatch, gpus, to
             sampling.sample()
     with time_machine.travel(begun + timedelta(minutes=60), tick=False):
         _polled(idle_row, since=quiet)
-        assert services.idle_enforce() == is_idle
+        assert parking.enforce() == is_idle
 
 
 def _polled(row, *, since):
@@ -193,16 +194,17 @@ def test_of_the_time_in_which_use_was_not_known_nobody_says_that_it_was_idle(idl
     with time_machine.travel(begun + timedelta(hours=1), tick=False):
         sampling.sample()
         _polled(idle_row, since=begun)
-        assert services.idle_enforce() == 0
+        assert parking.enforce() == 0
 
 
 def test_who_comes_back_in_time_is_not_stopped(idle_row):
     _activity(idle_row, since=now() - timedelta(hours=1))
-    services.idle_enforce()
+    parking.enforce()
     _activity(idle_row, since=now())
-    services.idle_enforce()
+    parking.enforce()
     idle_row.refresh_from_db()
-    assert (idle_row.desired, idle_row.idle_stop_at) == ("running", None)
+    assert idle_row.desired == "running"
+    assert not Stretch.objects.exists()
 
 
 def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
@@ -361,7 +363,7 @@ def test_what_exporters_say_of_devices_is_in_the_sample_and_unknown_otherwise(
     device = Sample.objects.get(uid=row.uid, device="n1/0")
     assert (device.gpu_utilisation, device.cpu_milli, device.shared) == (12.5, None, True)
     (given,) = Hold.objects.values_list("device__uuid", flat=True)
-    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1, (given,))
+    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1, (given,), row.kind)
     assert asked == [([expected], [source])] * 2
 
 

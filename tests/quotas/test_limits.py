@@ -55,7 +55,7 @@ def test_a_full_project_refuses_with_the_numbers(
         "used": 3,
         "asked": 2,
     }
-    assert "3 GPU in use, 2 GPU asked for" in refused.value.message
+    assert "3 GPU taken, 2 GPU asked for" in refused.value.message
     assert held(project) == 3
     assert held(project, "cpu_milli") == 0
     reserve(principal, project, bob, gpus=1)

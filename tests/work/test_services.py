@@ -234,6 +234,21 @@ def test_a3_a_launch_that_was_allowed_a_moment_before_stops_by_the_clock(
     assert services.limits_enforce() == 0
 
 
+def test_what_waits_in_a_project_is_not_told_as_running(project: Any, alice: Any) -> None:
+    from jobs.models import Job
+    from projects import hooks as projects
+    from tests.support.workloads import insert
+
+    phases = ["running", "starting", "pending", "pending", "pending", "stopped"]
+    insert(
+        Job(project=project, owner=alice, name=f"j{n}", command=["x"], launch=1, phase=phase)
+        for n, phase in enumerate(phases)
+    )
+    (told,) = [one for one in projects.summaries(project) if one.kind == "job"]
+    assert told.text == "6 jobs, 2 running, 3 waiting"
+    assert told.running == 5  # all of them end with the project
+
+
 def test_a_project_tells_what_it_holds_and_takes_it_along(
     make: Make, kind: Any, project: Any, settle: Any, alice: Any
 ) -> None:

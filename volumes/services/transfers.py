@@ -208,6 +208,7 @@ def _notify_owners(principal: Principal, transfer: VolumeTransfer, target: Proje
         },
         url=f"/projects/{target.slug}/volumes/",
         key=str(transfer.uid),
+        project_id=target.pk,
     )
     publish(transfer.volume)
 
@@ -220,4 +221,5 @@ def _notify_asker(transfer: VolumeTransfer, target: Project, kind: str) -> None:
         kind=kind,
         params={"name": transfer.volume.name, "project": target.name},
         url=f"/projects/{transfer.from_project.slug}/volumes/",
+        project_id=transfer.from_project_id,
     )

@@ -52,6 +52,7 @@ def workload_share(*, principal: Principal, row: Workload, username: str) -> Sha
             params={"name": found.name, "who": principal.user.label},
             url=found.get_absolute_url(),
             key=str(found.uid),
+            project_id=found.project_id,
         )
         changed(found)
     return share

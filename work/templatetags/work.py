@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
-from django.utils.safestring import SafeString
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString, mark_safe
 
 from common.templatetags.berth import badge
 from work.ui.pages import pages_of
+from work.ui.panels import Panel, Slot, panels
 from work.ui.present import reason_of, took
 from work.ui.sizes import size_words, whole_size_words
 from work.ui.timeline import is_far, step_word
@@ -30,6 +32,22 @@ def work_badge(row: Any) -> SafeString:
     state = pages.states.of(row)
     tone, shape = pages.shapes[state]
     return badge(pages.badge_word(row) if pages.badge_word else state.label, tone, shape)
+
+
+@register.simple_tag(takes_context=True)
+def work_panels(context: template.Context, row: Any, slot: str) -> SafeString:
+    """Show what other apps have to say of it in that place."""
+    who = context["principal"]
+    shown = [one for one in panels(who, row, Slot(slot)) if one is not None]
+    parts = [
+        render_to_string(one.template, _within(context, one), context["request"]) for one in shown
+    ]
+    return mark_safe("".join(parts))  # noqa: S308 - of templates
+
+
+def _within(context: template.Context, one: Panel) -> dict[str, Any]:
+    page: Any = context.flatten()
+    return {**page, **one.context}
 
 
 @register.simple_tag

@@ -1,7 +1,7 @@
 """What pods and devices use. Unknown is unknown, never 0.
 
-Pods: from metrics.k8s.io where the cluster has it. Devices: from the exporters on the nodes where
-work of ours holds some. These are the operator's pods, never a project's: whoever could start one
+Pods: from metrics.k8s.io where the cluster has it. Devices, held or not: from the exporters on the
+nodes. These are the operator's pods, never a project's: whoever could start one
 would tell of others. One is believed about pods of its own node only. It is asked at its address,
 bounded in time and size; whatever goes wrong, nothing is known.
 """
@@ -26,7 +26,16 @@ from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.inspection import Locator
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import DriverError
-from runtime.use_sources import Device, DeviceUse, Figures, Holder, Place, UseSource, figures
+from runtime.use_sources import (
+    NOBODY,
+    Device,
+    DeviceUse,
+    Figures,
+    Holder,
+    Place,
+    UseSource,
+    figures,
+)
 
 _API = "metrics.k8s.io/v1beta1"
 _FEW = 4
@@ -138,37 +147,27 @@ class Exporters:
         self._known: dict[UseSource, tuple[float, list[Exporter]]] = {}
 
     def use(self, holders: Iterable[Holder], sources: Iterable[UseSource]) -> list[DeviceUse]:
-        """Return what the devices of these do; those of which nothing is told are left out."""
+        """Return what devices do, held or not; those of which nothing is told are left out.
+
+        One that several of these hold comes once for each of them.
+        """
         by_place = {holder.place: holder for holder in holders if holder.devices and holder.node}
-        if not by_place:
-            return []
         nodes = {holder.node for holder in by_place.values()}
         asked = [
-            (source, exporter)
-            for source in dict.fromkeys(sources)
-            for exporter in self._of(source)
-            if exporter.node in nodes
+            (source, exporter) for source in dict.fromkeys(sources) for exporter in self._of(source)
         ]
         random.shuffle(asked)  # whoever has no turn in time is another one in the next pass
-        found: dict[Holder, Figures] = defaultdict(lambda: Figures({}, {}))
-        holding: dict[tuple[str, Device], set[Place]] = defaultdict(set)
+        asked.sort(key=lambda one: one[1].node not in nodes)  # what is held matters most
+        found: dict[tuple[str, Device], dict[Place, Figures]] = defaultdict(dict)
         for exporter, told in self._ask(asked):
             for place, seen in told.items():
                 for device in seen.devices:
-                    holding[exporter.node, device].add(place)
-                holder = by_place.get(place)
-                if holder is not None and holder.node == exporter.node:
-                    found[holder].add(seen)
+                    known = found[exporter.node, device]
+                    known.setdefault(place, Figures({}, {})).add(seen.of(device))
         return [
-            DeviceUse(
-                "/".join((holder.node, *filter(None, device))),
-                holder.uid,
-                seen.utilisation.get(device),
-                seen.memory_mib.get(device),
-                shared=len(holding[holder.node, device]) > 1,
-            )
-            for holder, seen in found.items()
-            for device in sorted(seen.devices)
+            one
+            for (node, device), places in sorted(found.items())
+            for one in _uses_of(node, device, places, by_place)
         ]
 
     def _ask(
@@ -214,6 +213,25 @@ class Exporters:
             return None
         host = f"[{address}]" if ":" in address else address
         return Exporter(node, f"http://{host}:{source.port}{source.path}")
+
+
+def _uses_of(
+    node: str, device: Device, places: Mapping[Place, Figures], by_place: Mapping[Place, Holder]
+) -> list[DeviceUse]:
+    """Return one device as each of ours has it, else as somebody else's or nobody's."""
+    pods = [place for place in places if place != NOBODY]
+    ours = [p for p in pods if (held := by_place.get(p)) is not None and held.node == node]
+    return [
+        DeviceUse(
+            "/".join((node, *filter(None, device))),
+            by_place[place].uid if place in ours else "",
+            places[place].utilisation.get(device),
+            places[place].memory_mib.get(device),
+            shared=len(pods) > 1,
+            foreign=place not in ours and place != NOBODY,
+        )
+        for place in ours or pods[:1] or [NOBODY]
+    ]
 
 
 def _told(source: UseSource, exporter: Exporter, end: float) -> dict[Place, Figures] | None:

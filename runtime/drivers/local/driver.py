@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-from runtime.drivers.local.gpus import GpuSource, gpu_source
+from runtime.drivers.local.gpus import GpuSource, gpu_source, played
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
 from runtime.drivers.mounts import checked
 from runtime.protocol import (
@@ -241,16 +241,18 @@ class LocalDriver:
     ) -> Sequence[DeviceUse]:
         """Return every GPU of the machine; it needs no ``sources``."""
         del sources
-        held_by = {device: holder.uid for holder in holders for device in holder.ids}
+        held_by = {device: holder for holder in holders for device in holder.ids}
         return [
             DeviceUse(
                 device.uuid,
-                held_by.get(device.uuid, ""),
+                holder.uid if holder else "",
                 device.utilisation,
                 device.memory_used_mib,
                 simulated=device.simulated,
             )
-            for device in self._gpus.devices()
+            for found in self._gpus.devices()
+            for holder in [held_by.get(found.uuid)]
+            for device in [played(found, holder) if found.simulated else found]
         ]
 
     # -- beyond the protocol -----------------------------------------------------------------

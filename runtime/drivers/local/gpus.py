@@ -1,12 +1,16 @@
 """The GPUs of this machine, read in the portal's own process; the supervisor needs none of it."""
 
+import hashlib
 import logging
+import math
 import re
 import threading
+import time
 from dataclasses import replace
 from typing import Any, Protocol
 
 from runtime.protocol import Device
+from runtime.use_sources import Holder
 
 log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
@@ -96,7 +100,7 @@ def _text(value: str | bytes) -> str:
 class SimulatedGpus:
     """GPUs that only a setting says are there. ``2xH100-80``: two of 80 GiB.
 
-    What they do is unknown: nothing can use them.
+    Nothing can use them; what they would do, ``played`` tells of each that somebody holds.
     """
 
     def __init__(self, script: str) -> None:
@@ -120,6 +124,32 @@ class SimulatedGpus:
 
     def devices(self) -> tuple[Device, ...]:
         return self._devices
+
+
+_BURST_S, _CYCLE_S = 180.0, 720.0
+_COMPUTING = frozenset({"job"})
+
+
+def played(device: Device, holder: Holder | None, at: float | None = None) -> Device:
+    """Return a simulated device as its holder would use it; always the same at the same moment.
+
+    Jobs compute. Of the rest two of three compute in bursts, as people do who try things; the
+    third holds its GPU and leaves it alone.
+    """
+    if holder is None:
+        return replace(device, utilisation=0, memory_used_mib=0)
+    moment = time.time() if at is None else at
+    seed = int.from_bytes(hashlib.sha256(holder.uid.encode()).digest()[:4], "big")
+    phase, wobble = moment + seed % 10_000, round(4 * math.sin(moment / 37 + seed))
+    if holder.kind in _COMPUTING:
+        busy, memory = 93 + wobble, 0.82
+    elif seed % 3 == 0:
+        busy, memory = 0, 0.31
+    elif phase % _CYCLE_S < _BURST_S:
+        busy, memory = 72 + wobble, 0.55
+    else:
+        busy, memory = 1, 0.55
+    return replace(device, utilisation=busy, memory_used_mib=int(device.memory_mib * memory))
 
 
 def gpu_source(simulated: str) -> GpuSource:

@@ -144,6 +144,63 @@ def test_a_device_that_two_pods_have_is_told_as_shared(cluster: Cluster, serve: 
     assert (device.shared, device.utilisation) == (True, 40.0)
 
 
+def test_devices_that_nobody_of_ours_holds_are_told_too(cluster: Cluster, serve: Any) -> None:
+    registry = CollectorRegistry()
+    busy = Gauge("busy", "how busy", ["device", "namespace", "pod"], registry=registry)
+    busy.labels("0", "", "").set(0)
+    busy.labels("1", "other", "theirs").set(70)
+    busy.labels("2", "", "half-said").set(70)
+    source = serve(says(generate_latest(registry)))
+    cluster.exporter(node="n7")
+    assert of(cluster).use([], [source]) == [
+        DeviceUse("n7/0", "", 0.0, None),
+        DeviceUse("n7/1", "", 70.0, None, foreign=True),
+    ]
+
+
+def lines(*rows: str) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
+MINE = 'device="0",namespace="berth-a",pod="ws-1-0"'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lines(f"busy{{{MINE}}} -3"),
+        lines(f"busy{{{MINE}}} 1000000000"),
+        lines(f"busy{{{MINE}}} NaN"),
+        lines(f"busy{{{MINE}}} +Inf"),
+        lines(f"busy{{{MINE}}} 40", f"busy{{{MINE}}} -1"),
+        lines(f"busy{{{MINE}}} 40 {int((time.time() - 3600) * 1000)}"),
+        lines(f"busy{{{MINE}}} 40 {int((time.time() + 3600) * 1000)}"),
+        lines(f"busy{{{MINE}}} 4O"),
+        lines('busy{device="0",namespace="berth-b",pod="ws-9-0"} 40'),
+        b"",
+        b"\xff\xfe<html>",
+    ],
+    ids=[
+        *("negative", "far too much", "not a number", "infinite", "twice, once a lie"),
+        *("an hour old", "of the future", "half a number", "another pod's", "empty", "no metrics"),
+    ],
+)
+def test_e19_an_exporter_that_lies_makes_a_device_unknown_never_0_and_never_anothers(
+    cluster: Cluster, serve: Any, body: bytes
+) -> None:
+    source = serve(says(body))
+    cluster.exporter()
+    found = of(cluster).use([HERE], [source])
+    assert [one.utilisation for one in found if one.uid == "u1"] in ([], [None])
+    assert use(of(cluster), [HERE], [source]) == {}
+
+
+def test_e19_series_told_twice_alike_are_one_device(cluster: Cluster, serve: Any) -> None:
+    source = serve(says(lines(f"busy{{{MINE}}} 40", f"busy{{{MINE}}} 45")))
+    cluster.exporter()
+    assert of(cluster).use([HERE], [source]) == [DeviceUse("n1/0", "u1", 45.0, None)]
+
+
 def test_a_pod_in_a_project_is_no_exporter(cluster: Cluster, serve: Any) -> None:
     source = serve(says(text()))
     cluster.exporter(namespace="berth-evil")

@@ -305,6 +305,26 @@ class TestGpus:
             ("devices.allow", "c 511:* rw"),
         ]
 
+    def test_simulated_gpus_do_what_such_work_would_and_always_the_same(self):
+        from runtime.drivers.local.gpus import SimulatedGpus, played
+
+        (device,) = SimulatedGpus("1xH100-80").devices()
+        free = played(device, None)
+        assert (free.utilisation, free.memory_used_mib) == (0, 0)
+        hour = range(0, 3600, 10)
+
+        def use(uid, kind):
+            holder = Holder(uid, ("", ""), "", 1, (device.uuid,), kind)
+            rates = [played(device, holder, at).utilisation for at in hour]
+            assert rates == [played(device, holder, at).utilisation for at in hour]
+            assert all(0 <= rate <= 100 for rate in rates)
+            return sum(rates) / len(rates)
+
+        assert use("a", "job") > 85
+        means = [use(str(n), "workspace") for n in range(30)]
+        assert min(means) == 0, "some hold and do nothing"
+        assert any(10 < mean < 30 for mean in means), "others work in bursts"
+
     def test_simulated_gpus_are_what_the_setting_says_and_do_nothing(self):
         from runtime.drivers.local.gpus import NvmlSource, SimulatedGpus, gpu_source
 

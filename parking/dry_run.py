@@ -1,0 +1,149 @@
+"""What a policy would have given back in the last days, and from whom.
+
+The judgement is the live one, on the roll-ups: minutes where they reach, hours otherwise. What
+kernels, terminals and SSH did is not kept, so work that people used without its processor or GPUs
+being busy counts as idle here: the number is what the figures say, and the page says so. Whole
+hours that were busy for a moment count as busy, so over 7 or 30 days it is rather too low.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db.models import Q
+
+from common.clock import now
+from metrics.peaks import peaks
+from metrics.rollups import HOUR, MINUTE
+from parking.judgement import Quiet, Rule, Span, follow, reached
+from parking.look import span_of
+from parking.policies import projects_below
+from projects.models import Project
+from usage.models import Interval
+from usage.names import people, projects
+from work import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parking.models import IdlePolicy
+
+DAYS = (2, 7, 30)
+_AT_ONCE = 1000
+
+
+@dataclass
+class Line:
+    """What would have come back of one person's work in one project."""
+
+    project: str
+    owner: str
+    project_name: str = ""
+    owner_name: str = ""
+    gpu_hours: float = 0.0
+    times: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """``held``: all GPU-hours of the work that the policy reaches; ``unmeasured`` of them, nobody
+    knows whether they were used.
+    """
+
+    days: int
+    since: datetime
+    lines: list[Line] = field(default_factory=list)
+    held: float = 0.0
+    measured: float = 0.0
+
+    @property
+    def gpu_hours(self) -> float:
+        return sum(line.gpu_hours for line in self.lines)
+
+    @property
+    def times(self) -> int:
+        return sum(line.times for line in self.lines)
+
+    @property
+    def unmeasured(self) -> float:
+        return max(0.0, self.held - self.measured)
+
+
+def look_back(policy: IdlePolicy, *, days: int) -> Found:
+    """Return what a policy would have given back. It may be one that nobody saved."""
+    at = now()
+    since = at - timedelta(days=days)
+    rule, below = policy.rule, projects_below(policy)
+    rows = Interval.objects.filter(
+        Q(ended_at=None) | Q(ended_at__gt=since), gpus__gt=0, started_at__lt=at
+    )
+    if below is not None:
+        uids = Project.objects.filter(pk__in=below).values_list("uid", flat=True)
+        rows = rows.filter(project_uid__in=list(uids))
+    known = {kind.word for kind in kinds.kinds()}
+    by_uid: dict[UUID, list[Interval]] = defaultdict(list)
+    for one in rows.order_by("uid", "launch").iterator():
+        if one.kind in known and _reaches(policy, one.kind):
+            by_uid[one.uid].append(one)
+    lines: dict[tuple[UUID, UUID], Line] = {}
+    held = measured = 0.0
+    for uid, spans in _spans(list(by_uid), since, at, days=days):
+        for one in by_uid[uid]:
+            begin, end = max(one.started_at, since), one.ended_at or at
+            inside = [s for s in spans if s.at >= begin and s.end <= end]
+            measured += sum(s.length / _HOUR for s in inside if s.cpu is not None) * one.gpus
+            for idle in _given_back(rule, inside, gpus=one.gpus):
+                key = one.project_uid, one.owner_uid
+                line = lines.setdefault(key, Line(one.project_slug, one.owner_name))
+                line.gpu_hours += idle / _HOUR * one.gpus
+                line.times += 1
+    for intervals in by_uid.values():
+        for one in intervals:
+            length = (one.ended_at or at) - max(one.started_at, since)
+            held += max(timedelta(), length) / _HOUR * one.gpus
+    names = people({key[1] for key in lines}) | projects({key[0] for key in lines})
+    for (project, owner), line in lines.items():
+        line.project_name = names.get(project, line.project)
+        line.owner_name = names.get(owner, line.owner)
+    ranked = sorted(lines.values(), key=lambda line: -line.gpu_hours)
+    return Found(days, since, ranked, held, min(held, measured))
+
+
+_HOUR = timedelta(hours=1)
+
+
+def _reaches(policy: IdlePolicy, kind: str) -> bool:
+    """Whether the policy says something of such work; its scope was asked already."""
+    return kind == policy.kind or (not policy.kind and not kinds.kind_of(kind).once)
+
+
+def _spans(
+    uids: list[UUID], since: datetime, until: datetime, *, days: int
+) -> Iterator[tuple[UUID, list[Span]]]:
+    tier = MINUTE if timedelta(days=days) <= MINUTE.kept else HOUR
+    for start in range(0, len(uids), _AT_ONCE):
+        rows = peaks(tier, uids[start : start + _AT_ONCE], since, until)
+        for uid, found in groupby(rows, key=lambda peak: peak.uid):
+            yield uid, [span_of(peak, tier.step) for peak in found]
+
+
+def _given_back(rule: Rule, spans: list[Span], *, gpus: int) -> Iterator[timedelta]:
+    """Yield how long the GPUs would have been free, for each stretch that is long enough."""
+    quiet: Quiet | None = None
+    for span in spans:
+        before, quiet = quiet, follow(rule, [span], quiet, gpus=gpus).quiet
+        if before is not None and (quiet is None or quiet.since != before.since):
+            yield from _after(rule, before)
+    if quiet is not None:
+        yield from _after(rule, quiet)
+
+
+def _after(rule: Rule, quiet: Quiet) -> Iterator[timedelta]:
+    at = reached(quiet.since, rule.minutes, rule.hours)
+    if at is not None and quiet.until > at:
+        yield quiet.until - at

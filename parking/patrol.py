@@ -1,0 +1,204 @@
+"""Who holds GPUs and does not use them: the list that people made by hand.
+
+A holder is on it when its GPUs' mean stayed below a threshold in each hour for so many hours, up
+to now. What nobody measured is not on it: it is counted apart. Constant queries, however many hold
+GPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db.models import Case, DateTimeField, F, Max, Min, Q, When
+from django.utils.translation import gettext as _
+
+from clusters.models import Flavor
+from common.clock import now
+from hubapi.selectors import idle_states, uses
+from metrics.models import HourSample
+from metrics.rollups import HOUR
+from metrics.selectors import latest
+from parking import words
+from parking.models import Stretch
+from parking.selectors import address_of, notice_in
+from runtime.protocol import Desired, Phase
+from usage.models import Interval
+from work import kinds
+from work.models import Workload
+
+if TYPE_CHECKING:
+    from projects.models import Project
+
+MOST_HOURS = 24 * 30
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Under ``below`` percent for ``hours`` hours; the rest narrows the list."""
+
+    below: float = 10.0
+    hours: float = 2.0
+    kind: str = ""
+    flavor: str = ""
+    q: str = ""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """``lost`` None: its kind of GPU has no price. ``used_at``: the last sign of life."""
+
+    row: Any
+    gpus: int
+    flavor: str
+    since: datetime
+    gpu_hours: float
+    lost: Decimal | None
+    utilisation: float | None  # now
+    mean: float | None  # since then
+    used_at: datetime | None
+    signals: str
+    stretch: Stretch | None
+
+    @property
+    def url(self) -> str:
+        return address_of(self.row)
+
+    @property
+    def follows(self) -> str:
+        """Return what a policy is about to do, in words."""
+        notice = notice_in(self.stretch)
+        if notice is not None and notice.at is not None:
+            return words.follows_words(notice.act, notice.at)
+        if self.stretch is not None and self.stretch.done_at is not None:
+            return _("A policy in dry run would have it by now.")
+        return ""
+
+
+@dataclass(frozen=True)
+class Patrol:
+    """``held``: GPUs that are held; ``unmeasured`` of them, nobody knows whether they are used."""
+
+    filter: Filter
+    holders: list[Holder]
+    held: int
+    unmeasured: int
+
+    @property
+    def gpus(self) -> int:
+        return sum(one.gpus for one in self.holders)
+
+    @property
+    def gpu_hours(self) -> float:
+        return sum(one.gpu_hours for one in self.holders)
+
+    @property
+    def lost(self) -> Decimal | None:
+        known = [one.lost for one in self.holders if one.lost is not None]
+        return sum(known, Decimal()) if known else None
+
+
+def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
+    """Return who holds GPUs and does not use them, the most lost first."""
+    at = now()
+    open_now = Interval.objects.filter(ended_at=None, gpus__gt=0)
+    if project is not None:
+        open_now = open_now.filter(project_uid=project.uid)
+    held = {one.uid: one for one in open_now.order_by("launch")}
+    rows = Workload.objects.filter(
+        uid__in=list(held),
+        phase=Phase.RUNNING,
+        desired=Desired.RUNNING,
+        deleted_at__isnull=True,
+        kind__in=[kind.word for kind in kinds.kinds()],
+    ).select_related("project", "owner", "idle__policy")
+    if wanted.kind:
+        rows = rows.filter(kind=wanted.kind)
+    if wanted.q:
+        rows = rows.filter(
+            Q(name__icontains=wanted.q)
+            | Q(owner__username__icontains=wanted.q)
+            | Q(project__slug__icontains=wanted.q)
+        )
+    found = {row.uid: row for row in rows}
+    if wanted.flavor:
+        found = {uid: row for uid, row in found.items() if held[uid].flavor == wanted.flavor}
+    begun = {
+        uid: max(filter(None, (held[uid].started_at, row.ready_at))) for uid, row in found.items()
+    }
+    quiet = _quiet_since(list(found), wanted.below, at)
+    idle = {
+        uid: max(since, begun[uid])
+        for uid, since in quiet.items()
+        if since is not None and at - max(since, begun[uid]) >= wanted.hours * _HOUR
+    }
+    known, use, readings = idle_states(list(idle)), uses(list(idle)), latest(list(idle))
+    means = _means(idle)
+    prices = dict(Flavor.objects.values_list("name", "price_per_hour"))
+
+    def holder(uid: UUID, since: datetime) -> Holder:
+        interval, price = held[uid], prices.get(held[uid].flavor)
+        hours = (at - since) / _HOUR * interval.gpus
+        return Holder(
+            row=found[uid],
+            gpus=interval.gpus,
+            flavor=interval.flavor,
+            since=since,
+            gpu_hours=hours,
+            lost=None if price is None else (Decimal(hours) * price).quantize(Decimal("0.01")),
+            utilisation=readings[uid].gpu_utilisation if uid in readings else None,
+            mean=means.get(uid),
+            used_at=use[uid].used_at,
+            signals=known[uid].words if known[uid].known else "",
+            stretch=getattr(found[uid], "idle", None),
+        )
+
+    holders = [holder(uid, since) for uid, since in idle.items()]
+    return Patrol(
+        wanted,
+        sorted(holders, key=lambda one: -one.gpu_hours),
+        held=sum(held[uid].gpus for uid in found),
+        unmeasured=sum(held[uid].gpus for uid in found if uid not in quiet),
+    )
+
+
+def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, datetime | None]:
+    """Return since when each hour's mean is below; who was never measured is absent. One query."""
+    hours = HourSample.objects.filter(
+        uid__in=uids, device="", at__gte=at - HOUR.kept, gpu_utilisation_count__gt=0
+    )
+    busy = Case(
+        When(gpu_utilisation_sum__gte=F("gpu_utilisation_count") * below, then=F("at")),
+        output_field=DateTimeField(),
+    )
+    rows = (
+        hours.order_by()
+        .values_list("uid")
+        .annotate(first=Min("at"), last=Max("at"), busy=Max(busy))
+    )
+    found: dict[UUID, datetime | None] = {}
+    for uid, first, last, used in rows:
+        if at - last > 2 * _HOUR:
+            continue  # nobody measures it any more: that it is idle now is not known
+        found[uid] = used + _HOUR if used is not None else first
+    return found
+
+
+def _means(since: dict[UUID, datetime]) -> dict[UUID, float]:
+    if not since:
+        return {}
+    hours = HourSample.objects.filter(
+        uid__in=list(since), device="", at__gte=min(since.values()) - _HOUR
+    )
+    count: dict[UUID, int] = {}
+    total: dict[UUID, float] = {}
+    columns = ("uid", "at", "gpu_utilisation_count", "gpu_utilisation_sum")
+    for uid, at, number, percent in hours.order_by().values_list(*columns).iterator():
+        if number and at >= since[uid] - _HOUR:
+            count[uid] = count.get(uid, 0) + number
+            total[uid] = total.get(uid, 0.0) + percent
+    return {uid: total[uid] / number for uid, number in count.items()}

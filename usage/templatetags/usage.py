@@ -1,0 +1,47 @@
+"""What pages of usage say: percents and hours of ratios, and the share of each member."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django import template
+from django.template.defaultfilters import floatformat
+
+from common.clock import now
+from projects.models import Project
+from usage import ratios
+from usage.ratios import By, Scope
+from usage.selectors import Range
+
+register = template.Library()
+_DAYS = 7
+_MOST = 8
+
+
+@register.filter
+def as_percent(part: float | None) -> str:
+    """Return a part of 1 in percent; a dash where nobody knows."""
+    return "\u2013" if part is None else f"{floatformat(part * 100, '0g')}\u00a0%"
+
+
+@register.filter
+def as_hours(seconds: float) -> float:
+    return seconds / 3600
+
+
+@register.filter
+def utc_day(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d}"
+
+
+@register.inclusion_tag("usage/_members.html")
+def project_members_gpus(project: Project) -> dict[str, Any]:
+    """Show what each member's work attached in the last week, and how busy that was."""
+    until = now()
+    span = Range(until - timedelta(days=_DAYS), until)
+    found = ratios.history(Scope(project.uid), span, By.PERSON)
+    whole = found.total.attached
+    held = [group for group in found.groups if group.ratio.attached]
+    rows = [(group, group.ratio.attached / whole) for group in held[:_MOST]]
+    return {"rows": rows, "more": len(held) - len(rows), "days": _DAYS, "project": project}
