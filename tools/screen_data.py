@@ -36,6 +36,7 @@ from quotas.models import Limit  # noqa: E402
 from tools import (  # noqa: E402
     screen_clusters,
     screen_credentials,
+    screen_idle,
     screen_jobs,
     screen_loads,
     screen_queues,
@@ -232,6 +233,9 @@ def pages(
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
     found += screen_usage.pages()
+    found += screen_idle.pages(
+        screen_idle.make({user.username: user for user in User.objects.all()})
+    )
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))
     found += screen_webhooks.pages(vision, screen_webhooks.make(vision, who["alice"]))
