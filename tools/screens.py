@@ -53,6 +53,8 @@ JAPANESE = {
     "console-machines",
     "console-overview",
     "console-queue-cancel",
+    "fleet",
+    "fleet-table",
     "workspaces",
     "workspaces-stop-of-others",
     "settings-profile",

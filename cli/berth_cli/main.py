@@ -27,6 +27,7 @@ COMMANDS = {
     "budgets": "budgets:budgets",
     "completion": "completing:completion",
     "credentials": "credentials:credentials",
+    "fleet": "fleet:fleet",
     "idle-policies": "patrol:policies",
     "images": "images:images",
     "job": "jobs:job",

@@ -96,6 +96,12 @@ class Work:
             command = f"berth {self.group.name} edit {row['id']} {options}"
             click.echo(printable(f"  {change['text']}: {command}"))
 
+    def show_way_back(self, row: Row) -> None:
+        """Print when one that gave its GPUs back has them again, were they asked for now."""
+        if back := row.get("way_back"):
+            said = f"Its {back['gpus']} GPUs: {back['sentence']}. {back['void']}"
+            click.echo(printable(f"\n{said.rstrip()}"))
+
     def show_more(self, s: Session, row: Row) -> None:
         """Print below the table of one what does not fit into it."""
 
@@ -238,6 +244,7 @@ class Work:
             s.show(row, self.one)
             if s.fmt == "table":
                 self.show_wait(row)
+                self.show_way_back(row)
                 self.show_more(s, row)
 
     def add_logs(self, text: str, *which: Any, follow: str) -> None:
@@ -262,17 +269,23 @@ class Work:
         path: str = "",
         ends: bool = False,
         within: float | None = None,
+        plain: str = "",
     ) -> None:
-        """Add a verb that is one call; ``ends``: it ends work, maybe that of somebody else."""
+        """Add a verb that is one call; ``ends``: it ends work, maybe that of somebody else.
+
+        ``plain``: what it does with ``--cpu``.
+        """
 
         @with_session
-        def run(s: Session, name: str, *, wanted: Waiting, reason: str = "") -> None:
-            answer = s.client.post(
-                f"{self.path(s, self.find(s, name))}/{path or verb}", given(reason)
-            )
+        def run(
+            s: Session, name: str, *, wanted: Waiting, reason: str = "", cpu: bool = False
+        ) -> None:
+            call = "plain" if cpu else path or verb
+            answer = s.client.post(f"{self.path(s, self.find(s, name))}/{call}", given(reason))
             self.settle(s, answer, wanted, ended=ends)
 
         run = self.waits(run, within=within)
+        run = click.option("--cpu", is_flag=True, help=plain)(run) if plain else run
         self._one(verb, text)(why(run) if ends else run)
 
     def add_keep(self) -> None:

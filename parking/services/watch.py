@@ -123,6 +123,7 @@ def _warn(row: Any, found: Seen, stretch: Stretch) -> bool:
             params={"name": row.name, "minutes": minutes, "idle": idle},
             url=f"{row.get_absolute_url()}#idle",
             key=f"{row.uid}:{at:%H%M}",
+            project_id=row.project_id,
         )
     events.record(
         actor=None,
