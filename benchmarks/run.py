@@ -28,6 +28,7 @@ LOADS = {
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
     "guarantees": ("guarantees", "run"),
+    "ratios": ("ratios", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }
