@@ -31,6 +31,7 @@ LOADS = {
     "fleet": ("fleet", "run"),
     "ingest": ("ingest", "run"),
     "idle-day": ("idle_day", "run"),
+    "ratios": ("ratios", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }
