@@ -208,7 +208,7 @@ def test_an_archived_project_ends_the_stretch(idle, alice, principal, project, s
     services.enforce()
     from projects.services.life import project_archive
 
-    project_archive(principal=principal(alice), project=project)
+    project_archive(principal=principal(alice), project=project, confirm_stop=True)
     settle(idle)
     assert idle.stop_reason == "project-archived"
     assert services.enforce() == 0
