@@ -28,6 +28,9 @@ LOADS = {
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
     "guarantees": ("guarantees", "run"),
+    "fleet": ("fleet", "run"),
+    "ingest": ("ingest", "run"),
+    "idle-day": ("idle_day", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from clusters.models import Cluster
     from placement.decision import Decision
+    from runtime.protocol import Resources
 
 _THIS_MACHINE = _("This machine")
 
@@ -69,6 +70,17 @@ def left_on(cluster: Cluster, project_uid: str) -> dict[str, tuple[int, bool]]:
     return found
 
 
+def is_guaranteed(cluster: Cluster, project_uid: str, size: Resources) -> bool:
+    """Whether a project, or a part above it, is guaranteed so many GPUs of one of these kinds."""
+    path = Pool(Look(cluster).parts(), {}).path(project_uid)
+    return any(
+        share.guaranteed >= size.gpus
+        for part in path
+        for kind, share in part.shares.items()
+        if not size.kinds or kind in size.kinds
+    )
+
+
 class LineSight:
     """One look at the line of a machine. Implements ``placement.decision.QueueSight``."""
 
@@ -90,6 +102,7 @@ class LineSight:
             priority=rules.priority,
             exceeds=rules.exceeds,
             reclaimable=rules.reclaimable,
+            since=request.since,
         )
         asked.size = size
         if own is not None:

@@ -29,6 +29,7 @@ class AdmissionRequest:
     priority: str = ""  # "": that of its purpose
     purpose: str = ""  # build, train, inference; "": nothing that has rules of its own
     time_limit_minutes: int | None = None
+    since: datetime | None = None  # within a guarantee it stands in line as of then (a ticket)
     over_budget: str = ""  # its GPU-hours are spent: "borrows" only, or "waits"
 
     @property

@@ -227,6 +227,7 @@ class WorkloadReconciler(WorkloadKind):
             purpose=self.purpose,
             time_limit_minutes=getattr(row, "time_limit_minutes", None),
             over_budget=getattr(row, "over_budget", ""),
+            since=getattr(row, "ticket_at", None),
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:

@@ -50,6 +50,8 @@ JAPANESE = {
     "console-machines",
     "console-overview",
     "console-queue-cancel",
+    "fleet",
+    "fleet-table",
     "workspaces",
     "workspaces-stop-of-others",
     "settings-profile",

@@ -41,7 +41,7 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
-from usage import capacity, closing
+from usage import capacity, closing, digest
 from volumes import measuring
 from volumes.services import create
 from webhooks import sending
@@ -373,6 +373,7 @@ def tidy() -> None:
     tell_due()
     rekey.seal_plain()
     capacity.sample()
+    digest.tell_week()
 
 
 # Keeps what lasts out of the collector's way, in a process that knows a whole cluster.
