@@ -59,7 +59,11 @@ JAPANESE = {
     "queues-effect",
     "queues-effect-now",
     "queues-two-groups",
+    "budgets",
+    "queues-tree",
+    "showback",
     "usage",
+    "webhook",
     "usage-all",
     "sign-in",
 }
