@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from fleet.selectors import Cell, Counts, Fleet, Holder, Place
+    from fleet.counts import Counts
+    from fleet.selectors import Cell, Fleet, Holder, Place
 
 FREE, FOREIGN = -1, -2  # instead of the number of a holder
 UNHEALTHY, SHARED, SIMULATED = 1, 2, 4  # bits of a cell

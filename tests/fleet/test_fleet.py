@@ -12,8 +12,9 @@ import time_machine
 from clusters.models import Cluster, Node
 from common.clock import now
 from common.ids import new_uid
+from fleet.counts import counts
 from fleet.render import FOREIGN, FREE, drawn
-from fleet.selectors import Filters, counts, look
+from fleet.selectors import Filters, look
 from jobs.models import Job
 from metrics.models import DeviceReading, Sample
 from metrics.rollups import MINUTE, roll_up
