@@ -209,6 +209,24 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "usage.week",
+            _("Each Monday: how a project of yours used its GPUs"),
+            _(
+                "“%(name)s” last week: %(hours)s GPU-hours attached, %(utilised)s utilised,"
+                " %(idle)s GPU-hours held idle. %(most)s"
+            ),
+            "chart-histogram",
+        ),
+        Kind(
+            "usage.week-of-all",
+            _("Each Monday, for operators: how GPUs were used"),
+            _(
+                "Last week: %(requested)s of all GPUs requested, %(attached)s attached,"
+                " %(utilised)s utilised; %(idle)s GPU-hours held idle. %(most)s"
+            ),
+            "chart-histogram",
+        ),
+        Kind(
             "work.deleted",
             _("Somebody deleted your workspace, load or volume"),
             _("%(who)s deleted “%(name)s”. Reason: %(reason)s"),

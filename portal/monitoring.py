@@ -8,7 +8,7 @@ only with ``?all=1``, so that a dead broker does not take the portal away from p
 
 import hmac
 import ipaddress
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -30,6 +30,9 @@ from console.health import check_all
 from events.models import Event, Seal
 from loaders.models import LoadRun
 from runtime.reconcilers import registered, rows_of
+from usage.capacity import supply_now
+from usage.ledger import WASTE
+from usage.ratios import Ratio, Scope, live, lost_lately
 
 
 class DomainCollector(Collector):
@@ -39,6 +42,7 @@ class DomainCollector(Collector):
         yield from self._phases()
         yield from self._due()
         yield from self._machines()
+        yield from self._ratios()
         yield from self._loads()
         yield self._audit()
 
@@ -91,6 +95,43 @@ class DomainCollector(Collector):
         waiting = GaugeMetricFamily("berth_queue_waiting", "Workloads that wait for room.")
         waiting.add_metric([], Claim.objects.filter(granted_at__isnull=True).count())
         yield waiting
+
+    def _ratios(self) -> Iterator[GaugeMetricFamily]:
+        """Requested, attached and utilised; a ratio is a quotient of sums of these."""
+        supply = GaugeMetricFamily(
+            "berth_gpus_supply", "GPUs in service, not held by others.", labels=["cluster", "gpu"]
+        )
+        for (cluster, flavor), number in supply_now().items():
+            supply.add_metric([cluster, flavor], number)
+        labels = ["cluster", "gpu", "project", "kind"]
+        requested = GaugeMetricFamily(
+            "berth_gpus_requested", "GPUs that work holds or waits for.", labels=labels
+        )
+        attached = GaugeMetricFamily("berth_gpus_attached", "GPUs that work holds.", labels=labels)
+        measured = GaugeMetricFamily(
+            "berth_gpus_measured", "GPUs among them of which it is known how busy.", labels=labels
+        )
+        use = GaugeMetricFamily(
+            "berth_gpu_utilisation_ratio", "How busy those are, on average.", labels=labels
+        )
+        groups: dict[tuple[str, ...], Ratio] = defaultdict(Ratio)
+        for row, own in live(Scope()):
+            groups[row.cluster_key, row.flavor, row.project_slug, row.kind].add(own)
+        for key, ratio in sorted(groups.items()):
+            requested.add_metric(key, ratio.requested)
+            attached.add_metric(key, ratio.attached)
+            measured.add_metric(key, ratio.measured)
+            if ratio.utilisation is not None:  # what nobody knows is no sample, and never 0
+                use.add_metric(key, ratio.utilisation)
+        # No counter: hours are written anew where something is learned late.
+        lost = GaugeMetricFamily(
+            "berth_gpu_waste_seconds",
+            "GPU-seconds of the last 24 closed hours by cause.",
+            labels=["cause", "lost"],
+        )
+        for cause, seconds in lost_lately().items():
+            lost.add_metric([cause, "yes" if cause in WASTE else "no"], seconds)
+        yield from (supply, requested, attached, measured, use, lost)
 
     def _loads(self) -> Iterator[GaugeMetricFamily]:
         runs = GaugeMetricFamily(

@@ -207,6 +207,19 @@ class LedgerDay(LedgerRow):
         ]
 
 
+class Digest(models.Model):
+    """A week that somebody was told of: once, whatever is killed or repeated."""
+
+    week = models.DateField()  # its Monday
+    about = models.CharField(max_length=36)  # the uid of a project; "" is the whole platform
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["week", "about"], name="usage_digest_once")]
+
+    def __str__(self) -> str:
+        return f"{self.week} {self.about}"
+
+
 class CapacityHour(models.Model):
     """One kind of GPU on one cluster in one hour: sums over ``samples``, and peaks.
 

@@ -24,7 +24,7 @@ from common.clock import now
 from metrics import selectors as metrics
 from usage.capacity import supply_now
 from usage.ledger import CAUSES, FIGURES, WASTE
-from usage.models import Grain, Interval, LedgerDay, LedgerHour, Wait
+from usage.models import Grain, Interval, LedgerDay, LedgerHour, LedgerProgress, Wait
 from usage.names import people, projects
 from usage.selectors import Range
 
@@ -86,6 +86,13 @@ class Ratio:
     attached: float = 0.0
     measured: float = 0.0
     utilised: float = 0.0
+
+    def add(self, other: Ratio) -> None:
+        self.supply += other.supply
+        self.waiting += other.waiting
+        self.attached += other.attached
+        self.measured += other.measured
+        self.utilised += other.utilised
 
     @property
     def requested(self) -> float:
@@ -174,25 +181,38 @@ def at_present(scope: Scope, by: By | None = None) -> tuple[Ratio, list[Group]]:
     supply = supply_now()
     total.supply = sum(supply.values())
 
-    def of(row: Any) -> list[Ratio]:
+    for row, own in live(scope):
         key, label = getattr(row, uid_of), getattr(row, label_of)
-        return [total, groups.setdefault(key, Group(key, label)).ratio]
+        total.add(own)
+        groups.setdefault(key, Group(key, label)).ratio.add(own)
+    for group in groups.values():
+        group.ratio.supply = _supply_of(group.key, by, supply)
+    return total, _ordered(groups.values())
 
+
+def live(scope: Scope) -> Iterator[tuple[Interval | Wait, Ratio]]:
+    """Yield all that holds or waits for devices now, with what it holds and how busy that is."""
     held = Interval.objects.filter(ended_at__isnull=True, gpus__gt=0, **scope.only)
     use = metrics.means(held.values("uid"), now() - metrics.LATEST, "gpu_utilisation")
     for row in held:
         rate = use.get(row.uid)
-        for ratio in of(row):
-            ratio.attached += row.gpus
-            if rate is not None:
-                ratio.measured += row.gpus
-                ratio.utilised += row.gpus * rate / 100
+        if rate is None:
+            yield row, Ratio(attached=row.gpus)
+        else:
+            part = row.gpus * rate / 100
+            yield row, Ratio(attached=row.gpus, measured=row.gpus, utilised=part)
     for wait in Wait.objects.filter(ended_at__isnull=True, **scope.only):
-        for ratio in of(wait):
-            ratio.waiting += wait.gpus
-    for group in groups.values():
-        group.ratio.supply = _supply_of(group.key, by, supply)
-    return total, _ordered(groups.values())
+        yield wait, Ratio(waiting=wait.gpus)
+
+
+def lost_lately() -> dict[str, float]:
+    """Return GPU-seconds of the last 24 closed hours by cause."""
+    until = LedgerProgress.objects.values_list("until", flat=True).first()
+    if until is None:
+        return {}
+    rows = LedgerHour.objects.filter(hour__gte=until - timedelta(hours=24), hour__lt=until)
+    sums = rows.aggregate(**{f"sum_{cause}": Sum(cause) for cause in CAUSES})
+    return {cause: sums[f"sum_{cause}"] or 0.0 for cause in CAUSES}
 
 
 def _supply_of(key: Any, by: By | None, supply: dict[tuple[str, str], int]) -> float:
@@ -250,7 +270,7 @@ def history(scope: Scope, span: Range, by: By, *, drawn: bool = False) -> Histor
     for moment in sorted(own.keys() | supply.keys()):  # also those in which none of this work was
         ratio = _sum_up(Ratio(), own[moment]) if moment in own else Ratio()
         ratio.supply = supply[moment]
-        _add(total, ratio)
+        total.add(ratio)
         steps.append(Step(_moment(moment), ratio, held[moment]))
     found = History(
         span,
@@ -286,11 +306,6 @@ def _sum_up(ratio: Ratio, row: dict[str, Any]) -> Ratio:
     for name in ("supply", "waiting", "attached", "measured", "utilised"):
         setattr(ratio, name, getattr(ratio, name) + row[f"sum_{name}"])
     return ratio
-
-
-def _add(total: Ratio, other: Ratio) -> None:
-    for name in ("supply", "waiting", "attached", "measured", "utilised"):
-        setattr(total, name, getattr(total, name) + getattr(other, name))
 
 
 def _moment(value: date | datetime) -> datetime:

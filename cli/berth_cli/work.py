@@ -28,10 +28,15 @@ from berth_cli.documents import (
 from berth_cli.fields import field_body, field_options, fields_of
 from berth_cli.following import EVERY_S, Told, patiently, show_log
 from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why, yes_option
-from berth_cli.output import Column, printable
+from berth_cli.output import Column, age, moment, printable
 
 DAY_S = 86400.0
 _ABSENT = "absent"
+_NOTICE: Sequence[Column] = (
+    ("IDLE SINCE", lambda r: age(r["since"])),
+    ("THEN", lambda r: r["act"]),
+    ("AT", lambda r: moment(r["at"])),
+)
 GONE = "deleted"  # the state of what is not there any more
 Row = dict[str, Any]
 Over = Callable[[Row], bool]
@@ -282,6 +287,20 @@ class Work:
         run = self.waits(run, within=within)
         run = click.option("--cpu", is_flag=True, help=plain)(run) if plain else run
         self._one(verb, text)(why(run) if ends else run)
+
+    def add_keep(self) -> None:
+        """Add ``keep``: what is idle goes on for a while."""
+
+        @click.option("--minutes", type=click.IntRange(1), help="As its policy says by default.")
+        @click.option("--reason", "-m", help="What for; asked when it was put off often.")
+        @with_session
+        def run(s: Session, name: str, *, minutes: int | None, reason: str | None) -> None:
+            row = self.find(s, name)
+            said = {k: v for k, v in (("minutes", minutes), ("reason", reason)) if v is not None}
+            answer = s.client.post(f"projects/{s.project}/idle/{row['uid']}/extend", said)
+            s.show(answer["notice"], _NOTICE)
+
+        self._one("keep", f"Keep a {self.word} that is idle: what would follow is put off.")(run)
 
     def add_edit(self, text: str) -> None:
         """Add ``edit``, with an option for each field that may change later."""

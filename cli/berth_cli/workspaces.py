@@ -117,6 +117,7 @@ WORKSPACE.add_act(
 WORKSPACE.add_act("park", "Give its GPUs to others and go on later, where it was.", ends=True)
 WORKSPACE.add_act("regain", "Ask for the GPUs again that it went on without; it restarts.")
 WORKSPACE.add_act("repin", "Take the newest image of its tag; what runs or failed starts with it.")
+WORKSPACE.add_keep()
 WORKSPACE.add_edit("Change a workspace; one that runs starts again where its process must.")
 WORKSPACE.add_delete("Delete a workspace and its installed packages. The home folder stays.")
 

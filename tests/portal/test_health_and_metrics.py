@@ -1,5 +1,8 @@
 """What load balancers and Prometheus ask."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +10,11 @@ from django.test import Client
 
 from clusters.models import Cluster
 from common.clock import now
+from common.ids import new_uid
+from common.metrics import REGISTRY
+from metrics.models import Sample
+from portal.monitoring import DomainCollector
+from usage.models import Interval, LedgerHour, LedgerProgress, Wait
 
 pytestmark = pytest.mark.django_db
 
@@ -157,3 +165,70 @@ def test_a_leased_duty_notes_its_turns() -> None:
     assert row.every_s == 5.0
     assert row.turned_at is not None
     loop._leave()
+
+
+DASHBOARDS = sorted(Path(__file__).resolve().parents[2].glob("deploy/helm/berth/dashboards/*.json"))
+
+
+def work(project: Any, alice: Any, gpus: int) -> dict[str, Any]:
+    return {
+        "uid": new_uid(),
+        "launch": 1,
+        "kind": "job",
+        "project_uid": project.uid,
+        "project_slug": project.slug,
+        "owner_uid": alice.uid,
+        "owner_name": alice.username,
+        "cluster_key": "east",
+        "gpus": gpus,
+        "flavor": "h100",
+    }
+
+
+def test_c31_metrics_tell_what_is_requested_attached_and_utilised(project: Any, alice: Any) -> None:
+    kinds = {"h100": {"total": 12, "largest": 8, "held": 2}}
+    Cluster.objects.create(key="east", name="East", driver="kubernetes", kinds=kinds)
+    busy = Interval.objects.create(**work(project, alice, 6), started_at=now())
+    Sample.objects.create(uid=busy.uid, at=now(), gpu_utilisation=30)
+    Interval.objects.create(**work(project, alice, 2), started_at=now())  # nobody measures it
+    Wait.objects.create(**work(project, alice, 4), began_at=now())
+    hour = now().replace(minute=0, second=0, microsecond=0)
+    LedgerProgress.objects.create(until=hour)
+    text = Client().get("/metrics").content.decode()
+    whose = 'cluster="east",gpu="h100"'
+    assert f"berth_gpus_supply{{{whose}}} 10.0" in text
+    labels = f'{whose},kind="job",project="{project.slug}"'
+    assert f"berth_gpus_requested{{{labels}}} 12.0" in text
+    assert f"berth_gpus_attached{{{labels}}} 8.0" in text
+    assert f"berth_gpus_measured{{{labels}}} 6.0" in text
+    assert f"berth_gpu_utilisation_ratio{{{labels}}} 0.3" in text
+    LedgerHour.objects.create(hour=hour, cluster_key="east", idle=7)  # is not closed
+    Sample.objects.all().delete()
+    text = Client().get("/metrics").content.decode()
+    assert "berth_gpu_utilisation_ratio{" not in text
+    assert 'berth_gpu_waste_seconds{cause="idle",lost="yes"} 0.0' in text
+
+
+def test_dashboards_ask_for_what_is_exported_by_its_labels() -> None:
+    known = {
+        family.name: set(getattr(family, "_labelnames", ()))
+        for family in [*DomainCollector().collect(), *REGISTRY.collect()]
+    }
+    assert len(DASHBOARDS) == 2
+    for file in DASHBOARDS:
+        board = json.loads(file.read_text())
+        asked = [t["expr"] for panel in board["panels"] for t in panel["targets"]]
+        asked += [v["query"] for v in board["templating"]["list"] if v["type"] == "query"]
+        assert asked
+        ids = [panel["id"] for panel in board["panels"]]
+        assert len(set(ids)) == len(ids)
+        for expression in asked:
+            names = re.findall(r"\bberth_\w+", expression)
+            assert names, expression
+            assert set(names) <= known.keys(), expression
+            labels = {
+                word
+                for group in re.findall(r"\b(?:by|without) \(([^)]*)\)", expression)
+                for word in re.split(r",\s*", group)
+            } | set(re.findall(r"(\w+)=~?\"", expression))
+            assert labels <= set().union(*(known[name] for name in names)), expression
