@@ -87,7 +87,9 @@ def test_a3_nor_does_it_keep_ssh_connections_of_others(monkeypatch: Any) -> None
         server.refusals(pairs)
 
 
-async def test_a_terminal_in_which_something_moves_is_use_and_ssh_while_it_is_open(two: Any, monkeypatch: Any) -> None:
+async def test_a_terminal_in_which_something_moves_is_use_and_ssh_while_it_is_open(
+    two: Any, monkeypatch: Any
+) -> None:
     one, _first, second, _faults = two
     noted: list[Any] = []
     monkeypatch.setattr(guard, "note_used", noted.append)
