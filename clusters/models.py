@@ -168,6 +168,8 @@ class Claim(models.Model):
     gpus = models.PositiveIntegerField(default=0)
     gpu_flavor = models.CharField(max_length=63, blank=True, default="")
     asked_at = models.DateTimeField()
+    # within a guarantee it stands in line as of then: it was parked, and has a ticket
+    since = models.DateTimeField(null=True)
     granted_at = models.DateTimeField(null=True)
     held_at = models.DateTimeField(null=True)  # an operator holds it back since then
     priority = models.IntegerField(default=0, db_default=0)

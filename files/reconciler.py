@@ -10,62 +10,42 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from clusters.options import options_of
-from clusters.where import image_cluster, namespace_of
+from clusters.where import image_cluster
 from files.models import FileSession
 from hubapi import services as hub
 from queues.choices import Purpose
-from queues.kueue import labels_of
 from runtime.models import Reconcilable
 from runtime.pods import PORT
-from runtime.protocol import InvalidSpec, Observation, Phase, Probe, Resources, WorkloadSpec
+from runtime.protocol import Observation, Phase, Probe, Resources, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 from volumes.backing import mount_of
-from volumes.topology import placement_beside
+from work.data_programs import data_program_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PURPOSE = "files"
-ENVIRONMENT = "dataplane"
 SIZE = Resources(cpu_milli=500, memory_mib=256, pids=128)
 EVERYWHERE, HERE = "0.0.0.0", "127.0.0.1"  # noqa: S104 - inside a pod, behind its NetworkPolicy
 
 
 def workload_spec(row: FileSession) -> WorkloadSpec:
     mount = mount_of(row.volume, read_only=row.read_only)
-    cluster = image_cluster(row.cluster_key)
-    bind = HERE if cluster is None else EVERYWHERE
+    bind = HERE if image_cluster(row.cluster_key) is None else EVERYWHERE
     words = ("python3", "-m", "dataplane.files", "--root", mount.name, "--bind", bind)
-    common: dict[str, Any] = {
-        "uid": str(row.uid),
-        "kind": row.KIND,
-        "name": name_of(row),
-        "launch": row.launch,
-        "generation": row.generation,
-        "project": str(row.project.uid),
-        "owner": str(row.person.uid),
-        "environment": ENVIRONMENT,
-        "command": (*words, "--port", "{port}", *(("--read-only",) if row.read_only else ())),
-        "secret_env": lambda: {"BERTH_FILES_TOKEN": token_of(row)},
-        "resources": SIZE,
-        "mounts": (mount,),
-        "probe": Probe(path="/livez"),
-        "labels": {"project": row.project.slug, "owner": row.person.username},
-    }
-    if cluster is None:
-        return WorkloadSpec(**common)
-    options = options_of(cluster.options)
-    if not options.data_image:
-        raise InvalidSpec(_("The cluster has no image for files: its operator names one."))
-    return WorkloadSpec(
-        **common,
-        namespace=namespace_of(row.project, cluster),
-        image=options.data_image,
-        port=PORT,
-        **labels_of(cluster, Purpose.BUILD, ""),  # somebody sits in front of it
-        placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
+    return data_program_spec(
+        row,
+        owner=row.person,
+        name=name_of(row),
+        purpose=Purpose.BUILD,  # somebody sits in front of it
+        lacking=_("The cluster has no image for files: its operator names one."),
+        command=(*words, "--port", "{port}", *(("--read-only",) if row.read_only else ())),
+        secret_env=lambda: {"BERTH_FILES_TOKEN": token_of(row)},
+        resources=SIZE,
+        mounts=(mount,),
+        probe=Probe(path="/livez"),
+        on_cluster={"port": PORT},
     )
 
 

@@ -15,25 +15,23 @@ from django.conf import settings
 
 from clusters.options import ClusterOptions, options_of
 from clusters.selectors import node_ranges
-from clusters.where import image_cluster, namespace_of
+from clusters.where import image_cluster
 from credentials.decrypt import store_of
 from hubapi import services
 from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
 from queues.choices import Purpose
-from queues.kueue import labels_of
 from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
 from volumes.backing import mount_of
 from volumes.selectors import room_left
-from volumes.topology import placement_beside
+from work.data_programs import data_program_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loaders.models import Load
 
-ENVIRONMENT = "dataplane"
 PLAN, AUTHORITIES = "plan.json", "ca.pem"
 REPORT_EVERY_S = 1.0
 # The copying program's own codes for "some objects failed" and "it can't work" (dataplane.copy):
@@ -47,36 +45,22 @@ def workload_spec(row: Load) -> WorkloadSpec:
     """Return the process, or the Job, of this launch."""
     cluster = image_cluster(row.cluster_key)
     options = None if cluster is None else options_of(cluster.options)
-    common: dict[str, Any] = {
-        "uid": str(row.uid),
-        "kind": row.KIND,
-        "name": name_of(row),
-        "launch": row.launch,
-        "generation": row.generation,
-        "project": str(row.project.uid),
-        "owner": str(row.owner.uid),
-        "environment": ENVIRONMENT,
+    return data_program_spec(
+        row,
+        owner=row.owner,
+        name=name_of(row),
+        purpose=Purpose.TRAIN,
+        priority=row.priority,
+        lacking="The cluster has no image for loads: its operator names one.",
         # -I: nothing in a folder of people is ever imported
-        "command": ("python3", "-I", "-m", "dataplane.copy", f"{{secrets}}/{PLAN}"),
-        "secret_env": lambda: {"BERTH_REPORT_TOKEN": report_token(row.uid, row.launch)},
-        "secret_files": lambda: _files(row, options),
-        "resources": Resources(row.cpu_milli, row.memory_mib),
-        "mounts": (mount_of(row.volume, role="data"),),
-        "labels": {"project": row.project.slug, "owner": row.owner.username},
-        "once": True,
-        "stop_grace_s": 20.0,
-    }
-    if cluster is None or options is None:
-        return WorkloadSpec(**common)
-    if not options.data_image:
-        raise InvalidSpec("The cluster has no image for loads: its operator names one.")
-    return WorkloadSpec(
-        **common,
-        namespace=namespace_of(row.project, cluster),
-        image=options.data_image,
-        retry=RETRY,
-        **labels_of(cluster, Purpose.TRAIN, row.priority),
-        placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
+        command=("python3", "-I", "-m", "dataplane.copy", f"{{secrets}}/{PLAN}"),
+        secret_env=lambda: {"BERTH_REPORT_TOKEN": report_token(row.uid, row.launch)},
+        secret_files=lambda: _files(row, options),
+        resources=Resources(row.cpu_milli, row.memory_mib),
+        mounts=(mount_of(row.volume, role="data"),),
+        once=True,
+        stop_grace_s=20.0,
+        on_cluster={"retry": RETRY},
     )
 
 

@@ -259,7 +259,7 @@ def together(devices: Collection[DeviceUse], count: int) -> dict[str, float]:
     return found
 
 
-def _rates(figures: Mapping[UUID, Figures], at: datetime) -> dict[UUID, dict[str, float]]:
+def _rates(figures: Mapping[UUID, Figures], at: datetime) -> dict[UUID, dict[str, Any]]:
     """Return bytes a second since the sample before; a counter that began anew tells nothing."""
     counted = [uid for uid, values in figures.items() if values.keys() & {"rx_bytes", "tx_bytes"}]
     if not counted:

@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from common.drf.serializers import CurrencyField, StrictSerializer, given
-from common.errors import BerthError, Invalid, wrong
+from common.errors import BerthError, wrong
 from parking import dry_run, selectors, services, ui, words
 from parking.choices import MAX_EXTENSIONS, MAX_MINUTES, Act, State
 from parking.models import IdlePolicy
@@ -303,24 +303,25 @@ class NoticeOut(serializers.Serializer[Any]):
     sentence = serializers.CharField()
 
 
+class IdleOut(serializers.Serializer[Any]):
+    notice = NoticeOut(allow_null=True, help_text="null: it is not idle, or nothing follows")
+
+
 class IdleExtendIn(StrictSerializer):
     minutes = _number(1, MAX_MINUTES)
     reason = serializers.CharField(max_length=300, required=False, allow_blank=True, default="")
 
 
 class IdleView(ProjectAPIView):
-    """Whether work is idle and what follows; 404 where it is not idle or nothing follows."""
+    """Whether work is idle, and what follows."""
 
     pagination_class = None
     required_permissions: ClassVar = {"GET": Permission.PROJECT_READ}
 
-    @extend_schema(operation_id="idle_notice", responses=NoticeOut)
+    @extend_schema(operation_id="idle_notice", responses=IdleOut)
     def get(self, request: Request, project: str, workload: UUID) -> Response:
         row = ui.work_of(self, workload)
-        notice = selectors.notice_of(row)
-        if notice is None:
-            raise Invalid(_("It is not idle: there is nothing to put off."), code="not-idle")
-        return Response(NoticeOut(notice).data)
+        return Response(IdleOut({"notice": selectors.notice_of(row)}).data)
 
 
 class IdleExtendView(ProjectAPIView):
@@ -329,11 +330,11 @@ class IdleExtendView(ProjectAPIView):
     pagination_class = None
     required_permissions: ClassVar = {"POST": Permission.PROJECT_READ}
 
-    @extend_schema(operation_id="idle_extend", request=IdleExtendIn, responses=NoticeOut)
+    @extend_schema(operation_id="idle_extend", request=IdleExtendIn, responses=IdleOut)
     def post(self, request: Request, project: str, workload: UUID) -> Response:
         row = ui.work_of(self, workload)
         services.idle_extend(principal=self.principal, row=row, **given(IdleExtendIn, request))
-        return Response(NoticeOut(selectors.notice_of(row)).data)
+        return Response(IdleOut({"notice": selectors.notice_of(row)}).data)
 
 
 _IDLE = "projects/<slug:project>/idle/<uuid:workload>"

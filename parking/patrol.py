@@ -20,7 +20,6 @@ from clusters.models import Flavor
 from common.clock import now
 from hubapi.selectors import idle_states, uses
 from metrics.models import HourSample
-from metrics.rollups import HOUR
 from metrics.selectors import latest
 from parking import words
 from parking.models import Stretch
@@ -168,8 +167,9 @@ def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
 
 def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, datetime | None]:
     """Return since when each hour's mean is below; who was never measured is absent. One query."""
+    first = at - timedelta(hours=MOST_HOURS)
     hours = HourSample.objects.filter(
-        uid__in=uids, device="", at__gte=at - HOUR.kept, gpu_utilisation_count__gt=0
+        uid__in=uids, device="", at__gte=first, gpu_utilisation_count__gt=0
     )
     busy = Case(
         When(gpu_utilisation_sum__gte=F("gpu_utilisation_count") * below, then=F("at")),
@@ -198,7 +198,7 @@ def _means(since: dict[UUID, datetime]) -> dict[UUID, float]:
     total: dict[UUID, float] = {}
     columns = ("uid", "at", "gpu_utilisation_count", "gpu_utilisation_sum")
     for uid, at, number, percent in hours.order_by().values_list(*columns).iterator():
-        if number and at >= since[uid] - _HOUR:
+        if number and at > since[uid] - _HOUR:
             count[uid] = count.get(uid, 0) + number
             total[uid] = total.get(uid, 0.0) + percent
     return {uid: total[uid] / number for uid, number in count.items()}

@@ -58,6 +58,7 @@ class Request:
     purpose: str = ""  # what rules of queues go by: build, train, inference
     priority: str = ""  # "": that of its purpose
     together: Together | None = None  # by the level
+    since: datetime | None = None  # of a ticket: it stands in line as of then
 
     @classmethod
     def of_size(  # noqa: PLR0913 - all by name
@@ -71,6 +72,7 @@ class Request:
         purpose: str = "",
         priority: str = "",
         together: Together | None = None,
+        since: datetime | None = None,
     ) -> Request:
         return cls(
             work_class,
@@ -83,6 +85,7 @@ class Request:
             purpose=purpose,
             priority=priority,
             together=together,
+            since=since,
         )
 
     @property

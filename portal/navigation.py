@@ -35,6 +35,7 @@ class Entry:
 
 
 HOME = Entry(_("Home"), "home", ("home", "notebooks:home"))
+FLEET = Entry(_("Fleet"), "grid-dots", ("fleet:page",))
 PROJECT = (
     Entry(_("Workspaces"), "device-laptop", ("notebooks:list",), project=True),
     Entry(_("Jobs"), "stack-2", ("jobs:list",), project=True),
@@ -112,7 +113,7 @@ def _begins(path: str, url: str) -> bool:
 
 
 def project_nav(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
-    home = _items((HOME,), request.path)
+    home = _items((HOME, FLEET), request.path)
     return home + (_items(PROJECT, request.path, slug) if slug else [])
 
 
@@ -126,7 +127,7 @@ def profile_nav(request: HttpRequest) -> list[dict[str, Any]]:
 
 def pages(slug: str, *, operator: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (label, icon, url) of every page, for the command palette."""
-    entries = (HOME, *(PROJECT if slug else ()), *PROFILE, *(CONSOLE if operator else ()))
+    entries = (HOME, FLEET, *(PROJECT if slug else ()), *PROFILE, *(CONSOLE if operator else ()))
     for entry in entries:
         if url := url_of(entry, slug):
             yield str(entry.label), entry.icon, url

@@ -35,17 +35,15 @@ if TYPE_CHECKING:
 PLAN = OpenApiParameter("plan", bool, description="Change nothing, and answer what would follow.")
 CONFIRM = OpenApiParameter("confirm", str, required=True, description="Its name.")
 
+_OR_NONE: Any = {"min_value": 0, "max_value": MAX_DEVICES, "allow_null": True, "default": None}
+
 
 class ShareFields(StrictSerializer):
     cluster = serializers.CharField(max_length=63)
     kind = serializers.CharField(max_length=63)
     guaranteed = serializers.IntegerField(min_value=0, max_value=MAX_DEVICES, default=0)
-    most = serializers.IntegerField(
-        min_value=0, max_value=MAX_DEVICES, allow_null=True, default=None
-    )
-    lends = serializers.IntegerField(
-        min_value=0, max_value=MAX_DEVICES, allow_null=True, default=None
-    )
+    most = serializers.IntegerField(**_OR_NONE)
+    lends = serializers.IntegerField(**_OR_NONE)
 
 
 class PartOut(serializers.Serializer[Any]):
@@ -153,9 +151,17 @@ class EffectOut(serializers.Serializer[Any]):
     past = PastOut(many=True, help_text="The last 30 days again, before and after.")
 
 
+class AboveOut(serializers.Serializer[Any]):
+    project = serializers.CharField()
+    user = serializers.CharField()
+    gpus = serializers.IntegerField(help_text="They hold or asked for so many.")
+    limit = serializers.IntegerField()
+
+
 class QueuePlanOut(serializers.Serializer[Any]):
     changed = PartOut(many=True)
     effects = EffectOut(many=True)
+    above = AboveOut(many=True, help_text="Who has more than each person may from then on.")
 
 
 class PriorityFields(StrictSerializer):
@@ -207,7 +213,8 @@ def _share(where: Where, share: Share) -> dict[str, Any]:
 
 def plan_out(made: Plan) -> dict[str, Any]:
     changed = [part_out(made.after[key]) for key in made.changed]
-    return dict(QueuePlanOut({"changed": changed, "effects": made.effects}).data)
+    told = {"changed": changed, "effects": made.effects, "above": made.above}
+    return dict(QueuePlanOut(told).data)
 
 
 def _change(said: dict[str, Any]) -> Change:

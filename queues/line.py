@@ -265,6 +265,7 @@ class Line:
             count=claim.gpus,
             priority=claim.priority,
             asked_at=claim.asked_at.timestamp() if claim.asked_at else float("inf"),
+            since=claim.since.timestamp() if claim.since else 0.0,
             exceeds=exceeds,
             # what is being given back can't be asked for twice
             reclaimable=(reclaimable or borrows) and claim.reclaim_at is None,

@@ -172,14 +172,15 @@ def _claim(cluster: Cluster, request: AdmissionRequest, look: Look | None) -> Cl
         "time_limit_minutes": request.time_limit_minutes,
         "launch": request.launch,
         "over_budget": request.over_budget,
+        "since": request.since,
         "size": size,
     }
     claim, made = Claim.objects.get_or_create(workload_uid=UUID(request.uid), defaults=first)
     changed = claim.size != size
     gave_back = claim.reclaim_at is not None and request.launch > claim.launch
-    if claim.over_budget != request.over_budget:
-        claim.over_budget = request.over_budget
-        claim.save(update_fields=["over_budget"])
+    if (claim.over_budget, claim.since) != (request.over_budget, request.since):
+        claim.over_budget, claim.since = request.over_budget, request.since
+        claim.save(update_fields=["over_budget", "since"])
     if not made and claim.granted_at is None and claim.priority != rules.priority:
         claim.priority = rules.priority
         claim.save(update_fields=["priority"])

@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef, Sum
 from django.utils.translation import gettext as _
 
 from clusters.demand import Placed
@@ -23,6 +25,8 @@ from queues.models import MAX_DEVICES
 from queues.sharing import ROOT, Share
 from queues.tree import Entry, Where, entries, tree_on
 from queues.works import Standing, standings
+from quotas.choices import GPUS
+from quotas.models import Limit, Reservation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -135,12 +139,47 @@ def _short(waits: Waits) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Above:
+    """Somebody who has, or asked for, more than each person in a project may from then on."""
+
+    project: str
+    user: str
+    gpus: int
+    limit: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """The tree before and after, checked, and what follows."""
 
     before: Mapping[str, Entry]
     after: Mapping[str, Entry]
     effects: tuple[Effect, ...] = ()
+
+    @cached_property
+    def above(self) -> list[Above]:
+        """Who has more than a limit of each person that is new or lower; one query, if any is."""
+        lower: dict[UUID, int] = {
+            UUID(key): entry.each_gpus
+            for key, entry in self.after.items()
+            if entry.each_gpus is not None
+            and entry.each_gpus < (self.before.get(key, entry).each_gpus or MAX_DEVICES + 1)
+        }
+        if not lower:
+            return []
+        rows = Reservation.objects.filter(project__uid__in=list(lower), resource=GPUS)
+        own = Limit.objects.filter(
+            project=OuterRef("project"), user=OuterRef("owner"), resource=GPUS
+        )
+        has = rows.exclude(Exists(own)).order_by().values("project__uid", "owner__username")
+        found = [
+            Above(self.after[str(uid)].name, name, gpus, lower[uid])
+            for uid, name, gpus in has.annotate(gpus=Sum("amount")).values_list(
+                "project__uid", "owner__username", "gpus"
+            )
+            if gpus > lower[uid]
+        ]
+        return sorted(found, key=lambda one: (one.project, one.user))
 
     @property
     def changed(self) -> list[str]:

@@ -226,6 +226,7 @@ def _tell(principal: Principal, verb: str, made: Plan) -> None:
                 "before": _as_json(old, made.before),
                 "after": _as_json(new, made.after),
                 "effect": effect,
+                "above": [[one.project, one.user, one.gpus, one.limit] for one in made.above],
             },
         )
 

@@ -63,6 +63,7 @@ class Work:
     count: int
     priority: int = 0
     asked_at: float = 0.0
+    since: float = 0.0  # of a ticket: as of when it asks within a guarantee; 0: none
     exceeds: bool = True
     reclaimable: bool = True
     kind: str = ""
@@ -222,15 +223,18 @@ class Pool:
         Guarantees first, those of the own part before those of parts above it: the latter is
         asked back for the former, and let in first it would be asked again and again. Then who has
         the least of what is borrowed below that guarantee for their weight, from the top down; then
-        priority, then who asked first. What it would have with this work is not asked: large work
-        would wait for ever behind small.
+        priority, then who asked first; by a ticket, within a guarantee only, as of when it was
+        parked. What it would have with this work is not asked: large work would wait for ever
+        behind small.
         """
         path = self.path(work.part)
         guarantors = {self.guarantor(work, kind) for kind in work.kinds}
         height = next((n for n, part in enumerate(path) if part.key in guarantors), None)
         kind = work.kinds[0] if work.kinds else ""
         shares = tuple(self.borrowed(part, kind) for part in reversed(path[:height]))
-        return (NOTHING if height is None else height, shares, -work.priority, work.asked_at)
+        if height is None:
+            return (NOTHING, shares, -work.priority, work.asked_at)
+        return (height, shares, -work.priority, work.since or work.asked_at)
 
     def borrowed(self, part: Part, kind: str) -> float:
         """Return what a part holds over its guarantee, as a fraction of all, for its weight."""

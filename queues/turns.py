@@ -29,7 +29,7 @@ class Before:
         return sum(n for lacking, n in self._lacking.items() if overlap(lacking, words))
 
 
-_Alike = tuple[str, int, tuple[str, ...], int, bool]
+_Alike = tuple[str, int, tuple[str, ...], int, bool, str]
 
 
 class Turns:
@@ -49,7 +49,8 @@ class Turns:
 
     @staticmethod
     def _alike(work: Work) -> _Alike:
-        return work.part, work.count, work.kinds, work.priority, work.exceeds
+        ticket = work.uid if work.since else ""  # its place is another one where it borrows
+        return work.part, work.count, work.kinds, work.priority, work.exceeds, ticket
 
     def __bool__(self) -> bool:
         return bool(self._plain or self._lines)

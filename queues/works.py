@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from queues.effect import Tree
 
 _ASKED = ("uid", "cluster_key", "project__uid", "gpu_flavor", "phase", "asked_at", "priority")
+_BUDGET = "over_budget"
 
 
 @dataclass
@@ -116,9 +117,11 @@ def _clusters(standings: list[Standing]) -> None:
     loose = [row for row in rows if row[4] in HELD and len(names_in(row[3])) != 1]
     came_to = _kinds_by_node(by_key) if loose else {}
     for row in rows:
-        uid, key, project, flavor, phase, asked, priority, gpus, count, kind = row
+        uid, key, project, flavor, phase, asked, priority, gpus, count, kind, budget = row
         one, names = by_key[key], names_in(flavor)
         holds = phase in HELD
+        if not holds and budget == Beyond.WAITS:
+            continue  # no tree lets it start
         has = ""
         if holds:
             has = names[0] if len(names) == 1 else came_to.get(str(uid), "")
@@ -134,6 +137,7 @@ def _clusters(standings: list[Standing]) -> None:
                 priority=priorities.value(priority, purpose_of(kind)),
                 asked_at=asked.timestamp() if asked else 0.0,
                 kind=has,
+                borrows=budget != Beyond.NONE,
                 granted_at=asked.timestamp() if asked else 0.0,
             )
         )
@@ -149,13 +153,13 @@ def _rows(only: Q) -> list[tuple[Any, ...]]:
             Q(phase__in=HELD) | Q(phase=Phase.PENDING, desired=Desired.RUNNING)
         )
         kind = Value(own) if own else F("kind")
-        found += with_replicas(live).order_by().values_list(*_ASKED, "gpus", "count", kind)
+        found += with_replicas(live).order_by().values_list(*_ASKED, "gpus", "count", kind, _BUDGET)
     return found
 
 
 def _of_projects(model: Any) -> bool:
     names = {f.name for f in model._meta.get_fields()}  # noqa: SLF001 - any model
-    return {"project", "asked_at", "priority"} <= names
+    return {"project", "asked_at", "priority", _BUDGET} <= names
 
 
 def _kinds_by_node(by_key: Collection[str]) -> dict[str, str]:
@@ -190,7 +194,7 @@ def of_project(project: Project) -> tuple[Counter[tuple[str, str]], Counter[tupl
     rows = _rows(Q(project=project) & ~Q(cluster_key__in=machines))
     loose = {row[1] for row in rows if row[4] in HELD and len(names_in(row[3])) != 1}
     came_to = _kinds_by_node(loose) if loose else {}
-    for uid, key, _project, flavor, phase, _asked, _priority, gpus, count, _kind in rows:
+    for uid, key, _project, flavor, phase, _asked, _priority, gpus, count, *_more in rows:
         names = names_in(flavor)
         if phase in HELD:
             held[key, names[0] if len(names) == 1 else came_to.get(str(uid), "")] += gpus * count

@@ -36,6 +36,8 @@ from quotas.models import Limit  # noqa: E402
 from tools import (  # noqa: E402
     screen_clusters,
     screen_credentials,
+    screen_fleet,
+    screen_idle,
     screen_jobs,
     screen_loads,
     screen_queues,
@@ -232,6 +234,10 @@ def pages(
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
     found += screen_usage.pages()
+    found += screen_idle.pages(
+        screen_idle.make({user.username: user for user in User.objects.all()})
+    )
+    found += screen_fleet.pages()
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))
     found += screen_webhooks.pages(vision, screen_webhooks.make(vision, who["alice"]))
@@ -242,6 +248,7 @@ def pages(
         ("olga", "console-preset", url("console:preset", preset=preset.uid) if preset else ""),
     ]
     acts = {**screen_clusters.ACTS, **screen_jobs.ACTS, **screen_loads.ACTS, **screen_queues.ACTS}
+    acts |= screen_fleet.ACTS
     return [
         {"user": user, "name": name, "url": place, "acts": acts.get(name, ())}
         for user, name, place in found
@@ -266,6 +273,7 @@ def main() -> None:
     loads = screen_loads.make(tenants["vision"], who["alice"])
     jobs = screen_jobs.make(tenants["vision"], who)
     volume = screen_volumes.make(tenants["vision"], who)
+    screen_fleet.make()
     shown = pages(who, made, loads, jobs, volume, tenants["vision"])
     json.dump({"password": PASSWORD, "pages": shown}, sys.stdout)
 

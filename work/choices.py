@@ -40,9 +40,10 @@ class StopReason(TextChoices):
 class Void(TextChoices):
     """Why a ticket is no more; work that has one then asks for GPUs like all others."""
 
-    EXPIRED = "expired", _("It was valid until %(when)s.")
-    LOWERED = "lowered", _("Less is guaranteed to the project now than it held.")
+    EXPIRED = "expired", _("Its time was over.")
+    LOWERED = "lowered", _("Less is guaranteed to its project than it held.")
     LARGER = "larger", _("It asks for more GPUs than it held, or for others.")
-    PROJECT_ARCHIVED = "project-archived", _("The project was archived")
-    OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
-    OWNER_LEFT = "owner-left", _("Its owner left the project")
+    ELSEWHERE = "elsewhere", _("On this cluster its own queue decides who is next.")
+    PROJECT_ARCHIVED = "project-archived", _("The project was archived.")
+    OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled.")
+    OWNER_LEFT = "owner-left", _("Its owner left the project.")

@@ -101,11 +101,17 @@ class Workload(Ask, Reconcilable):
         max_length=8, blank=True, default="", db_default="", editable=False
     )
     nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
+    # what it asked for before it went on without GPUs; 0: nothing
+    wish_gpus = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    wish_flavor = models.CharField(
+        max_length=255, blank=True, default="", db_default="", editable=False
+    )
     # --- the latest launch ------------------------------------------------------------------
     launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
     time_limit_minutes = models.PositiveIntegerField(null=True)
     extended_minutes = models.PositiveIntegerField(default=0)  # of this launch
     asked_at = models.DateTimeField(null=True)  # this launch was wanted; its place in the line
+    ticket_at = models.DateTimeField(null=True)  # it has used a ticket: its place is as of then
     started_at = models.DateTimeField(null=True)  # its process began
     ready_at = models.DateTimeField(null=True)  # it answered
     ends_at = models.DateTimeField(null=True)  # the time limit strikes
@@ -123,6 +129,8 @@ class Workload(Ask, Reconcilable):
 
     # What the launch of this very request attached: its answer need not ask for it.
     just_attached: Any = None
+    # Why its ticket did not count in the launch of this very request (a word of choices.Void).
+    just_void = ""
 
     objects = WorkloadManager()
 

@@ -5,6 +5,7 @@ Every door asks the same: the page, a list, the API, the command line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.db.models import Count, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -19,7 +21,7 @@ from budgets import selectors as budgets
 from clusters.options import options_of
 from common.clock import now
 from placement.clusters import known_cluster
-from placement.decision import Decision, DeviceRequest, Estimate, Request
+from placement.decision import Decision, DeviceRequest, Estimate, Request, names_in
 from placement.fleet import Fleet
 from placement.levels import LABELS, PIECES
 from projects.models import Project
@@ -57,13 +59,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Wait:
-    """``ahead``: whose work is before it, as far as the reader may know, in words."""
+    """``ahead``: whose work is before it, as far as the reader may know, in words.
+
+    ``by_time``: before it is who asked before; the order of their turns is their cluster's.
+    """
 
     sentence: str  # why it waits
     position: int | None
     ahead: str
     estimate: Estimate | None
     changes: tuple[Change, ...]
+    by_time: bool = False
 
     @property
     def when(self) -> str:
@@ -102,18 +108,28 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
     may = row.owner_id == reader.user.pk and (row.is_waiting or row.is_held_back)
     changes = list(_sooner(made)) if may else []
     known = {field.name for field in kind.table}
+    if cluster.runs_images:
+        position = queue.get("position")
+        if row.is_held_back:
+            position = admission.position(cluster, placed)
+        before = _asked_before(row)
+        ahead, estimate = _by_project(before, row), _estimate_there(made, row, before)
+    else:  # all of one moment; what the row keeps is of the last look, and may be older
+        position, ahead = made.position or queue.get("position"), made.ahead
+        estimate = made.estimate
     return Wait(
         sentence=" ".join(_sentences(row, made)),
-        position=admission.position(cluster, placed) if row.is_held_back else queue.get("position"),
-        ahead=_ahead(reader, made.ahead),
-        estimate=_estimate_there(made, row) if cluster.runs_images else made.estimate,
+        position=position,
+        ahead=_ahead(reader, ahead),
+        estimate=estimate,
         changes=tuple(c for c in changes if set(c.said) <= known)[:_CHANGES],
+        by_time=cluster.runs_images,
     )
 
 
-def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
-    """Return when its turn comes where a cluster keeps the line: by how much of ours asked before
-    it, and how long such work held GPUs there. None where nothing like it has ended yet.
+def _asked_before(row: Workload) -> list[tuple[UUID, str, int, int]]:
+    """Return what waits on a cluster and asked before it, by project and kinds of GPU: how many
+    workloads, and their GPUs. The order of their turns is the cluster's.
     """
     before = Workload.objects.filter(
         cluster_key=row.cluster_key,
@@ -124,7 +140,27 @@ def _estimate_there(made: Decision, row: Workload) -> Estimate | None:
         asked_at__lt=row.asked_at or now(),
         deleted_at__isnull=True,
     )
-    gpus = sum(before.values_list("gpus", flat=True)) + made.request.total.gpus
+    counted = before.order_by().values_list("project__uid", "gpu_flavor")
+    return list(counted.annotate(n=Count("pk"), all=Sum("gpus")))
+
+
+def _by_project(before: list[tuple[UUID, str, int, int]], row: Workload) -> Mapping[str, int]:
+    """Count by project those before it that could take what it wants."""
+    wanted, found = set(row.resources.kinds), Counter[str]()
+    for project, flavor, n, _gpus in before if row.gpus else ():
+        kinds_of_it = set(names_in(flavor))
+        if not wanted or not kinds_of_it or wanted & kinds_of_it:
+            found[str(project)] += n
+    return found
+
+
+def _estimate_there(
+    made: Decision, row: Workload, before: list[tuple[UUID, str, int, int]]
+) -> Estimate | None:
+    """Return when its turn comes where a cluster keeps the line: by how much of ours asked before
+    it, and how long such work held GPUs there. None where nothing like it has ended yet.
+    """
+    gpus = sum(all_of_them for *_what, all_of_them in before) + made.request.total.gpus
     there = sum(room.total for room in made.rooms)
     return History(made.cluster).by_count(row.kind, gpus, there)
 

@@ -171,7 +171,10 @@ def _share(row: dict[str, Any], on: str | None, numbers: dict[str, Any]) -> dict
 
 def _tell(s: Session, made: dict[str, Any], *, plan: bool) -> None:
     """Say the effect in sentences, then what waits of the past differ."""
-    if not made["effects"]:
+    for one in made["above"]:
+        has = f"{one['user']} has {one['gpus']} GPUs of {one['limit']}"
+        click.echo(f"{one['project']}: {has}; what runs goes on, nothing more starts.")
+    if not made["effects"] and not made["above"]:
         click.echo("Nothing follows: no GPU is shared otherwise.")
     for effect in made["effects"]:
         for promise in effect["promised"]:

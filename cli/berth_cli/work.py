@@ -28,10 +28,15 @@ from berth_cli.documents import (
 from berth_cli.fields import field_body, field_options, fields_of
 from berth_cli.following import EVERY_S, Told, patiently, show_log
 from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why, yes_option
-from berth_cli.output import Column, printable
+from berth_cli.output import Column, age, moment, printable
 
 DAY_S = 86400.0
 _ABSENT = "absent"
+_NOTICE: Sequence[Column] = (
+    ("IDLE SINCE", lambda r: age(r["since"])),
+    ("THEN", lambda r: r["act"]),
+    ("AT", lambda r: moment(r["at"])),
+)
 GONE = "deleted"  # the state of what is not there any more
 Row = dict[str, Any]
 Over = Callable[[Row], bool]
@@ -90,6 +95,12 @@ class Work:
             options = " ".join(f"--{called[name]} {v}" for name, v in change["said"].items())
             command = f"berth {self.group.name} edit {row['id']} {options}"
             click.echo(printable(f"  {change['text']}: {command}"))
+
+    def show_way_back(self, row: Row) -> None:
+        """Print when one that gave its GPUs back has them again, were they asked for now."""
+        if back := row.get("way_back"):
+            said = f"Its {back['gpus']} GPUs: {back['sentence']}. {back['void']}"
+            click.echo(printable(f"\n{said.rstrip()}"))
 
     def show_more(self, s: Session, row: Row) -> None:
         """Print below the table of one what does not fit into it."""
@@ -233,6 +244,7 @@ class Work:
             s.show(row, self.one)
             if s.fmt == "table":
                 self.show_wait(row)
+                self.show_way_back(row)
                 self.show_more(s, row)
 
     def add_logs(self, text: str, *which: Any, follow: str) -> None:
@@ -257,18 +269,38 @@ class Work:
         path: str = "",
         ends: bool = False,
         within: float | None = None,
+        plain: str = "",
     ) -> None:
-        """Add a verb that is one call; ``ends``: it ends work, maybe that of somebody else."""
+        """Add a verb that is one call; ``ends``: it ends work, maybe that of somebody else.
+
+        ``plain``: what it does with ``--cpu``.
+        """
 
         @with_session
-        def run(s: Session, name: str, *, wanted: Waiting, reason: str = "") -> None:
-            answer = s.client.post(
-                f"{self.path(s, self.find(s, name))}/{path or verb}", given(reason)
-            )
+        def run(
+            s: Session, name: str, *, wanted: Waiting, reason: str = "", cpu: bool = False
+        ) -> None:
+            call = "plain" if cpu else path or verb
+            answer = s.client.post(f"{self.path(s, self.find(s, name))}/{call}", given(reason))
             self.settle(s, answer, wanted, ended=ends)
 
         run = self.waits(run, within=within)
+        run = click.option("--cpu", is_flag=True, help=plain)(run) if plain else run
         self._one(verb, text)(why(run) if ends else run)
+
+    def add_keep(self) -> None:
+        """Add ``keep``: what is idle goes on for a while."""
+
+        @click.option("--minutes", type=click.IntRange(1), help="As its policy says by default.")
+        @click.option("--reason", "-m", help="What for; asked when it was put off often.")
+        @with_session
+        def run(s: Session, name: str, *, minutes: int | None, reason: str | None) -> None:
+            row = self.find(s, name)
+            said = {k: v for k, v in (("minutes", minutes), ("reason", reason)) if v is not None}
+            answer = s.client.post(f"projects/{s.project}/idle/{row['uid']}/extend", said)
+            s.show(answer["notice"], _NOTICE)
+
+        self._one("keep", f"Keep a {self.word} that is idle: what would follow is put off.")(run)
 
     def add_edit(self, text: str) -> None:
         """Add ``edit``, with an option for each field that may change later."""

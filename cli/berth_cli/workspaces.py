@@ -108,8 +108,16 @@ WORKSPACE.add_list()
 WORKSPACE.add_show("Show one workspace.")
 WORKSPACE.add_logs("Print what a workspace wrote.", follow="Go on as lines come.")
 WORKSPACE.add_act("stop", "Stop: files, packages and address are kept, GPUs go back.", ends=True)
-WORKSPACE.add_act("resume", "Start a stopped workspace again.", path="start")
+WORKSPACE.add_act(
+    "resume",
+    "Start a stopped workspace again; a parked one goes ahead of newcomers.",
+    path="start",
+    plain="At once and without GPUs; “regain” asks for them later.",
+)
+WORKSPACE.add_act("park", "Give its GPUs to others and go on later, where it was.", ends=True)
+WORKSPACE.add_act("regain", "Ask for the GPUs again that it went on without; it restarts.")
 WORKSPACE.add_act("repin", "Take the newest image of its tag; what runs or failed starts with it.")
+WORKSPACE.add_keep()
 WORKSPACE.add_edit("Change a workspace; one that runs starts again where its process must.")
 WORKSPACE.add_delete("Delete a workspace and its installed packages. The home folder stays.")
 

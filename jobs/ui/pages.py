@@ -124,8 +124,7 @@ def _fills(fleet: Fleet) -> list[Fill]:
     largest = max(_nodes(fleet), key=lambda one: (one.gpus, one.all), default=None)
     if largest is None:
         return []
-    known = {level for cluster in fleet.clusters for level in options_of(cluster.options).levels}
-    level = next((one for one in LABELS if one in known), UNIT)
+    level = next((one for one in LABELS if one in largest.levels), UNIT)
     several = min(2, largest.all // largest.gpus)
 
     def size(gpus: int, replicas: int, **more: Any) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def _fills(fleet: Fleet) -> list[Fill]:
         found.append(Fill("try", _("Try distributed"), short, trial))
     if largest.gpus * several > 1:
         many = ngettext("%(all)d GPUs on %(n)d node", "%(all)d GPUs on %(n)d nodes", several)
-        together = {"topology": "required"} if known and several > 1 else {}
+        together = {"topology": "required"} if largest.levels and several > 1 else {}
         whole = size(largest.gpus, several, gpu_flavor=largest.kind, **together)
         about = many % {"all": largest.gpus * several, "n": several}
         found.append(Fill("many", _("Many GPUs"), about, whole))
@@ -157,6 +156,7 @@ class _Node:
     all: int
     cpu_milli: int
     memory_mib: int
+    levels: frozenset[str]  # that its cluster tells
 
 
 def _nodes(fleet: Fleet) -> Iterator[_Node]:
@@ -174,6 +174,7 @@ def _nodes(fleet: Fleet) -> Iterator[_Node]:
                 room.total,
                 max(CPU.low, min(cpu_milli or _GPU_CORES, _GPU_CORES)),
                 max(MEMORY.low, min(memory_mib or _GPU_MIB, _GPU_MIB)),
+                frozenset(options_of(cluster.options).levels),
             )
 
 

@@ -92,6 +92,7 @@ def owner_message(*, principal: Principal, row: Workload, said: str) -> None:
         kind="work.message",
         params={"who": principal.user.label, "name": row.name, "text": text},
         url=found.get_absolute_url(),
+        project_id=found.project_id,
     )
     events.record(
         actor=principal,

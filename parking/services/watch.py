@@ -26,6 +26,7 @@ from work.models import Workload
 from work.services.base import locked, topics
 from work.services.ending import request_stop
 from work.services.limits import tell_stops_soon
+from work.services.parking import park
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +123,7 @@ def _warn(row: Any, found: Seen, stretch: Stretch) -> bool:
             params={"name": row.name, "minutes": minutes, "idle": idle},
             url=f"{row.get_absolute_url()}#idle",
             key=f"{row.uid}:{at:%H%M}",
+            project_id=row.project_id,
         )
     events.record(
         actor=None,
@@ -146,9 +148,11 @@ def _act(row: Any, found: Seen) -> bool:
 
 def end(row: Any, act: str, *, actor: Principal | None, said: str = "") -> bool:
     """Park or stop a row that is locked; a kind that knows no idleness is stopped as asked."""
-    reason = StopReason.IDLE.value
-    if reason not in kinds.kind_of(row.kind).stop_reasons.values:
-        reason = kinds.kind_of(row.kind).asked
+    kind = kinds.kind_of(row.kind)
+    if act == Act.PARK:
+        return park(row, actor=actor, note=said)
+    known = StopReason.IDLE.value in kind.stop_reasons.values
+    reason = StopReason.IDLE.value if known else kind.asked
     return request_stop(row, reason=reason, actor=actor, said=said)
 
 

@@ -78,6 +78,19 @@ def test_l9_what_was_pressed_can_be_started(
     assert (row.topology, row.topology_level) == ("required", "unit")
 
 
+def test_the_level_is_of_the_cluster_with_the_largest_nodes(
+    cluster: Cluster, as_user: Any, alice: Any, project: Any
+) -> None:
+    """Another cluster tells wider levels: nothing on them says that these nodes have any."""
+    options = {**cluster.options, "unit_label": ""}
+    Cluster.objects.filter(pk=cluster.pk).update(options=options)
+    Cluster.objects.create(
+        key="wide", name="Wide", driver="kubernetes", options=cluster.options, reachable=True
+    )
+    html = as_user(alice).get(FORM, {"fill": "many"}).content.decode()
+    assert chosen(html, "topology_level") == "rack"
+
+
 def test_without_gpus_there_is_nothing_to_begin_with(
     as_user: Any, alice: Any, project: Any, presets: Any
 ) -> None:

@@ -238,7 +238,7 @@ def test_its_page_warns_and_one_press_keeps_it(wasted, alice, charlie, bob, as_u
     assert api(bob, "POST", f"/api/v1/{path}/extend", {}).status_code == 403
     assert api(charlie, "POST", f"/api/v1/{path}/extend", {}).status_code == 404
     assert client.post(f"/{path}/extend").status_code == 302
-    told = api(alice, "GET", f"/api/v1/{path}").json()
+    told = api(alice, "GET", f"/api/v1/{path}").json()["notice"]
     assert (told["asks_why"], told["minutes"]) == (True, 120)
     assert api(alice, "POST", f"/api/v1/{path}/extend", {}).status_code == 400
     said = {"reason": "A long meeting", "minutes": 30}

@@ -14,6 +14,7 @@ from events.models import Event
 from notifications.models import Mail, Notification
 from parking import selectors, services
 from parking.models import Stretch
+from work.models import Ticket
 
 HOUR = timedelta(hours=1)
 
@@ -66,9 +67,9 @@ def test_an_idle_holder_is_told_once_and_then_parked(idle, alice, settle, measur
         measured(idle, 5)
         assert services.enforce() == 1
         settle(idle)
-    assert idle.phase == "stopped"
+    assert (idle.phase, idle.stop_reason, idle.deleted_at) == ("stopped", "parked", None)
     assert not Stretch.objects.exists()
-    assert idle.deleted_at is None
+    assert Ticket.objects.get().workload_id == idle.pk
 
 
 @pytest.mark.parametrize(
@@ -129,9 +130,10 @@ def test_a_worker_that_is_killed_after_the_warning_is_followed_by_one_that_parks
 
     with time_machine.travel(due, tick=False):
         measured(idle, 20)
-        with monkeypatch.context() as m, pytest.raises(SystemExit):
+        with monkeypatch.context() as m:
             m.setattr("parking.services.watch.end", killed)
-            services.enforce()
+            with pytest.raises(SystemExit):
+                services.enforce()
         idle.refresh_from_db()
         assert (idle.desired, Stretch.objects.get().due_at) == ("running", due)
         assert services.enforce() == 1
@@ -208,7 +210,7 @@ def test_an_archived_project_ends_the_stretch(idle, alice, principal, project, s
     services.enforce()
     from projects.services.life import project_archive
 
-    project_archive(principal=principal(alice), project=project)
+    project_archive(principal=principal(alice), project=project, confirm_stop=True)
     settle(idle)
     assert idle.stop_reason == "project-archived"
     assert services.enforce() == 0

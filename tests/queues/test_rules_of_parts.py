@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 from accounts.principal import Principal
-from clusters.models import Pool
+from clusters.models import Cluster, Pool
+from common.clock import now
 from common.errors import Invalid, LimitExceeded
 from events.models import Event
 from jobs.kind import JOB
 from jobs.models import Job
 from projects.models import Project
 from queues import selectors
-from queues.choices import changes_in_words
+from queues.choices import Beyond, changes_in_words
 from queues.models import Queue
-from queues.planning import Change
+from queues.planning import Change, plan
 from queues.services import queues_change
+from queues.works import standings
 from quotas.models import Limit
 from runtime.protocol import Desired, Phase
 from work import services
@@ -72,6 +74,45 @@ def test_one_of_a_persons_own_goes_for_it(
     start(principal(alice), project, gpus=6)
     with pytest.raises(LimitExceeded, match="is 1 GPU"):
         start(principal(bob), project, gpus=2)
+
+
+def test_who_is_above_a_lowered_one_is_said_before_it_is_saved(
+    change: Any, principal: Any, as_user: Any, operator: Any, project: Project, alice: Any, bob: Any
+) -> None:
+    change(each_gpus=4)
+    start(principal(alice), project, gpus=2)
+    start(principal(alice), project, gpus=2)
+    start(principal(bob), project, gpus=1)
+    key = str(project.uid)
+    said = [(one.user, one.gpus, one.limit) for one in plan({key: Change(each_gpus=2)}).above]
+    assert said == [("alice", 4, 2)]
+    assert plan({key: Change(each_gpus=5)}).above == []
+    assert plan({key: Change(each_gpus=0)}).above == []
+    client = as_user(operator)
+    asked = {"data": {"each_gpus": 2}, "content_type": "application/json"}
+    told = client.patch(f"/api/v1/queues/{key}?plan=true", **asked).json()
+    assert told["above"] == [{"project": "Vision", "user": "alice", "gpus": 4, "limit": 2}]
+    Limit.objects.create(project=project, user=alice, resource="gpus", amount=6)
+    assert plan({key: Change(each_gpus=2)}).above == []  # hers goes for it
+
+
+def test_work_that_a_budget_holds_back_starts_under_no_tree(
+    project: Project, alice: Any, operator: Any
+) -> None:
+    there = Cluster.objects.create(
+        key="far", name="Far", driver="kubernetes", kinds={"h100": {"total": 2}}
+    )
+    waits = {"project": project, "owner": alice, "cluster_key": "far", "gpus": 1, "launch": 1}
+    waits |= {"gpu_flavor": "h100", "phase": "pending", "command": ["x"], "asked_at": now()}
+    beyond = {"free": "", "held": Beyond.WAITS, "loose": Beyond.BORROWS}
+    rows = {
+        name: Job.objects.create(**waits, name=name, over_budget=word)
+        for name, word in beyond.items()
+    }
+    works = {work.uid: work for work in standings([there])["far"].works}
+    assert set(works) == {str(rows["free"].uid), str(rows["loose"].uid)}
+    assert works[str(rows["loose"].uid)].borrows
+    assert not works[str(rows["free"].uid)].borrows
 
 
 def test_it_is_no_limit_of_the_project_and_stays_when_that_changes(

@@ -1,4 +1,7 @@
-"""C12: many at once for the last GPU; exactly as many win as there are, the rest get the limit."""
+"""C12: many at once for the last GPU; exactly as many win as there are, the rest get the limit.
+
+Of a project, and of each of its people.
+"""
 
 from typing import Any
 
@@ -8,11 +11,15 @@ from tests.support.races import Races, race_on
 
 RACE = "tests.quotas.race"
 LIMITS = (1, 7)
-WORDS = tuple(map(str, LIMITS))
+EACH = 3  # of five people
+WORDS = (*map(str, LIMITS), f"each-{EACH}")
 
 
 def expected(vendor: str) -> list[dict[str, Any]]:
-    return [{"won": n, "refused": 50 - n, "reserved": n, "vendor": vendor} for n in LIMITS]
+    rounds = [{"won": n, "refused": 50 - n, "reserved": n, "vendor": vendor} for n in LIMITS]
+    n = 5 * EACH
+    each = {"won": n, "refused": 50 - n, "reserved": n, "vendor": vendor, "most": EACH}
+    return [*rounds, each]
 
 
 def test_c12_fifty_at_once_for_the_last_gpus_on_sqlite(races: Races) -> None:

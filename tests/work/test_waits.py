@@ -15,7 +15,7 @@ from clusters import services
 from clusters.models import Claim, Cluster, Flavor, Node
 from common.clock import now
 from jobs.models import Job
-from projects.models import Project
+from projects.models import Membership, Project
 from queues.models import Turn
 from runtime.hints import hint
 from runtime.protocol import Device, Phase
@@ -261,6 +261,42 @@ def test_a_turn_on_a_cluster_is_kept_once_and_estimates_those_that_wait(far, job
     assert (found.position, found.changes) == (None, ())
     assert found.when == "in about 40 minutes"  # 8 GPUs before and with it, of 8, 40 minutes each
     assert found.honesty == "From 6 past runs."
+
+
+def test_who_asked_before_on_a_cluster_is_named_to_who_belongs_to_them(
+    far, job, alice, bob, principal, project
+):
+    other = Project.objects.create(slug="secret", name="Secret", phase="running")
+    held = {"launch": 1, "queue": {}}
+    waits = {"cluster_key": "gpu", "phase": "pending", "reason": "queued", "external_ref": held}
+    for minutes, columns in ((9, {"project": other}), (8, {"project": other}), (7, {})):
+        job(gpus=4, asked_at=now() - timedelta(minutes=minutes), **waits, **columns)
+    job(gpus=1, gpu_flavor="a100", asked_at=now() - timedelta(minutes=9), **waits)
+    row = job(gpus=4, **waits)
+    job(gpus=4, asked_at=now() + timedelta(minutes=1), **waits)
+    Job.objects.update(observed_generation=F("generation"))
+    row.refresh_from_db()
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert (found.ahead, found.by_time) == ("Vision, 2 of other projects", True)
+    Membership.objects.create(project=other, user=alice, role="viewer")
+    told = wait_of(principal(alice), row)
+    assert told is not None
+    assert set(told.ahead.split(", ")) == {"Vision", "Secret"}
+
+
+def test_the_place_in_line_is_of_the_moment_of_what_is_before_it(
+    machine, job, settle, alice, principal
+):
+    settle(job(gpus=4))
+    settle(job(gpus=2))
+    row = settle(job(gpus=3))
+    kept = {**row.external_ref, "queue": {**row.external_ref["queue"], "position": 7}}
+    Job.objects.filter(pk=row.pk).update(external_ref=kept)
+    row.refresh_from_db()
+    found = wait_of(principal(alice), row)
+    assert found is not None
+    assert (found.position, found.ahead) == (2, "Vision")
 
 
 def test_what_never_began_on_a_cluster_leaves_no_turn(far, job):

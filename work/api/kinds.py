@@ -162,6 +162,7 @@ class Api:
             **{name: serializers.DateTimeField(allow_null=True) for name in moments},
             stop_reason=serializers.CharField(allow_blank=True),
             wait=s.WaitOut(allow_null=True, help_text=s.NO_WAIT),
+            way_back=s.WayBackOut(allow_null=True, help_text=s.NO_WAY_BACK),
             **self.own_shape,
             **self.detail_shape,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -11,9 +12,11 @@ from common.errors import Unavailable
 from work.api.kinds import Reader
 from work.attached import attached_to
 from work.image_pull import pull_of
+from work.kinds import kind_of
 from work.models import Share
 from work.selectors import is_owner
 from work.waits import wait_of
+from work.way_back import way_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +43,7 @@ def many_out(api: Api, rows: Sequence[Any], who: Principal) -> list[dict[str, An
     for row in rows:
         reader = Reader(is_owner(who, row), row.pk in visited, alone=False)
         spec = {**_spec(api, row, private=False), **dict.fromkeys(api.kind.attachments)}
-        alone = dict.fromkeys(("wait", *api.detail_shape))
+        alone = dict.fromkeys(("wait", "way_back", *api.detail_shape))
         found.append({**_told(api, row, spec, reader), **alone})
     return found
 
@@ -52,7 +55,13 @@ def one_out(api: Api, row: Any, who: Principal) -> dict[str, Any]:
     reader = _reader(api, row, who)
     given = attached_to(row) if row.just_attached is None else row.just_attached
     spec = {**_spec(api, row, private=reader.owns), **_attached(api.kind, given)}
-    return {**_told(api, row, spec, reader), "wait": _wait(row, who), **api.detail(row)}
+    lines = {"wait": _wait(row, who), "way_back": _way_back(row)}
+    return {**_told(api, row, spec, reader), **lines, **api.detail(row)}
+
+
+def _way_back(row: Any) -> dict[str, Any] | None:
+    found = None if kind_of(row.kind).once else way_back(row)
+    return None if found is None else {**asdict(found), "sentence": found.sentence}
 
 
 def _wait(row: Any, who: Principal) -> dict[str, Any] | None:

@@ -141,6 +141,7 @@ class PullOut(serializers.Serializer[Any]):
 
 
 NO_WAIT = "null: it stands in no line; and in lists"
+NO_WAY_BACK = "null: it asks for no GPU or has those it wants; and in lists"
 
 
 class SoonerOut(serializers.Serializer[Any]):
@@ -165,6 +166,20 @@ class WaitOut(serializers.Serializer[Any]):
         allow_null=True, help_text="what part of past estimates held; null: too few are over"
     )
     changes = SoonerOut(many=True, help_text="for its owner: what starts it now, then sooner")
+
+
+class WayBackOut(serializers.Serializer[Any]):
+    """When it has the GPUs again that it gave back, were they asked for now."""
+
+    gpus = serializers.IntegerField()
+    when = serializers.CharField(help_text="in words")
+    starts_now = serializers.BooleanField()
+    before = serializers.IntegerField(help_text="so many stand before it")
+    ticket_until = serializers.DateTimeField(
+        allow_null=True, help_text="it goes ahead of newcomers until then; null: it has no ticket"
+    )
+    void = serializers.CharField(allow_blank=True, help_text="why its ticket does not count")
+    sentence = serializers.CharField(help_text="all of it in one line")
 
 
 class ChangeOut(serializers.Serializer[Any]):

@@ -172,6 +172,29 @@ class WorkStart(ActView):
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_start)
 
 
+class WorkPlain(ActView):
+    """Go on with a {one} without GPUs, at once and at the same address; its ticket stays."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_start_plain)
+
+
+class WorkPark(ActView):
+    """Park a {one}: its GPUs go to others, and it may go on where it was, ahead of newcomers."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
+    takes = ReasonIn
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_park)
+
+    def told(self) -> dict[str, Any]:
+        return {"said": reason_in(self.request)}
+
+
+class WorkRegain(ActView):
+    """Ask for the GPUs again that a {one} went on without; one that runs restarts with them."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_regain)
+
+
 class WorkStop(ActView):
     """End what a {one} does; what it wrote to volumes stays."""
 
@@ -270,6 +293,9 @@ def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) ->
         routes[f"{one}/events"] = (f"api-{word}-events", WorkEvents)
     if "time_limit_minutes" in api.kind.table:
         routes[f"{one}/extend"] = (f"api-{word}-extend", WorkExtend)
+    if "gpus" in api.kind.table and not api.kind.once:
+        for verb, act in (("park", WorkPark), ("plain", WorkPlain), ("regain", WorkRegain)):
+            routes[f"{one}/{verb}"] = (f"api-{word}-{verb}", act)
     if api.kind.renews:
         routes[f"{one}/repin"] = (f"api-{word}-repin", WorkRepin)
     if api.kind.shared:

@@ -17,6 +17,7 @@ from work.services.attachments import attach, check_still_usable
 from work.services.base import changed, lock, own, require_free, step
 from work.services.launch import begin_launch, digest_of, reserve, workload_start
 from work.services.resolve import PIN, edited, pinned_anew
+from work.services.tickets import ticket_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,7 +102,7 @@ def _edit(
     after.save()
     if restarts:
         reserve(principal, after, found.amounts)
-        step(after, "accepted", "" if waits else _("New settings: it restarts."))
+        step(after, "accepted", ticket_note(after) if waits else _("New settings: it restarts."))
     events.record(
         actor=principal,
         verb=f"{kind.word}.edited",

@@ -18,7 +18,7 @@ from runtime.protocol import Desired, Phase
 from work import kinds
 from work.choices import StopReason
 from work.services.base import changed, lock, locked, require_end, step
-from work.services.tickets import void_tickets
+from work.services.tickets import ticket_return, void_tickets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +61,7 @@ def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = 
     if row.desired != Desired.RUNNING or kind.is_over(row):
         return False
     own = kind.stopping(row, reason) if kind.stopping else ()
+    ticket_return(row)
     row.desired = Desired.STOPPED
     row.generation += 1
     row.stop_reason = reason

@@ -26,6 +26,7 @@ from work.models import Workload
 from work.services.attachments import attach, check_still_usable, held, warning_of_full
 from work.services.base import changed, lock, name_taken, own, require_free, require_startable, step
 from work.services.resolve import Resolved, resolved
+from work.services.tickets import ticket_note, ticket_use
 from work.services.time_limit import bound
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
     row.desired = Desired.RUNNING
     row.save()
     reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
-    step(row, "accepted", warning_of_full(row))
+    step(row, "accepted", " ".join(filter(None, (ticket_note(row), warning_of_full(row)))))
     events.record(
         actor=principal, verb=f"{kind.word}.{kind.started}", target=row, project_uid=row.project.uid
     )
@@ -170,7 +171,10 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
 
 
 def begin_launch(kind: Kind, row: Any) -> None:
-    """Set the columns of a new launch; the caller saves."""
+    """Set the columns of a new launch; the caller holds its row, and saves."""
+    row.ticket_at = ticket_use(row)
+    if row.gpus:
+        row.wish_gpus, row.wish_flavor = 0, ""
     row.launch += 1
     row.generation += 1
     row.asked_at = now()

@@ -7,12 +7,16 @@ What runs to its end is ended by the engine, which looks at each row in time.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from common.clock import now
+from hubapi.notices import Act, Notice
 from notifications.services import notify_owner
 from projects.access import roles_with
 from projects.models import Membership
@@ -22,9 +26,13 @@ from work.choices import StopReason
 from work.models import Workload
 from work.services.base import locked
 from work.services.ending import OVER, request_stop, workloads_stop_for
+from work.services.time_limit import DEFAULT_EXTENSION, extension_left, workload_extend
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
+
+    from accounts.models import User
 
 BATCH = 200
 WARN_BEFORE = timedelta(minutes=15)
@@ -66,6 +74,30 @@ def _enforce(found: Workload, moment: datetime) -> bool:
         return False
     tell_stops_soon(row, left=row.ends_at - moment)
     return True
+
+
+def limit_notices(uid: UUID, reader: User) -> list[Notice]:
+    """Return what a page of it tells of its time limit; its owner may move the end there."""
+    found = Workload.objects.filter(
+        uid=uid, ends_at__lte=now() + WARN_BEFORE, desired=Desired.RUNNING
+    ).first()
+    if found is None:
+        return []
+    kind = kinds.kind_of(found.kind)
+    row = kind.model.objects.select_related("project", *kind.related).get(pk=found.pk)
+    left = extension_left(row)
+    minutes = DEFAULT_EXTENSION if left is None else min(DEFAULT_EXTENSION, left)
+    text = _("Its time limit is near: files and address are kept.")
+    acts: tuple[Act, ...] = ()
+    if row.owner_id != reader.pk:
+        pass
+    elif minutes:
+        label = ngettext("%(n)d minute more", "%(n)d minutes more", minutes) % {"n": minutes}
+        do = partial(workload_extend, row=row, minutes=minutes)
+        acts = (Act("extend", label, lambda who: do(principal=who)),)
+    else:
+        text = f"{text} {_('It can be extended no further: its project allows no more.')}"
+    return [Notice("time-limit", text, until=row.ends_at, saves=True, acts=acts)]
 
 
 def tell_stops_soon(row: Any, *, left: timedelta) -> None:

@@ -12,8 +12,10 @@ from projects.others import reason_for
 from work import kinds
 from work.choices import StopReason
 from work.services.base import lock, locked, require_end
+from work.services.edit import workload_edit
 from work.services.ending import request_stop
-from work.services.tickets import issue_ticket
+from work.services.tickets import issue_ticket, ticket_return
+from work.standard_fields import GPU_FLAVOR
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -56,3 +58,35 @@ def park(
     if held:
         issue_ticket(found)
     return True
+
+
+def workload_start_plain(*, principal: Principal, row: Workload) -> Any:
+    """Go on at once without GPUs, at the same address; what it asked for stays as a wish.
+
+    So does its ticket. One that waits for GPUs leaves the line.
+    """
+
+    def keep_wish(found: Any) -> None:
+        if not found.gpus:
+            raise Conflict(_("It asks for no GPU: start it as it is."), code="no-gpus")
+        if found.is_on_its_way and not (found.is_waiting or found.is_held_back):
+            raise Conflict(_("It has its GPUs already."), code="running")
+        ticket_return(found)
+        found.wish_gpus, found.wish_flavor = found.gpus, found.gpu_flavor
+
+    return workload_edit(
+        principal=principal, row=row, said={"gpus": 0}, start=True, check=keep_wish
+    )
+
+
+def workload_regain(*, principal: Principal, row: Workload) -> Any:
+    """Ask for the GPUs again that it went on without, by its ticket; one that runs restarts."""
+    before = row.wish_gpus, row.wish_flavor
+
+    def same_wish(found: Any) -> None:
+        if not found.wish_gpus or (found.wish_gpus, found.wish_flavor) != before:
+            raise Conflict(_("It has no GPUs to get back."), code="no-wish")
+
+    same_wish(row)
+    said = {"gpus": row.wish_gpus, GPU_FLAVOR.name: row.wish_flavor}
+    return workload_edit(principal=principal, row=row, said=said, start=True, check=same_wish)

@@ -98,6 +98,7 @@ def request_of(kind: Kind, row: Any) -> Request:
         purpose=kind.purpose,
         priority=row.priority,
         together=kind.together_of(row),
+        since=row.ticket_at,
     )
 
 

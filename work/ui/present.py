@@ -26,6 +26,7 @@ from work.standard_fields import IN_ONE_LINE
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
 from work.waits import turn_in_words, wait_of
+from work.way_back import way_back
 from work.why import Why
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from work.reclaim import GivesBack
     from work.ui.timeline import Line
     from work.waits import Wait
+    from work.way_back import WayBack
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Shown:
     position: int | None
     wait: Callable[[], Wait | None]  # asked by the page that shows it
     gives_back: Callable[[], GivesBack | None]
+    way_back: Callable[[], WayBack | None]
     lines: list[Line]
     took: timedelta | None
     extension_left: int | None
@@ -100,6 +103,7 @@ class Shown:
             position=queue.get("position"),
             wait=cache(partial(wait_of, who, row)),
             gives_back=partial(giving_back, who.user, row),
+            way_back=cache(partial(way_back, row)),
             lines=timeline(row, row.shown_phase, pages.ahead[is_far(row)], pages.step_words),
             took=took(row),
             extension_left=extension_left(row),

@@ -11,8 +11,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from common.ui.responses import go
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Phase
 from work import services
+from work.kinds import kind_of
 from work.selectors import may_change, may_end
 from work.services.attachments import warning_of_full
 from work.ui.base import OneView
@@ -35,6 +36,17 @@ def _usual(pages: Pages) -> tuple[Verb, ...]:
         goes_on = row.desired == Desired.RUNNING and not pages.states.is_over(row)
         return pages.words.stop if goes_on and may_end(who, row) else ""
 
+    def park(who: Principal, row: Any) -> Text:
+        holds = row.desired == Desired.RUNNING and row.phase == Phase.RUNNING and row.gpus
+        return _("Park") if holds and not pages.kind.once and may_end(who, row) else ""
+
+    def plain(who: Principal, row: Any) -> Text:
+        return _("Go on without GPUs") if goes_plain(row) and may_change(who, row) else ""
+
+    def regain(who: Principal, row: Any) -> Text:
+        wishes = row.wish_gpus and row.desired != Desired.ABSENT and not row.project.archived_at
+        return _("Get the GPUs back") if wishes and may_change(who, row) else ""
+
     start = _("“%(name)s” is starting.")
     return (
         Verb(name="start", icon="player-play", word=again, act=services.workload_start, done=start),
@@ -47,7 +59,39 @@ def _usual(pages: Pages) -> tuple[Verb, ...]:
             ends=True,
             chosen=True,
         ),
+        Verb(
+            name="park",
+            icon="parking",
+            word=park,
+            act=services.workload_park,
+            done=_("“%(name)s” is parked: resume it any time."),
+            ends=True,
+        ),
+        Verb(
+            name="plain",
+            icon="cpu",
+            word=plain,
+            act=services.workload_start_plain,
+            done=start,
+            listed=False,
+        ),
+        Verb(
+            name="regain",
+            icon="arrow-back-up",
+            word=regain,
+            act=services.workload_regain,
+            done=_("“%(name)s” asks for its GPUs again."),
+            listed=False,
+        ),
     )
+
+
+def goes_plain(row: Any) -> bool:
+    """Whether it can go on without the GPUs that it would wait for, or has given back."""
+    once, here = kind_of(row.kind).once, row.desired != Desired.ABSENT
+    waits = row.is_waiting or row.is_held_back
+    goes = here and not once and not row.project.archived_at and (row.is_ended or waits)
+    return bool(row.gpus) and goes
 
 
 def verbs_of(pages: Pages) -> tuple[Verb, ...]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runtime import lab_extension
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Harmless facts of the machine that software inside needs too.
@@ -166,6 +168,9 @@ def python_layer(space: Path, base: Path) -> Furniture:
         (str(kernel / logo.name), logo.read_bytes(), 0o644)
         for logo in sorted((base / "share/jupyter/kernels/python3").glob("logo-*"))
     ]
+    lab = jupyter / "labextensions" / lab_extension.NAME
+    made.folders += [str(lab / folder) for folder in lab_extension.FOLDERS]
+    made.files += [(str(lab / name), text, 0o644) for name, text in lab_extension.files().items()]
     made.path = [str(env / "bin"), str(base / "bin")]
     made.env = {
         "VIRTUAL_ENV": str(env),

@@ -1,0 +1,128 @@
+"""J1b and C33 in a browser: warned inside JupyterLab, extended there, parked, resumed with its files.
+
+Real JupyterLab and supervisor on one machine with a simulated GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from benchmarks.lib import poll
+from tests.browser.conftest import PASSWORD
+from tests.browser.test_two_clicks import LAB_WITHIN_MS, Visitor
+from tests.support.clustered import ok
+from tests.support.gpus import NO_REAL_GPUS
+from tests.support.portal import Portal
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.real,
+    pytest.mark.timeout(600),
+    NO_REAL_GPUS,
+]
+SIMULATED = {
+    "BERTH_SIMULATED_GPUS": "1xH100-80",
+    "BERTH_RECLAIM_GRACE_SECONDS": "20",
+    "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
+}
+GUARANTEED = """
+from accounts.models import User
+from clusters.models import Cluster, Device
+from clusters.services.health import health_refresh
+from projects.models import Membership, Project
+from queues.models import Guarantee, Queue
+user = User(username="ann", email="ann@example.org")
+user.set_password({password!r})
+user.save()
+project = Project.objects.get(slug="demo")
+Membership.objects.create(project=project, user=user, role="owner")
+health_refresh(key="local")
+queue = Queue.objects.create(name="demo", project=project)
+kind = Device.objects.first().flavor
+Guarantee.objects.create(
+    queue=queue, cluster=Cluster.objects.get(key="local"), flavor=kind, guaranteed=1
+)
+answer = True
+"""
+LIST = "projects/demo/workspaces"
+WRITE = """() => {
+  const xsrf = document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? "";
+  const file = { type: "file", format: "text", content: "kept" };
+  const headers = { "X-XSRFToken": xsrf, "Content-Type": "application/json" };
+  const body = JSON.stringify(file);
+  return fetch("/api/contents/kept.txt", { method: "PUT", headers, body }).then((r) => r.status);
+}"""
+READ = """() => fetch("/api/contents/kept.txt").then((r) => r.json()).then((f) => f.content)"""
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Portal]:
+    running = Portal(SIMULATED)
+    try:
+        running.start()
+        running.shell(GUARANTEED.format(password=PASSWORD))
+        yield running
+    finally:
+        running.close()
+
+
+def open_lab(page: Page) -> str:
+    page.wait_for_url(re.compile(r"//[a-z0-9-]+\.nb\.localhost"), timeout=LAB_WITHIN_MS)
+    page.locator(".jp-LauncherCard").first.wait_for(timeout=LAB_WITHIN_MS)
+    return page.url.split("/lab")[0]
+
+
+def test_j1b_warned_inside_lab_extended_there_parked_and_resumed_with_its_files(
+    chromium: Any, simulated: Portal
+) -> None:
+    with simulated.api(simulated.token("ann")) as api:
+        said = {"name": "mine", "gpus": 1, "cpu_milli": 500, "memory_mib": 1024}
+        made = ok(api.post(LIST, json={**said, "time_limit_minutes": 14})).json()
+        one = f"{LIST}/{made['id']}"
+        poll("it runs", lambda: ok(api.get(one)).json()["status"]["phase"] == "running", 180)
+        before = ok(api.get(one)).json()["ends_at"]
+        ann = Visitor(chromium, simulated)
+        ann.sign_in("ann")
+        page = ann.page
+        page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
+        opens = page.get_by_role("link", name="Open", exact=True).first
+        page.goto(opens.get_attribute("href") or "")
+        address = open_lab(page)
+
+        warning = page.locator(".Toastify__toast", has_text="Its time limit is near")
+        expect(warning).to_contain_text(re.compile(r"1[34]:\d\d"), timeout=60_000)
+        warning.get_by_role("button", name="60 minutes more").click()
+        expect(warning).to_have_count(0)
+        assert ok(api.get(one)).json()["ends_at"] > before
+        assert page.evaluate(WRITE) == 201
+
+        page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
+        page.get_by_role("button", name="Park", exact=True).click()
+        expect(page.locator("#state")).to_contain_text("Parked; resume any time", timeout=60_000)
+        way_back = page.get_by_role("group", name="The way back")
+        expect(way_back).to_contain_text("ready about now · by your ticket")
+        assert (
+            simulated.shell("from clusters.models import Hold; answer = Hold.objects.count()") == 0
+        )
+
+        way_back.get_by_role("button", name="Go on without GPUs").click()
+        assert open_lab(page) == address
+        assert page.evaluate(READ) == "kept"
+        assert ok(api.get(one)).json()["spec"]["gpus"] == 0
+
+        page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
+        page.get_by_role("button", name="Get the GPUs back").click()
+        poll("it has its GPU", lambda: is_back(ok(api.get(one)).json()), 180)
+        page.goto(address)
+        open_lab(page)
+        assert page.evaluate(READ) == "kept"
+
+
+def is_back(row: Any) -> bool:
+    seen = row["status"]["observed_generation"] == row["generation"]
+    return bool(seen and row["status"]["phase"] == "running" and row["spec"]["gpus"] == 1)
