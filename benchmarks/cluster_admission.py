@@ -12,10 +12,12 @@ from typing import Any
 
 from benchmarks.cluster_start import the_cluster
 from benchmarks.cluster_storm import LAUNCHES, PROJECTS, WITHIN_S, Storm
-from benchmarks.lib import Result, poll
+from benchmarks.lib import Result, poll, sized
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes.builders.queues import VERSION
+from tests.support.clustered import ok
 
+ROUNDS = sized(3, 1)
 GPUS = 171  # of the simulated fleet; each project's first launch has one, too
 NAME = "bench-admission"
 
@@ -26,6 +28,7 @@ class Admission(Storm):
 
     def __init__(self, cluster: dict[str, Any]) -> None:
         super().__init__(cluster, NAME, manages_queues=True)
+        self.asked_s: list[float] = []  # until the portal had answered all of a round
 
     def admitted(self, *, bare: bool) -> int:
         """Count the Workloads that Kueue let in."""
@@ -43,10 +46,16 @@ class Admission(Storm):
     def ours(self) -> float:
         there = self.admitted(bare=False)
         begin = time.perf_counter()
-        self.launch(self.count)
+        made = self.launch(self.count)
+        self.asked_s.append(time.perf_counter() - begin)
         wanted = there + self.count
         poll(lambda: self.admitted(bare=False) >= wanted, within_s=WITHIN_S, every_s=0.25)
-        return time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        for number, short_id in enumerate(made):
+            slug, api = self.people[number % len(self.people)]
+            ok(api.delete(f"projects/{slug}/workspaces/{short_id}"))
+        poll(lambda: self.admitted(bare=False) <= there, within_s=WITHIN_S, every_s=1)
+        return seconds
 
     def _bare_ready(self) -> int:
         return self.admitted(bare=True)
@@ -70,20 +79,20 @@ def run() -> list[Result]:
     storm = Admission(the_cluster())
     try:
         storm.prepare()
-        bare = storm.bare()
-        ours = storm.ours()
+        rounds = [(storm.bare(), storm.ours()) for _round in range(ROUNDS)]
     finally:
         storm.close()
     return [
         Result(
             f"{storm.count} launches of {PROJECTS} projects let in by Kueue, launches/s",
             "launches/s",
-            [storm.count / ours],
-            [storm.count / bare],
+            [storm.count / ours for _bare, ours in rounds],
+            [storm.count / bare for bare, _ours in rounds],
             "bare client, same objects and queues",
             0.9,
             0.5,
             "higher",
+            note=f"all asked for within {max(storm.asked_s):.1f} s",
         )
     ]
 

@@ -15,7 +15,7 @@ from benchmarks.lib import SMALL, Result, is_small, save
 from benchmarks.report import write
 from tests.support.portal import ROOT, Portal
 
-ALL = ["warm", "lists", "waits", "replay", "spawn", "idle", "storm"]
+ALL = ["warm", "lists", "waits", "budgets", "replay", "spawn", "idle", "storm"]
 # Need Go, gigabytes of memory and minutes; sizes by BENCH_… (docs/dev/object-stores.md).
 LOADS = {
     "loads-large": ("loads_large", "run"),
@@ -31,6 +31,7 @@ LOADS = {
     "fleet": ("fleet", "run"),
     "ingest": ("ingest", "run"),
     "idle-day": ("idle_day", "run"),
+    "ratios": ("ratios", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }
@@ -78,7 +79,7 @@ def main(names: list[str]) -> int:
         from benchmarks.warm import run
 
         results = run()
-    elif name in {"lists", "waits", "replay"}:
+    elif name in {"lists", "waits", "budgets", "replay"}:
         results = importlib.import_module(f"benchmarks.{name}").run()
     elif name in LOADS:
         where, verb = LOADS[name]

@@ -13,6 +13,7 @@ from django.utils.formats import date_format, localize
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from budgets import days
 from budgets.models import Budget
 from budgets.policies import SLOPE_DAYS, Forecast, Window, hours, units
 from common.clock import now
@@ -135,9 +136,20 @@ class Meter:
     def frees(self, needed: int) -> Room:
         """Return when so much has room again."""
         room = self.limit - self.committed - needed
-        if at := self.window.frees(room, goes_on=True):
+        if at := self._frees(room, goes_on=True):
             return Room(at, sure=True)
-        return Room(self.window.frees(room, goes_on=False), sure=False)
+        return Room(self._frees(room, goes_on=False), sure=False)
+
+    def _frees(self, room: int, *, goes_on: bool) -> datetime | None:
+        """Return it by the launches of the days in whose course there may be room."""
+        window = self.window
+        owner = self.budget.user.uid if self.budget.user else None
+        while True:
+            at = window.frees(room, goes_on=goes_on)
+            doubtful = window.in_doubt(room, at, goes_on=goes_on) if room >= 0 else None
+            if doubtful is None:
+                return at
+            window = window.with_day(doubtful, days.on_day(self.projects, owner, doubtful))
 
 
 @dataclass(frozen=True)

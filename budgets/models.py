@@ -78,3 +78,48 @@ class Budget(models.Model):
             return self.organisation.name
         name = self.project.name if self.project else ""
         return f"{self.user.label} · {name}" if self.user else name
+
+
+class UsedDay(models.Model):
+    """What launches that are over held of a kind of GPU on one day (UTC); see ``budgets.days``."""
+
+    project_uid = models.UUIDField()
+    owner_uid = models.UUIDField()
+    flavor = models.CharField(max_length=63, blank=True, default="")
+    day = models.DateTimeField()  # its midnight
+    amount = models.BigIntegerField()  # microseconds of one GPU, unweighted
+    begun = models.DateTimeField()  # when the first of these launches began, on whatever day
+    until = models.DateTimeField()  # until when the last of them held any on this day
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project_uid", "day", "owner_uid", "flavor"], name="budgets_day_once"
+            )
+        ]
+        indexes = [models.Index(fields=["day"], name="budgets_by_day")]
+
+    def __str__(self) -> str:
+        return f"{self.project_uid} {self.flavor} {self.day:%Y-%m-%d}"
+
+
+class Uncounted(models.Model):
+    """A launch up to ``Roll.counted`` that is in no day yet. A key, as intervals outlive all."""
+
+    interval = models.BigIntegerField(unique=True)
+    project_uid = models.UUIDField(db_index=True)
+
+    def __str__(self) -> str:
+        return str(self.interval)
+
+
+class Roll(models.Model):
+    """How far launches are counted, by the keys of their intervals; one row."""
+
+    counted = models.BigIntegerField(default=0)  # all up to it are in days, or ``Uncounted``
+    safe = models.BigIntegerField(default=0)  # up to it none is still being written
+    latest = models.BigIntegerField(default=0)  # the last one that was there at ``latest_at``
+    latest_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.counted)

@@ -5,7 +5,7 @@ Times are whole microseconds, weights whole thousandths: sums are exact, whateve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -42,7 +42,8 @@ def hours(found: int) -> Decimal:
 class Use(NamedTuple):
     """One launch: from when to when it held GPUs. ``end`` None: it goes on.
 
-    ``rate``: GPUs times the thousandths of what one of their kind weighs.
+    ``rate``: GPUs times the thousandths of what one of their kind weighs. ``uid`` "": of launches
+    that are over: with ``launch`` 0 a day's sum, else what is counted of one (``budgets.days``).
     """
 
     uid: str
@@ -60,7 +61,7 @@ def apart(uses: Iterable[Use]) -> list[Use]:
     by_uid: dict[str, list[Use]] = {}
     for use in uses:
         by_uid.setdefault(use.uid, []).append(use)
-    found: list[Use] = []
+    found: list[Use] = by_uid.pop("", [])  # these are apart already
     for launches in by_uid.values():
         if len(launches) == 1:
             found += launches
@@ -72,6 +73,10 @@ def apart(uses: Iterable[Use]) -> list[Use]:
             if end is None or end > use.start:
                 found.append(use._replace(end=end))
     return found
+
+
+def _is_sum(use: Use) -> bool:
+    return not use.uid and not use.launch
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,25 @@ class Window:
         for use in self.uses:
             found.setdefault(use.uid, []).append(use)
         return found
+
+    def in_doubt(self, room: int, until: datetime | None, *, goes_on: bool) -> int | None:
+        """Return the first day, of which only the sum is known, in whose course no more than
+        ``room`` may be spent at some moment before ``until``.
+        """
+        sums = {use.start for use in self.uses if _is_sum(use)}
+        last = None if until is None else micros(until)
+        for begin, value, _slope, _end in self._later(goes_on=goes_on) if sums else ():
+            if last is not None and begin >= last:
+                return None
+            day = begin - self.length
+            if day in sums and value - self.between(day, day + _DAY) <= room:
+                return day
+        return None
+
+    def with_day(self, day: int, uses: Iterable[Use]) -> Window:
+        """Return the same with a day's launches instead of its sum."""
+        rest = (one for one in self.uses if not _is_sum(one) or one.start != day)
+        return replace(self, uses=(*rest, *uses))
 
     # --- later ------------------------------------------------------------------------------------
 

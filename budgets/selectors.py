@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Cast
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
+from budgets import days
 from budgets.choices import Mode
 from budgets.meters import LetIn, Meter, again
 from budgets.models import Budget
-from budgets.policies import HOUR, Use, Window, micros
+from budgets.policies import HOUR, Window
 from clusters.models import Flavor
 from common.clock import now
 from common.errors import NotFound
@@ -24,11 +23,9 @@ from queues.choices import Beyond
 from queues.models import Queue
 from quotas.choices import GPUS, is_kind
 from quotas.models import Reservation
-from usage.models import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from accounts.models import User
     from projects.models import Project
@@ -156,7 +153,9 @@ class Books:
         at = now()
         projects = _projects_of(budgets, tree)
         every = set[UUID]().union(*projects.values())
-        uses = _uses(every, at - timedelta(days=max(budget.days for budget in budgets)))
+        people = {budget.user.uid for budget in budgets if budget.user is not None}
+        since = {at - timedelta(days=budget.days) for budget in budgets}
+        uses = days.uses(every, since, people)
         meters = []
         for budget in budgets:
             mine = (
@@ -181,31 +180,6 @@ class Books:
             for m in self.meters
             if m.covers(project, owner)
         )
-
-
-def _uses(projects: set[UUID], since: datetime) -> Mapping[UUID, list[tuple[UUID, Use]]]:
-    """Return what held GPUs since then, by project, each with its owner."""
-    weight = Flavor.objects.filter(name=OuterRef("flavor")).values("weight")
-    rows = Interval.objects.filter(
-        Q(ended_at__isnull=True) | Q(ended_at__gt=since), project_uid__in=projects, gpus__gt=0
-    )
-    # as text: of ten thousand rows it is a third of the time to make ids of all three
-    texts = {f"{name}_": Cast(name, CharField()) for name in ("uid", "project_uid", "owner_uid")}
-    columns = ("project_uid_", "owner_uid_", "uid_", "launch", "weight", "gpus")
-    found: dict[UUID, list[tuple[UUID, Use]]] = defaultdict(list)
-    known: dict[str, UUID] = {}
-    for *whose, uid, launch, heavy, gpus, start, end in (
-        rows.annotate(weight=Subquery(weight), **texts)
-        .order_by()
-        .values_list(*columns, "started_at", "ended_at")
-    ):
-        for text in whose:
-            if text not in known:
-                known[text] = UUID(text)
-        rate = gpus * (1000 if heavy is None else int(heavy * 1000))
-        use = Use(uid.replace("-", ""), launch, micros(start), micros(end) if end else None, rate)
-        found[known[whose[0]]].append((known[whose[1]], use))
-    return found
 
 
 def _let_in(projects: set[UUID], weights: Mapping[str, int], without: UUID | None) -> list[LetIn]:

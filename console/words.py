@@ -18,6 +18,7 @@ DRIVERS: dict[str, Promise | str] = {
 DUTIES: dict[str, Promise] = {
     "audit-seal": _("Seals the audit log"),
     "beat": _("Sends periodic work"),
+    "budget-days": _("Sums up by day which GPU-hours were used"),
     "budgets": _("Looks which budgets of GPU-hours are spent"),
     "checks": _("Self-check of %(of)s"),
     "cluster-checks": _("Runs the self-checks of clusters"),

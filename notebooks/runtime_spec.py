@@ -10,6 +10,7 @@ from notebooks.hub import info_of, port_info_of
 from notebooks.kind import sidecar_port
 from notebooks.where import image_of
 from queues.choices import Purpose
+from runtime import lab_extension
 from runtime.pods import HOME, PORT
 from runtime.protocol import Probe, Sidecar, WorkloadSpec
 from volumes.backing import mount_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 20  # how long a visitor waits for the port to answer
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a pod, behind its NetworkPolicy
 RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod; cookies and sockets never at home
+LAB_EXTENSIONS = "/tmp/berth-lab"  # noqa: S108 - of the pod
 
 # Signs people in before a port. Two things the package has no option for are put right before it
 # starts. Its answers about a token are believed as briefly as a notebook's; and who asks for a
@@ -101,9 +103,19 @@ def _lab(
     )
     # What is open in this one. Nothing but the home outlives its pod, and several share that.
     layout = {"JUPYTERLAB_WORKSPACES_DIR": f"{HOME}/.jupyter/lab/workspaces/{row.short_id}"}
+    extension = lab_extension.files()
+    beside = {f"lab-{name.replace('/', '-')}": name for name in extension}
+    files = {flat: extension[name] for flat, name in beside.items()}
+    common |= {"secret_files": lambda: {**keys.secret_files(), **files}}
     return WorkloadSpec(
         **common,
-        command=("jupyterhub-singleuser", *hub.server_arguments(root_dir=HOME)),
+        command=(
+            *("jupyterhub-singleuser", *hub.server_arguments(root_dir=HOME)),
+            f"--LabApp.extra_labextensions_path={LAB_EXTENSIONS}",
+        ),
+        unpacked={
+            flat: f"{LAB_EXTENSIONS}/{lab_extension.NAME}/{name}" for flat, name in beside.items()
+        },
         env={**layout, **keys.env, **row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
         secret_env=lambda: {**keys.secret_env(), **secret_env},
         port=PORT,

@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 class Act(models.TextChoices):
@@ -15,9 +16,9 @@ class Act(models.TextChoices):
 class State(models.TextChoices):
     """Whether a policy is in force."""
 
-    OFF = "off", _("Off")
+    OFF = "off", pgettext_lazy("policy", "Off")
     DRY_RUN = "dry-run", _("Dry run: count what it would give back, touch nothing")
-    ON = "on", _("On")
+    ON = "on", pgettext_lazy("policy", "On")
 
 
 MAX_MINUTES = 60 * 24 * 30

@@ -198,7 +198,7 @@ def _means(since: dict[UUID, datetime]) -> dict[UUID, float]:
     total: dict[UUID, float] = {}
     columns = ("uid", "at", "gpu_utilisation_count", "gpu_utilisation_sum")
     for uid, at, number, percent in hours.order_by().values_list(*columns).iterator():
-        if number and at >= since[uid] - _HOUR:
+        if number and at > since[uid] - _HOUR:
             count[uid] = count.get(uid, 0) + number
             total[uid] = total.get(uid, 0.0) + percent
     return {uid: total[uid] / number for uid, number in count.items()}

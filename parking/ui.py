@@ -68,7 +68,7 @@ def _kind_choices() -> list[tuple[str, str]]:
     return [(kind.word, str(kind.many)) for kind in kinds.kinds() if "gpus" in kind.table]
 
 
-PER_PAGE = 50
+PER_PAGE = 25
 
 
 class PatrolView(PlatformView):
@@ -105,7 +105,8 @@ def patrol_page(request: HttpRequest, project: Project | None) -> dict[str, Any]
     form = FilterForm(request.GET or None)
     found: Patrol = patrol(form.wanted(), project)
     page = Paginator(found.holders, PER_PAGE).get_page(request.GET.get("page"))
-    return {"form": form, "patrol": found, "page": page, "project_of_page": project}
+    said = {"form": form, "patrol": found, "page": page, "project_of_page": project}
+    return {**said, "deeds": DEEDS}
 
 
 def _policy_query(wanted: Filter) -> dict[str, Any]:

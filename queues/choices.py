@@ -3,6 +3,8 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from runtime import ports
+
 
 class Purpose(models.TextChoices):
     """What work is for: it sets how it is let in, where nobody says otherwise (A1)."""
@@ -25,7 +27,7 @@ class Beyond(models.TextChoices):
 
     NONE = "", _("within its budget")
     BORROWS = "borrows", _("only borrows")
-    WAITS = "waits", _("waits")
+    WAITS = ports.WAITS, _("waits")
 
 
 # The class of priority of what only borrows, where a cluster's own queue decides.

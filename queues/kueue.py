@@ -62,7 +62,8 @@ def labels_of(
     options = options_of(cluster.options)
     if not options.manages_queues:
         return {"queue": queue, "priority": priority}
-    chosen = priority_of(purpose, OVER_BUDGET if over_budget else priority)
+    borrows = over_budget == Beyond.BORROWS
+    chosen = priority_of(purpose, OVER_BUDGET if borrows else priority)
     prefix = options.namespace_prefix
     name = names_on(cluster).queue_object(prefix, chosen.name) if chosen else ""
     return {"queue": "", "priority": name}

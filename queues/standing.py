@@ -189,16 +189,23 @@ class LongSight(LineSight):
     def _before(self, asked: Claim) -> dict[UUID, tuple[int, int]]:
         """Return of each project how many want the same and asked before, and how many GPUs."""
         own = self._own(asked.workload_uid)
-        all_of_them = own is None or asked.asked_at != own.asked_at
-        found: dict[UUID, tuple[int, int]] = {}
-        wanted = set(asked.size.kinds)
-        for uid, kinds, gpus, every, before in self._counted(own.asked_at if own else None):
+        at = None if own is None else own.asked_at
+        wanted, has_gpus = set(asked.size.kinds), bool(asked.gpus)
+        all_of_them = own is None or asked.asked_at != at
+        key = (at, all_of_them, frozenset(wanted), has_gpus)
+        if key in self._sums:
+            return self._sums[key]
+        found = self._sums[key] = {}
+        for uid, kinds, gpus, every, before in self._counted(at):
             n = every if all_of_them else before
-            same = not kinds or not wanted or kinds & wanted
-            if n and bool(gpus) == bool(asked.gpus) and same:
+            if n and bool(gpus) == has_gpus and (not kinds or not wanted or kinds & wanted):
                 known = found.get(uid, (0, 0))
                 found[uid] = (known[0] + n, known[1] + n * gpus)
         return found
+
+    @cached_property
+    def _sums(self) -> dict[tuple[Any, ...], dict[UUID, tuple[int, int]]]:
+        return {}
 
     def _counted(self, at: datetime | None) -> list[tuple[Any, ...]]:
         """Return who waits, counted in one query by project and size: all, and those before."""

@@ -233,6 +233,18 @@ class SupportsQueues(Protocol):
 
 
 @runtime_checkable
+class SupportsStanding(Protocol):
+    """Where the cluster itself keeps the line, and what was said first of who stands in it."""
+
+    def stand(self, uid: str, *, priority: str, waits: bool) -> bool:
+        """Let a workload stand in its line as is said now; nothing that runs is ended by it.
+
+        ``waits``: it is not let in until told otherwise; what was let in goes on. False: it does
+        not stand in the line yet, ask again. Missing is success.
+        """
+
+
+@runtime_checkable
 class SupportsKubeTokens(Protocol):
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         """Return a token for kubectl that ends with the grant.

@@ -12,6 +12,8 @@ from runtime.capabilities import NodeChanges
 from runtime.protocol import Driver, Resources
 from runtime.routers.base import Router
 
+WAITS = "waits"  # what is beyond a budget is not let in until there is room
+
 
 @dataclass(frozen=True)
 class AdmissionRequest:
@@ -30,7 +32,7 @@ class AdmissionRequest:
     purpose: str = ""  # build, train, inference; "": nothing that has rules of its own
     time_limit_minutes: int | None = None
     since: datetime | None = None  # within a guarantee it stands in line as of then (a ticket)
-    over_budget: str = ""  # its GPU-hours are spent: "borrows" only, or "waits"
+    over_budget: str = ""  # its GPU-hours are spent: "borrows" only, or WAITS
 
     @property
     def total(self) -> Resources:

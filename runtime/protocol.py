@@ -269,6 +269,8 @@ class WorkloadSpec:
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False
+    # Secret file → where its pod copies it at the start, below ``/tmp``; by the same shell.
+    unpacked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def replicas(self) -> int:

@@ -25,12 +25,14 @@ from runtime.capabilities import (
     Held,
     SupportsNotice,
     SupportsSecretRefresh,
+    SupportsStanding,
     SupportsTenants,
     SupportsVolumes,
 )
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
 from runtime.ports import (
+    WAITS,
     AdmissionRequest,
     Reclaim,
     Waiting,
@@ -62,6 +64,7 @@ __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
 
 ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
+_IN_LINE = frozenset({Phase.PENDING, Phase.STARTING, Phase.RUNNING})
 ENDING_S = 0.5  # between looks at what is told to end
 WAIT_S = 60.0  # the net under what is waited for: its coming makes the row due at once
 
@@ -159,6 +162,7 @@ class WorkloadReconciler(WorkloadKind):
             killpoint("ensured")
             state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
             state.ref["devices"] = list(answer.devices)
+            state.ref["stands"] = getattr(row, "over_budget", "")
             state.ref["secrets"] = self.secrets_of(row)
             state.just_made = True
             for word in ("ended", "exit", "starting_at"):
@@ -253,6 +257,7 @@ class WorkloadReconciler(WorkloadKind):
         state.note_line(seen)
         state.note_pod(seen)
         self._refresh_secrets(state, status.phase)
+        self._stand(state, status.phase)
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
         if status.phase in {Phase.FAILED, Phase.STOPPED}:
@@ -279,6 +284,20 @@ class WorkloadReconciler(WorkloadKind):
         if isinstance(driver, SupportsSecretRefresh):
             driver.refresh_secrets(self.spec_of(row))
         state.ref["secrets"] = wanted
+
+    def _stand(self, state: ReconcileContext, phase: Phase) -> None:
+        """Let it stand in the cluster's line as its row says now. What runs does not wait."""
+        row, stands = state.row, getattr(state.row, "over_budget", "")
+        if stands == WAITS and phase != Phase.PENDING:
+            stands = ""
+        if stands == state.ref.get("stands", "") or state.just_made or phase not in _IN_LINE:
+            return
+        driver = cluster_provider().driver_for(row.cluster_key)
+        if isinstance(driver, SupportsStanding):
+            priority = self.spec_of(row).priority
+            if not driver.stand(str(row.uid), priority=priority, waits=stands == WAITS):
+                return
+        state.ref["stands"] = stands
 
     def _open(self, state: ReconcileContext, seen: Observation) -> Outcome:
         row = state.row

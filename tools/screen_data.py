@@ -37,6 +37,7 @@ from tools import (  # noqa: E402
     screen_clusters,
     screen_credentials,
     screen_fleet,
+    screen_idle,
     screen_jobs,
     screen_loads,
     screen_queues,
@@ -233,6 +234,9 @@ def pages(
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
     found += screen_usage.pages()
+    found += screen_idle.pages(
+        screen_idle.make({user.username: user for user in User.objects.all()})
+    )
     found += screen_fleet.pages()
     found += screen_volumes.pages(vision, volume)
     found += screen_credentials.pages(vision, screen_credentials.make(vision, who["alice"]))

@@ -2,15 +2,17 @@
 
 from datetime import timedelta
 from random import Random
+from uuid import UUID
 
 from django.urls import reverse
 
 from accounts.models import User
 from common.clock import now
+from metrics.models import Sample
 from projects.models import Project
 from usage.closing import write_day
 from usage.ledger import HELD
-from usage.models import LedgerHour
+from usage.models import Interval, LedgerHour, Wait
 
 _KINDS = (("h100-80", 80), ("a100-80", 48), ("t4", 11))
 _HOUR_S = 3600.0
@@ -69,8 +71,35 @@ def make(projects: list[Project], people: list[User]) -> None:
                 )
             )
     LedgerHour.objects.bulk_create(rows, batch_size=500)
+    _now(projects, people)
     for day in range(31):
         write_day(begin + timedelta(days=day))
+
+
+def _now(projects: list[Project], people: list[User]) -> None:
+    """What is held and waited for at this moment, more than there is, and how busy it is."""
+    for n, (gpus, waits, percent) in enumerate(
+        ((64, 40, 35.0), (48, 16, 52.0), (24, 0, None), (8, 12, 4.0))
+    ):
+        project, person, at = projects[n % 2], people[n % len(people)], now()
+        whose = {
+            "uid": UUID(int=n + 1),
+            "launch": 1,
+            "kind": "job" if n % 2 else "workspace",
+            "project_uid": project.uid,
+            "project_slug": project.slug,
+            "owner_uid": person.uid,
+            "owner_name": person.username,
+            "cluster_key": "east",
+            "flavor": _KINDS[n % 3][0],
+        }
+        Interval.objects.create(**whose, name=f"train-{n}", gpus=gpus, started_at=at)
+        if waits:
+            begun = at - timedelta(minutes=20)
+            Wait.objects.create(**whose | {"launch": 2}, gpus=waits, began_at=begun)
+        if percent is not None:
+            later = at + timedelta(minutes=30)  # pictures are taken for a while
+            Sample.objects.create(uid=UUID(int=n + 1), at=later, gpu_utilisation=percent)
 
 
 def pages() -> list[tuple[str, str, str]]:

@@ -40,6 +40,9 @@ FLAGS = [
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 JAPANESE = {
     "home",
+    "idle-policy",
+    "patrol",
+    "workspace-idle",
     "job-failed",
     "job-new-filled",
     "job-new-many",

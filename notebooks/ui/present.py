@@ -206,6 +206,6 @@ def idle_words(row: Workspace) -> str:
     """Return what its kernels do, in words; empty when nothing is known."""
     state, notice = idle_state(row.uid), notice_of(row)
     words = state.words if state.known else ""
-    if notice is not None and notice.at is not None:
+    if notice is not None and notice.at is not None and not notice.is_told:
         words = f"{words} {follows_words(notice.act, notice.at)}".strip()
     return words

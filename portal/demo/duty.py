@@ -24,7 +24,8 @@ from notebooks.models import Preset, Workspace
 from portal.demo import script
 from projects.models import Project
 from work import selectors
-from work.services import workload_create, workload_delete, workload_stop
+from work.choices import StopReason
+from work.services import workload_create, workload_delete, workload_start, workload_stop
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +63,11 @@ class Day:
         self._tidy(at)
 
     def _do(self, act: script.Act) -> None:
+        if isinstance(act, script.Resume):
+            parked = Workspace.objects.filter(stop_reason=StopReason.PARKED, phase="stopped")
+            if found := parked.select_related("owner").order_by("stopped_at").first():
+                workload_start(principal=Principal(user=found.owner), row=found)
+            return
         who = Principal(user=User.objects.get(username=act.who))
         project = Project.objects.get(slug=TEAM_OF[act.who].slug)
         match act:

@@ -81,7 +81,14 @@ class Open:
     kind: str = A100
 
 
-Act = Submit | Cancel | Open
+@dataclass(frozen=True)
+class Resume:
+    """Somebody whose workspace was parked goes on with it, the one parked longest first."""
+
+    at_s: float
+
+
+Act = Submit | Cancel | Open | Resume
 
 
 def day(number: int) -> list[Act]:
@@ -92,7 +99,8 @@ def day(number: int) -> list[Act]:
     for at_s in range(90, int(DAY_S), 100):
         acts.append(Cancel(at_s, random.choice(random.choice(TEAMS).people)))
     for at_s in range(130, int(DAY_S) - 60, 150):
-        acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(1, 3)))
+        acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(3, 6)))
+    acts += [Resume(at_s) for at_s in range(330, int(DAY_S), 120)]
     return sorted(acts, key=lambda act: act.at_s)
 
 
@@ -111,6 +119,8 @@ def _opening() -> Iterator[Act]:
     yield Submit(2, "emma", "finetune-7b", 200, gpus=2)
     yield Submit(4, "chloe", "segment-cells", 150, gpus=2, kind=A100)
     yield Open(6, "lena", 4)
+    yield Open(9, "kenji", 9)
+    yield Open(12, "grace", 9)
     yield Submit(20, "ines", "grasping-1", 90)
     yield Submit(20, "ines", "grasping-2", 120)
     yield Submit(28, "farid", "evaluate", 60, gpus=4, limited=True)

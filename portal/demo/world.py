@@ -18,7 +18,10 @@ from clusters.models import Cluster
 from clusters.services.parts import flavor_save
 from common.clock import now
 from notebooks.services.presets import PresetFields, preset_create
+from parking.choices import State
+from parking.services import policy_make
 from portal.demo import script
+from portal.demo.month import month_make
 from portal.server.paths import Refusal
 from projects.choices import Role
 from projects.models import Project
@@ -36,6 +39,7 @@ _KINDS = {
     script.A100: ("NVIDIA A100 40 GB", "A100", "1.10", "0.4"),
 }
 _PAST_DAYS = 12
+_IDLE_MINUTES = 2  # then it is told, and a minute later parked: the script's bursts are closer
 _RESEARCH_HOURS, _ROBOTICS_HOURS = 400, 120  # of GPUs, in a week
 
 
@@ -86,6 +90,10 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
             member_add(principal=owner, project=project, user=user, role=Role.MEMBER)
         projects |= dict.fromkeys(team.people, project)
     _share(operator, cluster)
+    policy_make(
+        principal=operator,
+        values={"state": State.ON, "minutes": _IDLE_MINUTES, "grace": 1, "extension": 5},
+    )
     for name, label in ((script.A100, "A100"), (script.H100, "H100")):
         preset: dict[str, Any] = {
             "name": f"JupyterLab + 1 {label}",
@@ -99,6 +107,8 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
         }
         preset_create(principal=operator, fields=PresetFields(preset))
     _remember(cluster, projects, exists)
+    everyone = {user.username: user for user in User.objects.filter(username__in=projects)}
+    month_make(cluster, everyone, projects, exists)
     return passwords
 
 

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
 from accounts import oidc_grants
+from budgets import days as budget_days
 from budgets import services as budgets
 from clusters import checks, installed
 from clusters import services as clusters
@@ -266,6 +267,7 @@ class Worker:
             Loop("workspace-idle", parking.enforce, 15.0, leased=True),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
+            Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             # its name is that of the version before, which measured workspaces only

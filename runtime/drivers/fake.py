@@ -254,6 +254,13 @@ class FakeDriver:
                 held["secret_names"] = sorted(spec.secret_env())
                 held["secret_files"] = sorted(spec.secret_files())
 
+    def stand(self, uid: str, *, priority: str, waits: bool) -> bool:
+        with self._verb("stand", uid) as world:
+            held = world.get("workloads", {}).get(uid)
+            if held is not None:
+                held["stands"] = {"priority": priority, "waits": waits}
+            return held is not None
+
     def can_snapshot(self, backing: p.Backing) -> bool:
         return backing.kind != "nfs"
 

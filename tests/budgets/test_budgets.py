@@ -178,7 +178,7 @@ def test_beyond_a_soft_budget_work_only_borrows_and_gives_back_first(
 
 
 def test_running_work_falls_to_borrowing_when_its_budget_is_spent_and_rises_again(
-    budget: Any, used: Any, job: Any, settle: Any, alice: Any
+    budget: Any, used: Any, job: Any, settle: Any, alice: Any, world: Any
 ) -> None:
     kept = budget("4", mode="soft", days=1)
     row = settle(job(alice))
@@ -190,9 +190,17 @@ def test_running_work_falls_to_borrowing_when_its_budget_is_spent_and_rises_agai
     assert Claim.objects.get().over_budget == "borrows"
     settle(row)
     assert row.phase == "running"
+    driver = world.driver_for("local")
+    assert driver.calls("stand") == 1  # where the cluster keeps the line it is told, and once
+    settle(row)
+    assert driver.calls("stand") == 1
     spent.delete()
     services.look()
     assert (Job.objects.get().over_budget, Claim.objects.get().over_budget) == ("", "")
+    driver.fail("stand", "unreachable")
+    settle(row)
+    settle(row)
+    assert (row.phase, driver.calls("stand")) == ("running", 3)
     used(alice, hours=5)
     services.look()
     services.budget_delete(principal=_operator(), budget=selectors.budget_get(kept.uid))

@@ -1,5 +1,7 @@
 """What is run on a cluster, and which routes lead to it."""
 
+import json
+
 import pytest
 
 from notebooks.models import Preset, Workspace
@@ -33,6 +35,10 @@ def test_a_notebook_on_a_cluster_listens_everywhere_and_speaks_to_the_clusters_h
     assert "JUPYTERHUB_API_TOKEN" in found.secret_env()
     assert not found.sidecars
     assert found.links_volumes  # its file browser begins at the home
+    extension = json.loads(found.secret_files()["lab-package.json"])
+    assert extension["name"] == "@berth/notices"
+    assert set(found.unpacked) == set(found.secret_files())
+    assert "--LabApp.extra_labextensions_path=/tmp/berth-lab" in found.command
 
 
 def test_a_container_gets_a_sign_in_before_each_web_port_and_no_secret_of_its_own(post, gpu):

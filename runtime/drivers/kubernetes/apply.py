@@ -66,26 +66,24 @@ class Workloads:
         self._locator.remember(spec.uid, spec.namespace, name)
         pod = "" if spec.once else names.pod(name)
         reference = {"namespace": spec.namespace, "name": name, "pod": pod}
-        had_files = False
-        priority = spec.priority
+        had_files, known = False, None
         # A first launch that the watch has never seen needs no look: one worker has the row.
         # Should it exist all the same, made a moment ago by a worker that died, then what is
         # applied is what is there.
         seen = self._watched()
         if not (spec.launch == 1 and seen is not None and not seen.knows(spec.uid)):
-            found = self._get(shapes.of_spec(spec), name, spec.namespace)
-            if found is not None and not self._must_write(found, spec):
+            known = self._get(shapes.of_spec(spec), name, spec.namespace)
+            if known is not None and not self._must_write(known, spec):
                 return reference
-            had_files = found is not None and _has_files(found)
-            priority = _priority_of(found) if found is not None else priority
+            had_files = known is not None and _has_files(known)
         self._volumes.ensure_mounts(spec)
         files = self._write_secrets(spec)
         if had_files and not files:
             self._client.delete("v1", "secrets", names.files_secret(name), spec.namespace)
         for obj in shapes.of_spec(spec).build(spec, self._options, files=files):
             made = self._client.apply(obj)  # what owns the pods is the last
-        if self._options.manages_queues and priority != spec.priority and not spec.once:
-            queues.priority_moved(self._client, made, spec.priority)
+        if self._options.manages_queues and known is not None and not spec.once:
+            queues.stand(self._client, made, spec.priority)
         now = time.monotonic()
         if len(self._made) > _MADE_KEPT:
             self._made = {u: m for u, m in self._made.items() if now - m[0] < _MADE_S}
@@ -115,6 +113,17 @@ class Workloads:
             self._client.patch(
                 "v1", "secrets", name, found["metadata"]["namespace"], {"data": None}
             )
+
+    def stand(self, uid: str, *, priority: str, waits: bool) -> bool:
+        """Let it stand in its line so. Whoever died in between does all of it again."""
+        found = self.find(uid) if self._options.manages_queues else None
+        if found is None:
+            return True
+        if priority and _priority_of(found) != priority:
+            meta, shape = found["metadata"], shapes.of_owner(found)
+            change = {"metadata": {"labels": {names.PRIORITY: priority}}}
+            self._client.patch(shape.VERSION, shape.PLURAL, meta["name"], meta["namespace"], change)
+        return queues.stand(self._client, found, priority, waits=waits)
 
     def just_made(self, uid: str) -> Object | None:
         """Return what ``ensure`` made within the last second or two; asked once."""

@@ -283,7 +283,7 @@ class KubernetesDriver:
     def try_program(self, program: Program) -> Tried:
         return oneshot.step(self.client, self.options, program)
 
-    # --- SupportsTenants, SupportsQueues, SupportsKubeTokens ------------------------------------
+    # --- SupportsTenants, SupportsQueues, SupportsStanding, SupportsKubeTokens ------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
         written = self._tenants.ensure(spec)
         if written:  # it may be a new namespace of the old name, with none of the claims
@@ -301,6 +301,9 @@ class KubernetesDriver:
 
     def waiting_in(self, namespace: str) -> tuple[str, ...]:
         return self._queues.waiting_in(namespace)
+
+    def stand(self, uid: str, *, priority: str, waits: bool) -> bool:
+        return self._work.stand(uid, priority=priority, waits=waits)
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)

@@ -19,6 +19,7 @@ BACKING, EXPORT, RESTORED = f"{DOMAIN}/backing", f"{DOMAIN}/export", f"{DOMAIN}/
 DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
 QUEUE = "kueue.x-k8s.io/queue-name"
 OVER = "berth-over"  # a queue that does not exist: what was stopped while it waited stands here
+WAITS = f"{DOMAIN}/waits"  # a Workload of Kueue that is not let in until there are GPU-hours again
 PRIORITY = "kueue.x-k8s.io/priority-class"
 JOB = "batch.kubernetes.io/job-name"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it

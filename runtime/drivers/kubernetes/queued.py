@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.waiting import short
 from runtime.reasons import Reason
 
@@ -65,6 +66,8 @@ def in_queue(workload: Object, queues: str = "") -> Queued:
     quota = said.get("QuotaReserved", {})
     if quota.get("status") == "True":
         return _checked(said.get("Admitted", {}))
+    if names.WAITS in ((workload.get("metadata") or {}).get("annotations") or {}):
+        return Queued(Reason.BUDGET, "", {"word": "Deactivated"})
     word, text = str(quota.get("reason", "")), str(quota.get("message", ""))
     if not word:
         return Queued()

@@ -190,29 +190,49 @@ class Queues:
             future.result()
 
 
-def priority_moved(client: KubeClient, owner: Object, name: str) -> None:
-    """Give what stands in a queue for ``owner`` the priority that its label names now.
+def stand(client: KubeClient, owner: Object, priority: str, *, waits: bool = False) -> bool:
+    """Let what stands in a queue for ``owner`` stand there so; False: nothing does yet.
 
-    Of a Job Kueue does that itself; of a StatefulSet it keeps what was said first.
+    Kueue follows the label of a Job by itself; of a StatefulSet it keeps what was said first.
     """
-    meta = owner["metadata"]
-    said = client.get(build.VERSION, plural_of("WorkloadPriorityClass"), name)
-    if said is None:
-        return
-    for found in client.list(build.VERSION, "workloads", meta["namespace"]):
-        owners = found["metadata"].get("ownerReferences") or []
-        if any(one.get("uid") == meta["uid"] for one in owners):
-            spec = found.get("spec") or {}
-            known = ((spec.get("priorityClassRef") or {}).get("name"), spec.get("priority"))
-            if known != (name, said["value"]):
-                set_priority(client, found, name, said["value"])
+    whose = owner["metadata"]
+    classes = plural_of("WorkloadPriorityClass")
+    said = client.get(build.VERSION, classes, priority) if priority else None
+    mine = [
+        one
+        for one in client.list(build.VERSION, "workloads", whose["namespace"])
+        if any(o.get("uid") == whose["uid"] for o in one["metadata"].get("ownerReferences") or [])
+    ]
+    for found in mine:
+        spec, about = found.get("spec") or {}, found["metadata"]
+        change: Object = {}
+        known = ((spec.get("priorityClassRef") or {}).get("name"), spec.get("priority"))
+        if said is not None and known != (priority, said["value"]):
+            change = _of_class(priority, said["value"])
+        held = names.WAITS in (about.get("annotations") or {})
+        marks: Object = {}
+        if waits and not held and _waits(found):
+            change["active"], marks = False, {names.WAITS: "true"}
+        elif held and not waits:
+            change["active"], marks = True, {names.WAITS: None}
+        if change:
+            meta: Object = {"annotations": marks}
+            if change.get("active") is False:  # what was let in meanwhile goes on: NotYet
+                meta["resourceVersion"] = about["resourceVersion"]
+            whole = {"metadata": meta, "spec": change}
+            client.patch(build.VERSION, "workloads", about["name"], about["namespace"], whole)
+    return bool(mine)
 
 
 def set_priority(client: KubeClient, workload: Object, name: str, value: int) -> None:
-    ref = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": name}
     meta = workload["metadata"]
-    change = {"spec": {"priority": value, "priorityClassRef": ref}}
+    change = {"spec": _of_class(name, value)}
     client.patch(build.VERSION, "workloads", meta["name"], meta["namespace"], change)
+
+
+def _of_class(name: str, value: int) -> Object:
+    ref = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": name}
+    return {"priority": value, "priorityClassRef": ref}
 
 
 def _owners(workloads: Iterable[Object]) -> tuple[str, ...]:

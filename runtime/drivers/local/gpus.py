@@ -126,15 +126,15 @@ class SimulatedGpus:
         return self._devices
 
 
-_BURST_S, _CYCLE_S = 180.0, 720.0
+_BURST_S, _CYCLE_S = 60.0, 150.0
 _COMPUTING = frozenset({"job"})
 
 
 def played(device: Device, holder: Holder | None, at: float | None = None) -> Device:
     """Return a simulated device as its holder would use it; always the same at the same moment.
 
-    Jobs compute. Of the rest two of three compute in bursts, as people do who try things; the
-    third holds its GPU and leaves it alone.
+    Jobs compute. Of the rest one half computes in bursts, as people do who try things; the other
+    holds its GPU and leaves it alone.
     """
     if holder is None:
         return replace(device, utilisation=0, memory_used_mib=0)
@@ -143,7 +143,7 @@ def played(device: Device, holder: Holder | None, at: float | None = None) -> De
     phase, wobble = moment + seed % 10_000, round(4 * math.sin(moment / 37 + seed))
     if holder.kind in _COMPUTING:
         busy, memory = 93 + wobble, 0.82
-    elif seed % 3 == 0:
+    elif seed % 2 == 0:
         busy, memory = 0, 0.31
     elif phase % _CYCLE_S < _BURST_S:
         busy, memory = 72 + wobble, 0.55

@@ -122,6 +122,19 @@ def test_a_container_of_any_image_is_asked_for_no_shell():
     assert "lifecycle" not in container(built(given, OPTIONS))
 
 
+def test_a_secret_file_is_copied_to_where_its_program_looks(tmp_path):
+    secrets, there = tmp_path / "secrets", tmp_path / "lab/@berth/notices"
+    secrets.mkdir()
+    (secrets / "lab-package.json").write_text("{}")
+    unpacked = {"lab-package.json": f"{there}/package.json", "gone": f"{there}/gone"}
+    made = container(built(spec(unpacked=unpacked), OPTIONS))
+    *shell, script = made["lifecycle"]["postStart"]["exec"]["command"]
+    script = script.replace(names.SECRETS, str(secrets))
+    for _ in range(2):
+        subprocess.run([*shell, script], check=True, timeout=60)  # what is missing fails nothing
+    assert [(one.name, one.is_symlink()) for one in there.iterdir()] == [("package.json", False)]
+
+
 @pytest.fixture
 def linked(tmp_path):
     """Run the hook of a notebook as its node would, with folders of the test's own."""

@@ -160,12 +160,22 @@ def _main(
         found["startupProbe"] = _probe(spec.probe, port)
     if mounts := _mounts(spec, files=files):
         found["volumeMounts"] = mounts
-    if spec.links_volumes and {"home", "data"} <= {mount.role for mount in spec.mounts}:
+    if first := _first(spec):
         # Beside the command and not before it: the runtime says itself when a program is not
         # there.
-        link = {"exec": {"command": ["sh", "-c", _LINK]}}
-        found["lifecycle"] = {"postStart": link}
+        found["lifecycle"] = {"postStart": {"exec": {"command": ["sh", "-c", first]}}}
     return found
+
+
+def _first(spec: WorkloadSpec) -> str:
+    """Return what the image's shell does when the container begins; it never fails."""
+    found = []
+    if spec.links_volumes and {"home", "data"} <= {mount.role for mount in spec.mounts}:
+        found.append(_LINK)
+    for name, path in spec.unpacked.items():  # copies: Jupyter gives out nothing that is a link
+        folder = path.rpartition("/")[0]
+        found.append(f"mkdir -p {folder} && cp {names.SECRETS}/{name} {path} || true")
+    return "; ".join(found)
 
 
 def is_for_all(image: str, options: KubernetesOptions) -> bool:
