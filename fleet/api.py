@@ -9,8 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleet.asked import asked_of, moment_of
+from fleet.counts import counts
 from fleet.render import STATES, told
-from fleet.selectors import counts, look
+from fleet.selectors import look
 from projects.access import Permission
 from projects.api.base import PlatformAPIView
 

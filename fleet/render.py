@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from fleet.selectors import Cell, Counts, Fleet, Holder, Place
+    from fleet.counts import Counts
+    from fleet.selectors import Cell, Fleet, Holder, Place
 
 FREE, FOREIGN = -1, -2  # instead of the number of a holder
 UNHEALTHY, SHARED, SIMULATED = 1, 2, 4  # bits of a cell
@@ -40,7 +41,7 @@ def drawn(fleet: Fleet) -> dict[str, Any]:
             None if rate is None else round(rate),
             used,
             bits,
-            int(cell.since.timestamp()) if cell.since else 0,
+            cell.since or 0,
         ]
 
     groups = []
@@ -115,7 +116,7 @@ def _devices(place: Place, holders: Mapping[UUID, Holder]) -> Iterator[dict[str,
             "work_kind": named.kind if named else None,
             "owner": named.owner if named else None,
             "project": named.project if named else None,
-            "since": cell.since.isoformat() if cell.since and named else None,
+            "since": cell.held_since.isoformat() if cell.held_since and named else None,
             "utilisation": None if cell.utilisation is None else round(cell.utilisation, 1),
             "memory_used_mib": cell.memory_used_mib,
             "memory_mib": cell.memory_mib,

@@ -14,8 +14,9 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Flavor, Pool
 from fleet.asked import asked_of, moment_of
+from fleet.counts import counts
 from fleet.render import drawn, memory_percent
-from fleet.selectors import CLOSED, CORDONED, DOWN, UP, clusters_seen, counts, look
+from fleet.selectors import CLOSED, CORDONED, DOWN, UP, clusters_seen, look
 from placement.levels import LABELS
 from projects.access import projects_visible_to
 from projects.ui.base import PlatformView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +12,9 @@ import time_machine
 from clusters.models import Cluster, Node
 from common.clock import now
 from common.ids import new_uid
+from fleet.counts import counts
 from fleet.render import FOREIGN, FREE, drawn
-from fleet.selectors import Filters, counts, look
+from fleet.selectors import Filters, look
 from jobs.models import Job
 from metrics.models import DeviceReading, Sample
 from metrics.rollups import MINUTE, roll_up
@@ -183,6 +184,10 @@ def test_the_api_names_each_device(east: Cluster, alice: Any, as_user: Any) -> N
     devices = [device for node in found["nodes"] for device in node["devices"]]
     mine = [one for one in devices if one["project"] == "vision"]
     assert len(mine) == 10
+    kept = DeviceReading.objects.get(device=mine[0]["device"]).since
+    assert kept is not None
+    told = datetime.fromisoformat(mine[0]["since"])
+    assert abs((told - kept).total_seconds()) < 1
     assert {one["work_kind"] for one in mine} == {"job"}
     assert sum(one["held"] and one["work"] is None for one in devices) == 10
     assert as_user(alice).get("/api/v1/fleet?cluster=%00").status_code in {200, 400, 422}
