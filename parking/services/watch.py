@@ -70,8 +70,20 @@ def _keep(idle: Sequence[Seen]) -> None:
         ignore_conflicts=True,
         batch_size=_BATCH,
     )
-    goes_on = [_written(one.stretch, one) for one in idle if one.stretch and not one.is_new]
-    Stretch.objects.bulk_update(goes_on, _KEPT, batch_size=_BATCH)
+    changed = []
+    for one in idle:
+        if one.stretch is not None and not one.is_new:
+            before = [getattr(one.stretch, name) for name in _KEPT]
+            row = _written(one.stretch, one)
+            if before != [getattr(row, name) for name in _KEPT]:
+                changed.append(row)
+    Stretch.objects.bulk_create(  # one statement for many: an update of each by cases is slow
+        changed,
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=_KEPT,
+        batch_size=_BATCH,
+    )
 
 
 def _written(row: Stretch, one: Seen) -> Stretch:
