@@ -159,7 +159,10 @@ def test_devices_of_a_cluster_are_read_where_nothing_runs_and_each_replica_is_as
     east = Cluster.objects.create(key="east", name="East", driver="kubernetes", kinds={"h100": {}})
     Flavor.objects.get_or_create(name="h100", defaults={"label": "H100", "memory_mib": 81920})
     for name in ("n1", "n2"):
-        Node.objects.create(cluster=east, name=name, ready=True, offers={"h100": 2}, seen_at=now())
+        labels = {"berth.dev/simulated-gpu": "true"} if name == "n2" else {}
+        Node.objects.create(
+            cluster=east, name=name, ready=True, offers={"h100": 2}, labels=labels, seen_at=now()
+        )
     sampling.sample()
     assert DeviceReading.objects.filter(cluster_key="east", uid=None).count() == 4
     one: Thing = running("east", gpus=2, gpu_flavor="h100")
@@ -184,3 +187,5 @@ def test_devices_of_a_cluster_are_read_where_nothing_runs_and_each_replica_is_as
     whole = Sample.objects.get(uid=one.uid, device="")
     assert (whole.gpu_utilisation, whole.gpu_memory_mib) == (40.0, 20)
     assert set(DeviceReading.objects.values_list("uid", "memory_mib")) == {(one.uid, 81920)}
+    marked = DeviceReading.objects.filter(simulated=True).values_list("node", flat=True)
+    assert set(marked) == {"n2"}

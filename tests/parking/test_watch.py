@@ -306,29 +306,3 @@ def test_looking_costs_as_much_for_ten_as_for_two(
             services.enforce()
         counts.append(len(seen))
     assert counts[0] == counts[1]
-
-
-def test_inside_lab_it_is_told_and_one_press_keeps_it(idle, alice, principal):
-    from hubapi.notices import notices_of
-
-    def told():
-        return [one for one in notices_of(idle.uid, alice) if one.id.startswith("idle-")]
-
-    assert told() == []
-    services.enforce()
-    (notice,) = told()
-    assert "It will be parked in 15 minutes" in notice.text
-    assert notice.saves
-    assert notice.until == Stretch.objects.get().due_at
-    notice.acts[0].do(principal(alice))
-    assert told() == []
-    assert Stretch.objects.get().extensions == 1
-
-
-def test_inside_lab_a_reader_reads_their_language(idle, alice):
-    from hubapi.notices import notices_of
-
-    alice.language = "ja"
-    alice.save()
-    services.enforce()
-    assert any("駐機" in one.text for one in notices_of(idle.uid, alice))
