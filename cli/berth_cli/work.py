@@ -99,7 +99,8 @@ class Work:
     def show_way_back(self, row: Row) -> None:
         """Print when one that gave its GPUs back has them again, were they asked for now."""
         if back := row.get("way_back"):
-            said = f"Its {back['gpus']} GPUs: {back['sentence']}. {back['void']}"
+            count = "Its GPU" if back["gpus"] == 1 else f"Its {back['gpus']} GPUs"
+            said = f"{count}: {back['sentence']}. {back['void']}"
             click.echo(printable(f"\n{said.rstrip()}"))
 
     def show_more(self, s: Session, row: Row) -> None:

@@ -57,7 +57,10 @@ WRITE = """() => {
   const body = JSON.stringify(file);
   return fetch("/api/contents/kept.txt", { method: "PUT", headers, body }).then((r) => r.status);
 }"""
-READ = """() => fetch("/api/contents/kept.txt").then((r) => r.json()).then((f) => f.content)"""
+READ = """() => {
+  const headers = { "X-XSRFToken": document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? "" };
+  return fetch("/api/contents/kept.txt", { headers }).then((r) => r.json()).then((f) => f.content);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +110,9 @@ def test_j1b_warned_inside_lab_extended_there_parked_and_resumed_with_its_files(
 
         page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
         page.get_by_role("button", name="Park", exact=True).click()
-        expect(page.locator("#state")).to_contain_text("Parked; resume any time", timeout=60_000)
         way_back = page.get_by_role("group", name="The way back")
+        expect(way_back).to_be_visible(timeout=60_000)  # it has ended
+        expect(page.locator("#state")).to_contain_text("Parked; resume any time")
         expect(way_back).to_contain_text("ready about now · by your ticket")
         assert (
             simulated.shell("from clusters.models import Hold; answer = Hold.objects.count()") == 0

@@ -133,6 +133,34 @@ def test_launch_list_show_stop_resume_extend_and_delete(ann, world):
     assert read(ann("workspace", "list", "-o", "json")) == []
 
 
+def test_c33_park_go_on_without_gpus_and_get_them_back(ann, world, project):
+    from clusters import registry, services
+    from clusters.models import Flavor
+    from queues.models import Guarantee, Queue
+    from runtime.protocol import Device
+
+    machine = registry.driver_for("local")
+    machine.set_devices([Device("GPU-0", 0, "H100", 80_000)])
+    cluster = services.health_store(key="local", health=machine.probe())
+    queue = Queue.objects.create(project=project, name=project.slug)
+    kind = Flavor.objects.get(name="h100")
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=kind, guaranteed=1)
+    ann("workspace", "launch", "--name", "lab", "--gpus", "1")
+    driving.run_due()
+    assert ann("workspace", "park", "lab").exit_code == 0
+    driving.run_due()
+    shown = ann("workspace", "show", "lab").stdout
+    assert "Parked; resume any time" in shown
+    assert "Its GPU: ready about now · by your ticket." in shown
+    assert ann("workspace", "park", "lab").exit_code == 5
+    assert ann("workspace", "resume", "lab", "--cpu").exit_code == 0
+    driving.run_due()
+    seen = read(ann("workspace", "show", "lab", "-o", "json"))
+    assert (seen["status"]["phase"], seen["spec"]["gpus"]) == ("running", 0)
+    assert ann("workspace", "regain", "lab").exit_code == 0
+    assert read(ann("workspace", "show", "lab", "-o", "json"))["spec"]["gpus"] == 1
+
+
 def test_wait_follows_the_state_and_ends_when_it_runs(ann, world):
     made = read(ann("workspace", "launch", "-o", "json"))
     driving.run_due()
