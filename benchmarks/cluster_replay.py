@@ -1,9 +1,11 @@
 """The replay on simulated nodes with the real Kueue: guarantees with sharing, and each apart.
 
-The first hours of the sample, compressed in time. Every job is a Job of its own pod; a watch tells
-when it is let in and when it is over. The queues are those that Berth writes for the tree; *apart*
-they lend nothing, borrow nothing and keep to who came first. What is asked back begins again:
-simulated programs keep no checkpoints.
+A busy part of the sample's first day, without its longest jobs, compressed in time: so far only
+that Kueue keeps up with it. Every job is a Job of its own pod; a watch tells when it is let in and
+when it is over. The queues are those that Berth writes for the tree; *apart* they lend nothing,
+borrow nothing and keep to who came first. Both are played at once, so that they find the same
+machine; each has simulated devices enough of its own. What is asked back begins again: simulated
+programs keep no checkpoints.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import secrets
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -31,8 +34,9 @@ from runtime.drivers.kubernetes.builders import queues
 from runtime.drivers.kubernetes.builders.pod_fields import DEVICES
 from runtime.drivers.kubernetes.options import KubernetesOptions
 
-JOBS = int(os.environ.get("BERTH_REPLAY_JOBS", sized("240", "12")))
-TIMES = float(os.environ.get("BERTH_REPLAY_TIMES", sized("400", "6000")))
+JOBS = int(os.environ.get("BERTH_REPLAY_JOBS", sized("200", "12")))
+TIMES = float(os.environ.get("BERTH_REPLAY_TIMES", sized("60", "6000")))
+FIRST, LONGEST_S = 100, 4 * 3600.0
 WITHIN_S = 900.0
 GPU, PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
 PRODUCTS = {"h100": "NVIDIA-H100-80GB-HBM3", "a100": "NVIDIA-A100-SXM4-40GB"}
@@ -175,8 +179,9 @@ class Looker:
             self.over.setdefault(number, at)
 
 
-def played(kube: Kube, jobs: list[TraceJob], *, apart: bool) -> tuple[Played, float]:
+def played(jobs: list[TraceJob], *, apart: bool) -> tuple[Played, float]:
     """Return what became of them, in the time of the trace, and how late the last was submitted."""
+    kube = Kube(Path(the_cluster()["kubeconfig"]), timeout_s=60)
     town = Town(kube, guaranteed(jobs, CAPACITY), apart=apart)
     town.build()
     looker = Looker(Kube(Path(the_cluster()["kubeconfig"]), timeout_s=60), town)
@@ -193,6 +198,7 @@ def played(kube: Kube, jobs: list[TraceJob], *, apart: bool) -> tuple[Played, fl
     finally:
         looker.ended.set()
         town.end()
+        kube.close()
     found = Played(CAPACITY, jobs, held_idle_s=None)  # of which kind each got is not looked up
     found.waited = {n: max(0.0, looker.began[n] - asked[n]) * TIMES for n in asked}
     found.used_s = looker.used_s * TIMES
@@ -202,13 +208,12 @@ def played(kube: Kube, jobs: list[TraceJob], *, apart: bool) -> tuple[Played, fl
 
 
 def run() -> list[Result]:
-    kube = Kube(Path(the_cluster()["kubeconfig"]), timeout_s=60)
-    jobs = [replace(job, tenant=job.tenant.lower()) for job in read(SAMPLE)[:JOBS]]
-    try:
-        ours, late = played(kube, jobs, apart=False)
-        peer, late_apart = played(kube, jobs, apart=True)
-    finally:
-        kube.close()
+    busy = [job for job in read(SAMPLE) if job.duration_s <= LONGEST_S][FIRST : FIRST + JOBS]
+    begin = busy[0].submit_s
+    jobs = [replace(j, tenant=j.tenant.lower(), submit_s=j.submit_s - begin) for j in busy]
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(played, jobs, apart=apart) for apart in (False, True)]
+    (ours, late), (peer, late_apart) = (one.result() for one in both)
     for name, one in (("shared", ours), ("apart", peer)):
         print(one.line(name), flush=True)
     note = f"{ours.line('shared')}; {peer.line('apart')}"

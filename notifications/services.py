@@ -6,6 +6,7 @@ row is claimed by a conditional UPDATE before the server is spoken to and is due
 CLAIM_S: a crash in between delays a mail, and it goes at most once per window.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from email.errors import MessageError
@@ -199,6 +200,8 @@ EVERY_S = 5.0
 CLAIM_S = 600.0
 MOST_ATTEMPTS = 6
 BATCH = 20
+SUBJECT_MAX = 140
+_SENTENCE = re.compile(r".{12,}?(?:[.!?](?=\s)|。)")
 
 
 def send_due() -> int:
@@ -245,13 +248,21 @@ def message_of(row: Mail) -> EmailMessage:
             "notifications/mail.txt",
             {"text": text, "link": link, "base": settings.BERTH_PUBLIC_URL, "user": row.user},
         )
-        subject = _("Berth: %(text)s") % {"text": text}
+        subject = _("Berth: %(text)s") % {"text": _headline(text)}
     return EmailMessage(
-        subject=" ".join(subject.split())[:150],
+        subject=subject,
         body=body,
         to=[row.to],
         headers={"Auto-Submitted": "auto-generated", "X-Berth-Kind": row.kind},
     )
+
+
+def _headline(text: str) -> str:
+    """Return a text as a subject has it: its first sentence, in one line."""
+    line = " ".join(text.split())
+    if first := _SENTENCE.match(line):
+        line = first[0]
+    return line if len(line) <= SUBJECT_MAX else line[: SUBJECT_MAX - 1].rpartition(" ")[0] + "…"
 
 
 def _retry(row: Mail, error: Exception) -> None:

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Cluster, Flavor
 from clusters.models import Pool as NodePool
+from clusters.options import options_of
 from clusters.wording import work_words
 from common.errors import NotFound
 from events.models import Event
@@ -228,6 +229,29 @@ def pools_on(cluster: Cluster, tree: Mapping[str, Entry]) -> list[PoolSeen]:
         )
         for pool in NodePool.objects.filter(cluster=cluster)
     ]
+
+
+def kept_apart(cluster: Cluster) -> str:
+    """Return in words what keeps groups of projects apart on a cluster; '' on one machine."""
+    if not cluster.runs_images:
+        return ""
+    said = {"cluster": cluster.label}
+    if not options_of(cluster.options).manages_queues:
+        text = _("%(cluster)s decides itself who starts: what is said here is not kept there.")
+        return text % said
+    there = NodePool.objects.filter(cluster=cluster)
+    pools = [pool.name for pool in there if pool.node_labels]
+    if not pools:
+        text = _(
+            "%(cluster)s has no pools of nodes: both groups run on the same nodes, and only how"
+            " many GPUs each holds is kept apart."
+        )
+        return text % said
+    text = _(
+        "Which nodes work may use on %(cluster)s is said by its pools (%(pools)s); how many GPUs"
+        " each group holds is kept apart on all of them together."
+    )
+    return text % {**said, "pools": ", ".join(pools)}
 
 
 def longest_of(project: Project, purpose: str) -> int | None:

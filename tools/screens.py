@@ -62,7 +62,11 @@ JAPANESE = {
     "queues-effect",
     "queues-effect-now",
     "queues-two-groups",
+    "budgets",
+    "queues-tree",
+    "showback",
     "usage",
+    "webhook",
     "usage-all",
     "sign-in",
 }

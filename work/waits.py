@@ -118,7 +118,7 @@ def wait_of(reader: Principal, row: Workload) -> Wait | None:
         position, ahead = made.position or queue.get("position"), made.ahead
         estimate = made.estimate
     return Wait(
-        sentence=" ".join(_sentences(row, made)),
+        sentence=" ".join(_sentences(row, made, position)),
         position=position,
         ahead=_ahead(reader, ahead),
         estimate=estimate,
@@ -165,20 +165,23 @@ def _estimate_there(
     return History(made.cluster).by_count(row.kind, gpus, there)
 
 
-def _sentences(row: Workload, made: Decision) -> Iterator[str]:
+def _sentences(row: Workload, made: Decision, position: int | None) -> Iterator[str]:
     """Yield why it waits; and where GPU-hours are spent, of what and until when."""
     held = budgets.beyond(row.project, row.owner) if row.over_budget else None
     if held is None or held.id != "budget":
-        yield _sentence(row, made)
+        yield _sentence(row, made, position)
     if held is not None:
         yield str(held)
 
 
-def _sentence(row: Workload, made: Decision) -> str:
+def _sentence(row: Workload, made: Decision, position: int | None) -> str:
     for_devices = row.reason in {Reason.QUEUED, Reason.DOES_NOT_FIT}
     if for_devices and made.cluster.runs_images and made.standing.reason.id in PIECES:
         return made.sentence
-    found = why.on_its_way(row.reason, row.external_ref, row.resources)
+    ref = row.external_ref
+    if queue := ref.get("queue"):
+        ref = {**ref, "queue": {**queue, "position": position}}
+    found = why.on_its_way(row.reason, ref, row.resources)
     return found.text if found else str(why.info_of(row.reason, row.cluster_key).text)
 
 

@@ -10,6 +10,7 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from queues import selectors
 from queues.choices import Purpose, Who
 from queues.models import MAX_DEVICES
 from queues.planning import MAX_MINUTES, Change, share_problem
@@ -154,6 +155,7 @@ class TwoGroupsForm(forms.Form):
 
     def __init__(self, *args: Any, look: Look, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._look = look
         self.fields["name"].initial = _t("Shared pool")
         self.fields["on"].choices = [  # type: ignore[attr-defined]
             ("/".join(c.where), f"{c.flavor.label} · {c.cluster.label} ({c.exists})")
@@ -170,6 +172,13 @@ class TwoGroupsForm(forms.Form):
             self.fields[f"pool:{entry.key}"] = forms.BooleanField(
                 label=_t("%(name)s is in the pool") % {"name": entry.name}, required=False
             )
+
+    @property
+    def kept_apart(self) -> list[str]:
+        """What keeps the groups apart, of each cluster that is not one machine."""
+        clusters = {column.cluster.pk: column.cluster for column in self._look.columns}
+        found = [selectors.kept_apart(one) for one in clusters.values()]
+        return [words for words in found if words]
 
     def rows(self) -> Iterable[tuple[Entry, Any, Any]]:
         return [(e, self[f"fixed:{e.key}"], self[f"pool:{e.key}"]) for e in self.projects]

@@ -32,6 +32,34 @@ def test_one_is_told_in_the_page_and_by_mail_as_the_kind_says(alice: Any) -> Non
     assert notifications.send_due() == 0
 
 
+@pytest.mark.parametrize(
+    ("language", "subject"),
+    [
+        ("en", "Berth: “train” gives its GPUs back: they are guaranteed to Robotics."),
+        ("ja", "Berth: 「train」はGPUを返却します。"),
+    ],
+)
+def test_the_subject_of_a_mail_is_its_first_sentence(
+    alice: Any, language: str, subject: str
+) -> None:
+    alice.language = language
+    alice.save()
+    notify(users=[alice], kind="work.reclaimed", params={"name": "train", "whom": "Robotics"})
+    notifications.send_due()
+    assert mail.outbox[0].subject == subject
+    assert "train" in mail.outbox[0].body.partition("http")[0]
+
+
+def test_a_subject_without_an_end_is_cut_between_words(alice: Any) -> None:
+    said = {"name": "train", "reason": "out of memory " * 30}
+    preference_set(user=alice, kind="job.failed", page=True, mail=True)
+    notify(users=[alice], kind="job.failed", params=said)
+    notifications.send_due()
+    subject = mail.outbox[0].subject
+    assert len(subject) <= 150
+    assert subject.endswith(("out…", "of…", "memory…"))
+
+
 def test_settings_switch_page_and_mail_off_and_on(alice: Any) -> None:
     preference_set(user=alice, kind="workspace.ending", page=False, mail=False)
     tell(alice)

@@ -20,7 +20,7 @@ from placement.decision import Request
 from placement.fleet import Fleet
 from projects import namespaces
 from projects.models import Project
-from queues import admission, kueue
+from queues import admission, kueue, selectors
 from queues.hooks import tree_changed
 from queues.models import ClusterQueues, Guarantee, Priority, Queue
 from runtime import ports
@@ -497,3 +497,15 @@ def test_what_others_keep_for_themselves_starts_nothing_of_ours(
     made = Fleet([cluster], project.uid).decide(cluster, asked)
     assert made.rooms[0].free == 8
     assert (made.starts_now, made.standing.reason.id) == (False, "in-use")
+
+
+def test_what_keeps_two_groups_apart_on_a_cluster_is_said(cluster: Cluster) -> None:
+    """A16: the pair is made for a kind of GPU; which nodes that means is not always the same."""
+    assert "both groups run on the same nodes" in selectors.kept_apart(cluster)
+    Pool.objects.create(cluster=cluster, name="any")
+    Pool.objects.create(cluster=cluster, name="train", node_labels={"pool": "train"})
+    assert "its pools (train)" in selectors.kept_apart(cluster)
+    cluster.options = {**cluster.options, "manages_queues": False}
+    assert "Alpha decides itself who starts" in selectors.kept_apart(cluster)
+    here = Cluster(key="local", name="Here", driver="local")
+    assert selectors.kept_apart(here) == ""

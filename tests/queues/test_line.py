@@ -360,3 +360,33 @@ def test_who_asks_again_takes_as_many_queries_whatever_the_line(machine, ask):
     for _n in range(40):
         local.admit(ask(gpus=1))
     assert asked() == few
+
+
+def test_e17_a_thousand_of_one_project_hold_up_nobody_within_a_guarantee(
+    machine, ask, project, django_assert_max_num_queries
+):
+    cluster = machine(gpus=["H100"])
+    queue = Queue.objects.create(project=project, name=project.slug)
+    kind = Device.objects.get().flavor
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=kind, guaranteed=1)
+    flood = str(uuid4())
+    holder = replace(ask(gpus=1), project_uid=flood)
+    local.admit(holder)
+    first = Claim.objects.get()
+    Claim.objects.bulk_create(
+        Claim(
+            cluster=cluster,
+            workload_uid=uuid4(),
+            workload_kind="thing",
+            project_uid=UUID(flood),
+            gpus=1,
+            asked_at=first.asked_at,
+        )
+        for _n in range(1000)
+    )
+    mine = replace(ask(gpus=1), project_uid=str(project.uid))
+    with django_assert_max_num_queries(40):
+        assert isinstance(local.admit(mine), Waiting)
+    local.release(holder.uid)
+    assert isinstance(local.admit(mine), Granted)
+    assert Claim.objects.filter(granted_at__isnull=True).count() == 1000

@@ -286,7 +286,7 @@ def test_who_asked_before_on_a_cluster_is_named_to_who_belongs_to_them(
 
 
 def test_the_place_in_line_is_of_the_moment_of_what_is_before_it(
-    machine, job, settle, alice, principal
+    machine, job, settle, alice, principal, as_user
 ):
     settle(job(gpus=4))
     settle(job(gpus=2))
@@ -297,6 +297,10 @@ def test_the_place_in_line_is_of_the_moment_of_what_is_before_it(
     found = wait_of(principal(alice), row)
     assert found is not None
     assert (found.position, found.ahead) == (2, "Vision")
+    assert "position 2" in found.sentence
+    page = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "position 2" in page
+    assert "position 7" not in page
 
 
 def test_what_never_began_on_a_cluster_leaves_no_turn(far, job):

@@ -6,6 +6,9 @@ import pytest
 
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from tests.drivers.kubernetes.stub import Stub
+from tests.drivers.kubernetes.town import town
+
+__all__ = ["town"]
 
 
 @pytest.fixture

@@ -1,161 +1,24 @@
 """Queues that Berth writes, with the real Kueue: the story of A6 and A7, and what hands undo."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from devcluster.kube import KubeError
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime.capabilities import QueueKind, QueueShare
 from runtime.drivers.kubernetes.builders import queues
-from runtime.drivers.kubernetes.queued import in_queue
-from runtime.protocol import (
-    Denied,
-    InvalidSpec,
-    NotYet,
-    Placement,
-    PodGroup,
-    Resources,
-    Seen,
-    WorkloadSpec,
-)
+from runtime.protocol import Denied, InvalidSpec, Placement, PodGroup, Resources, Seen
 from runtime.reasons import Reason
 from tests.deploy import chart
-from tests.drivers.kubernetes.harness import RESTRICTED, Ground, ground_of, wait_for
+from tests.drivers.kubernetes.harness import wait_for
+from tests.drivers.kubernetes.town import API, EIGHT, FLEET, GPU, MODEL, Town
 
 pytestmark = pytest.mark.cluster
 
-API = "kueue.x-k8s.io/v1beta2"
-GPU = "nvidia.com/gpu"
 RIGHTS = "deploy/helm/rights.yaml"
-MODEL = {"nvidia.com/gpu.product": "NVIDIA-A2"}
-EIGHT = QueueKind("a2", GPU, MODEL, 8, beside={"cpu": 64_000, "memory": 65_536})
-FLEET = Placement(
-    any_of=(MODEL,), tolerations=({"key": "kwok.x-k8s.io/node", "operator": "Exists"},)
-)
-TWO = {"a2": QueueShare(2)}
-
-
-@dataclass
-class Town:
-    """Three projects with two GPUs guaranteed to each, and two that nobody is promised."""
-
-    ground: Ground
-    tree: QueueTree
-    submitted: list[WorkloadSpec] = field(default_factory=list)
-
-    @property
-    def root(self) -> str:
-        return self.ground.driver.options.namespace_prefix.strip("-")
-
-    def space(self, name: str) -> str:
-        return f"{self.root}-{name}"
-
-    def submit(self, name: str, **options: Any) -> WorkloadSpec:
-        spec = self.ground.spec(
-            **{
-                "namespace": self.space(name),
-                "once": True,
-                "kind": "job",
-                "probe": None,
-                "resources": Resources(1000, 512, gpus=1),
-                "placement": FLEET,
-                "priority": f"{self.root}-train",
-                **options,
-            }
-        )
-        self.submitted.append(spec)
-        self.ground.driver.ensure(spec)
-        return spec
-
-    def running(self, specs: list[WorkloadSpec]) -> list[int]:
-        """Return the numbers of those that run."""
-        seen = self.ground.driver.observe([spec.uid for spec in specs])
-        return [n for n, spec in enumerate(specs) if seen[spec.uid].seen == Seen.READY]
-
-    def until(self, specs: list[WorkloadSpec], count: int) -> list[int]:
-        def look() -> list[int] | None:
-            found = self.running(specs)
-            return found if len(found) == count else None
-
-        return wait_for(look, seconds=60, every=0.2)
-
-    def end(self, specs: list[WorkloadSpec]) -> None:
-        def gone(uid: str) -> bool:
-            try:
-                self.ground.driver.remove(uid)
-            except NotYet:
-                return False
-            return True
-
-        left = {spec.uid for spec in specs}
-
-        def all_gone() -> bool:
-            left.difference_update([uid for uid in left if gone(uid)])
-            return not left
-
-        wait_for(all_gone, seconds=90, every=0.2)
-
-    def stand(self, spec: WorkloadSpec, word: str = "", *, waits: bool = False) -> None:
-        """Let it stand so; asked again where Kueue wrote at the same time, as the engine does."""
-        priority = f"{self.root}-{word}" if word else spec.priority
-
-        def told() -> bool:
-            try:
-                return self.ground.driver.stand(spec.uid, priority=priority, waits=waits)
-            except NotYet:
-                return False
-
-        wait_for(told, seconds=30, every=0.2)
-
-    def workload(self, spec: WorkloadSpec) -> dict[str, Any]:
-        def look() -> dict[str, Any] | None:
-            for found in self.ground.kube.list(API, "Workload"):
-                owners = found["metadata"].get("ownerReferences") or [{}]
-                if owners[0].get("name") == f"ws-{spec.name}":
-                    return found
-            return None
-
-        return wait_for(look, seconds=30, every=0.2)
-
-
-@pytest.fixture
-def town() -> Iterator[Town]:
-    labels = {"berth.dev/queue": "kueue"}
-    made = ground_of(queue="default", manages_queues=True, labels=labels)
-    prefix = made.driver.options.namespace_prefix
-    spaces = {name: f"{prefix}{name}" for name in "abc"}
-    for space in spaces.values():
-        meta = {"name": space, "labels": {"berth.dev/test": "true", **labels, **RESTRICTED}}
-        made.kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-    parts = tuple(QueuePart(n, n, "org", space, shares=TWO) for n, space in spaces.items())
-    tree = QueueTree(
-        (QueuePart("org", "org", shares={"a2": QueueShare(6)}), *parts),
-        (EIGHT,),
-        plain={"cpu": 4000, "memory": 8192},
-        priorities={"train": 100, "build": 1000},
-    )
-    town = Town(made, tree)
-    assert made.driver.ensure_queues(tree)
-    try:
-        yield town
-    finally:
-        town.end(town.submitted)
-        for space in spaces.values():
-            made.kube.delete("v1", "Namespace", space)
-
-        def gone() -> bool:
-            try:
-                made.driver.remove_queues()
-            except NotYet:
-                return False
-            return True
-
-        wait_for(gone, seconds=120, every=1)
-        made.close()
 
 
 def test_over_quota_gives_back_what_is_guaranteed_to_others(town: Town) -> None:
@@ -239,56 +102,6 @@ def test_a_new_value_of_a_priority_counts_for_what_is_there(town: Town) -> None:
     town.ground.driver.ensure(again)
     town.until([again], 1)
     assert town.workload(again)["spec"]["priority"] == 70
-
-
-SPENT = {"train": 100, "build": 1000, "over-budget": 1}
-
-
-def test_whose_hours_are_spent_later_gives_back_first(town: Town) -> None:
-    """A soft budget that is spent while work runs: Kueue keeps what was said first of it."""
-    driver = town.ground.driver
-    driver.ensure_queues(replace(town.tree, priorities=SPENT))
-    notebook = town.submit("a", once=False, kind="workspace", priority=f"{town.root}-build")
-    spent = [notebook, town.submit("a")]
-    town.until(spent, 2)
-    others = [town.submit("a") for _n in range(6)]
-    town.until(others, 6)
-    for one in spent:
-        town.stand(one, "over-budget")
-    wait_for(lambda: {town.workload(o)["spec"]["priority"] for o in spent} == {1}, seconds=10)
-    assert town.running(spent) == [0, 1]  # by that alone nothing ends
-    town.until([town.submit("b") for _n in range(2)], 2)
-    # they began first, and one of them stood before all jobs
-    wait_for(lambda: not town.running(spent), seconds=60, every=0.2)
-    assert len(town.running(others)) == 6
-    # there is room again: it stands where it stood
-    for one in spent:
-        town.stand(one)
-    wait_for(lambda: town.workload(notebook)["spec"]["priority"] == 1000, seconds=10)
-    town.end(others[:2])
-    town.until(spent, 2)
-
-
-def test_what_waits_is_held_back_until_there_are_hours_again(town: Town) -> None:
-    """A hard budget that is spent while work stands in Kueue's line."""
-    first = [town.submit("a", resources=Resources(1000, 512, gpus=4)) for _n in range(2)]
-    town.until(first, 2)
-    notebook = town.submit("a", once=False, kind="workspace", priority=f"{town.root}-build")
-    held, later = [notebook, town.submit("a")], town.submit("a")
-    for one in [*held, first[0]]:
-        town.stand(one, waits=True)
-    town.end([first[1]])
-    town.until([later], 1)
-    assert town.running(held) == []
-    assert town.running(first[:1]) == [0]  # what was let in goes on
-    for one in held:
-        found = town.workload(one)
-        assert (found["spec"]["active"], in_queue(found).reason) == (False, Reason.BUDGET)
-    for _twice in range(2):
-        for one in held:
-            town.stand(one)
-    town.until(held, 2)
-    assert town.ground.driver.stand("unknown", priority="", waits=True)
 
 
 def test_without_devices_it_stays_off_what_is_guaranteed(town: Town) -> None:
