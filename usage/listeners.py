@@ -7,6 +7,8 @@ may carry a newer wish already.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db.models import Q
+
 from clusters.models import Device, Node
 from common.clock import now
 from runtime.models import ObservedWorkload
@@ -18,6 +20,7 @@ from usage.models import Interval, LateFact, Mark, Wait
 
 _REPEATED_MOST = timedelta(milliseconds=REPEATED_MOST)
 _MOST_MARKS = 200  # of one launch; what comes and goes for ever is down from then on
+_KEPT_UP = ("started_at", "placed_at", "flavor", "ready_at", "marks")
 TAKEN = frozenset(
     {Reason.PREEMPTED, Reason.EVICTED, Reason.DRAINED, Reason.NODE_LOST, Reason.RECLAIMING}
 )
@@ -83,10 +86,12 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
     devices = state.get("devices")
     # The engine holds the row: nobody else writes of this launch meanwhile.
     found = Interval.objects.filter(uid=row.uid, launch=row.launch).first()
+    if found is not None and found.ended_at is not None:
+        return
+    is_new = found is None
     if found is None:
-        _end_wait(row, launch=row.launch, at=placed, reason="", placed=True)
         size = row.resources.times(_replicas(row))
-        found = Interval.objects.create(
+        found = Interval(
             **_dims(row),
             launch=row.launch,
             name=str(row)[:120],
@@ -98,19 +103,22 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             placed_at=placed,
             started_at=started,
         )
-        _note_late(found, placed)
-        if row.launch > 1:  # an earlier launch of the same workload is over at the latest now
-            _close(row, launch=row.launch - 1, at=placed, reason="restarted")
-    elif found.ended_at is None:
+    before = [getattr(found, name) for name in _KEPT_UP]
+    if not is_new:
         if not (state.get("pod") or {}).get("times"):
             found.started_at = started
         # an older version wrote no place: there it held from its start
         found.placed_at = found.placed_at and min(found.placed_at, found.started_at)
         found.flavor = found.flavor or _flavor(row, devices)
-    else:
-        return
     _mark(found, transition, row)
-    found.save(update_fields=["started_at", "placed_at", "flavor", "ready_at", "marks"])
+    if is_new:
+        found.save(force_insert=True)
+        _end_wait(row, launch=row.launch, at=placed, placed=True)
+        _note_late(found, placed)
+        if row.launch > 1:  # an earlier launch of the same workload is over at the latest now
+            _close(row, launch=row.launch - 1, at=placed, reason="restarted")
+    elif before != [getattr(found, name) for name in _KEPT_UP]:
+        found.save(update_fields=_KEPT_UP)
 
 
 def _mark(found: Interval, transition: Transition, row: Any) -> None:
@@ -181,7 +189,13 @@ def _keep_wait(row: Any, *, launch: int, since: datetime | None, reason: str) ->
         return
     if Interval.objects.filter(uid=row.uid, launch=launch).exists():
         return  # it has had its place
-    made = Wait.objects.create(
+    made = _new_wait(row, launch=launch, since=since, reason=reason)
+    made.save()
+    _note_late(made, made.began_at)
+
+
+def _new_wait(row: Any, *, launch: int, since: datetime | None, reason: str) -> Wait:
+    return Wait(
         **_dims(row),
         launch=launch,
         gpus=row.resources.gpus * _replicas(row),
@@ -189,22 +203,28 @@ def _keep_wait(row: Any, *, launch: int, since: datetime | None, reason: str) ->
         began_at=min(since or _asked_at(row, launch), now()),
         reason=reason[:64],
     )
-    _note_late(made, made.began_at)
 
 
 def _end_wait(
     row: Any, *, launch: int, at: datetime, reason: str = "", placed: bool = False
 ) -> None:
     """End what waited up to ``launch``; one that nobody saw wait before is written down whole."""
-    known = Wait.objects.filter(uid=row.uid, launch=launch).exists()
-    if placed and not known and getattr(row, "asked_at", None) is not None:
-        _keep_wait(row, launch=launch, since=None, reason="")
-    for found in Wait.objects.filter(uid=row.uid, launch__lte=launch, ended_at__isnull=True):
-        found.ended_at = max(found.began_at, at)
-        found.placed = placed and found.launch == launch
-        found.reason = found.reason or reason
-        found.save(update_fields=["ended_at", "placed", "reason"])
-        _note_late(found, found.ended_at)
+    if not row.resources.gpus:
+        return
+    of_launch = Q(uid=row.uid, launch=launch) | Q(
+        uid=row.uid, launch__lt=launch, ended_at__isnull=True
+    )
+    rows = list(Wait.objects.filter(of_launch))
+    if placed and getattr(row, "asked_at", None) and all(r.launch != launch for r in rows):
+        rows.append(_new_wait(row, launch=launch, since=None, reason=""))
+    for found in rows:
+        if found.ended_at is None:
+            since = found.began_at if found.pk is None else at
+            found.ended_at = max(found.began_at, at)
+            found.placed = placed and found.launch == launch
+            found.reason = found.reason or reason
+            found.save()
+            _note_late(found, since)
 
 
 def _asked_at(row: Any, launch: int) -> datetime:
