@@ -23,7 +23,7 @@ from clusters.wording import work_words
 from common.clock import now
 from metrics import selectors as metrics
 from usage.capacity import supply_now
-from usage.ledger import CAUSES, FIGURES, WASTE
+from usage.ledger import CAUSES, FIGURES, HELD, WASTE
 from usage.models import Grain, Interval, LedgerDay, LedgerHour, LedgerProgress, Mark, Wait
 from usage.names import people, projects
 from usage.selectors import Range
@@ -243,16 +243,15 @@ def history(scope: Scope, span: Range, by: By, *, drawn: bool = False) -> Histor
     for row in there.annotate(n=Sum("supply")).filter(n__gt=0).order_by():
         supply[row[when]] += row["n"]
         of_key[row[uid_of] if own_supply else None] += row["n"]
-    columns = list(dict.fromkeys((uid_of, label_of, "flavor")))
     kinds = {name: rest for name, *rest in Flavor.objects.values_list(*_FLAVOR)}
     groups: dict[Any, Group] = {}
     losses: dict[tuple[str, Any], Loss] = {}
-    for row in rows.values(*columns).annotate(**figures).order_by():
+    for row in _lines(scope, by, rows, everything):
         key, label = row[uid_of], row[label_of]
         if row["sum_attached"] or row["sum_waiting"] or (own_supply and scope.is_all):
             _sum_up(groups.setdefault(key, Group(key, label)).ratio, row)
         for cause in WASTE:
-            if row[f"sum_{cause}"]:
+            if row.get(f"sum_{cause}"):
                 loss = losses.setdefault((cause, key), Loss(cause, key, label))
                 hours = row[f"sum_{cause}"] / _HOUR_S
                 loss.gpu_hours += hours
@@ -288,6 +287,32 @@ def history(scope: Scope, span: Range, by: By, *, drawn: bool = False) -> Histor
     return found
 
 
+def _lines(
+    scope: Scope, by: By, rows: QuerySet[Any], everything: QuerySet[Any]
+) -> list[dict[str, Any]]:
+    """Return the sums of each group and kind of GPU.
+
+    Sums cost: of people's work none is taken of what nobody holds, whose own rows are few.
+    """
+    uid_of, label_of, _grain = _COLUMNS[by]
+    of_work = by in {By.PROJECT, By.PERSON}
+    lost = [cause for cause in WASTE if cause in HELD or not of_work]
+    names = ["waiting", "attached", "measured", "utilised", *lost]
+    if of_work:
+        rows = rows.filter(project_uid__isnull=False)
+    else:
+        names.append("supply")
+    columns = list(dict.fromkeys((uid_of, label_of, "flavor")))
+    sums = {f"sum_{name}": Sum(name) for name in names}
+    found: list[dict[str, Any]] = list(rows.values(*columns).annotate(**sums).order_by())
+    if of_work and scope.is_all:
+        free = everything.filter(kind="").values("flavor")
+        sums = {f"sum_{cause}": Sum(cause) for cause in WASTE}
+        nobody = {uid_of: None, label_of: "", "sum_attached": 0.0, "sum_waiting": 0.0}
+        found += [nobody | row for row in free.annotate(**sums).order_by()]
+    return found
+
+
 def _source(
     scope: Scope, span: Range, by: By
 ) -> tuple[str, timedelta, QuerySet[Any], QuerySet[Any]]:
@@ -306,7 +331,7 @@ def _source(
 
 def _sum_up(ratio: Ratio, row: dict[str, Any]) -> Ratio:
     for name in ("supply", "waiting", "attached", "measured", "utilised"):
-        setattr(ratio, name, getattr(ratio, name) + row[f"sum_{name}"])
+        setattr(ratio, name, getattr(ratio, name) + (row.get(f"sum_{name}") or 0.0))
     return ratio
 
 
