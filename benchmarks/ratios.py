@@ -58,7 +58,7 @@ def dims(n: int) -> dict[str, Any]:
 
 
 def fill_days() -> int:
-    """Write thirty days, in each grain; return how many rows that is."""
+    """Write thirty days, in each grain, alike; return how many rows that is."""
     from common.clock import now
     from usage.ledger import HELD
     from usage.models import Grain, LedgerDay
@@ -70,28 +70,44 @@ def fill_days() -> int:
         Grain.PROJECT: ("cluster_key", "flavor", "kind", "project_uid", "project_slug"),
         Grain.OWNER: tuple(dims(0)),
     }
-    count = 0
-    for day in range(DAYS):
-        rows = []
-        for grain, names in keep.items():
-            groups = {tuple(dims(n)[name] for name in names) for n in range(min(WORKS, 2 * PEOPLE))}
-            for group in sorted(groups, key=str):
-                told = {cause: draw.random() * HOUR_S for cause in HELD}
-                figures = {"attached": sum(told.values()), "waiting": draw.random() * HOUR_S}
-                rows.append(
-                    LedgerDay(
-                        day=first + timedelta(days=day),
-                        grain=grain,
-                        **dict(zip(names, group, strict=True)),
-                        **told,
-                        **figures,
-                        measured=figures["attached"] / 2,
-                        utilised=figures["attached"] / 5,
-                        supply=GPUS / 10 * 24 * HOUR_S if grain == Grain.ALL else 0,
-                    )
+    rows = []
+    for grain, names in keep.items():
+        groups = {tuple(dims(n)[name] for name in names) for n in range(min(WORKS, 2 * PEOPLE))}
+        for group in sorted(groups, key=str):
+            told = {cause: draw.random() * HOUR_S for cause in HELD}
+            attached = sum(told.values())
+            rows.append(
+                LedgerDay(
+                    day=first,
+                    grain=grain,
+                    **dict(zip(names, group, strict=True)),
+                    **told,
+                    attached=attached,
+                    waiting=draw.random() * HOUR_S,
+                    measured=attached / 2,
+                    utilised=attached / 5,
+                    supply=GPUS / 10 * 24 * HOUR_S if grain == Grain.ALL else 0,
                 )
-        count += len(LedgerDay.objects.bulk_create(rows, batch_size=400))
-    return count
+            )
+    LedgerDay.objects.bulk_create(rows, batch_size=400)
+    for n in range(1, DAYS):
+        copy(LedgerDay, "day", first, first + timedelta(days=n))
+    return len(rows) * DAYS
+
+
+def copy(model: Any, column: str, of: Any, to: Any) -> None:
+    """Write the rows of one moment again at another, inside the database."""
+    from django.db import connection
+
+    meta = model._meta  # noqa: SLF001 - the public name of it
+    names = [f.column for f in meta.fields if not f.primary_key and f.column != column]
+    some = ", ".join(names)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {meta.db_table} ({some}, {column})"
+            f" SELECT {some}, %s FROM {meta.db_table} WHERE {column} = %s",
+            [to, of],
+        )
 
 
 def fill_hour(hour: Any) -> None:
@@ -118,21 +134,22 @@ def fill_hour(hour: Any) -> None:
         batch_size=400,
     )
     counts: dict[str, Any] = {f"{name}_count": 0 for name in FIELDS}
-    for minute in range(60):
-        MinuteSample.objects.bulk_create(
-            (
-                MinuteSample(
-                    **counts | {"gpu_utilisation_count": 6, "gpu_utilisation_sum": n % 600},
-                    uid=UUID(int=n),
-                    at=hour + timedelta(minutes=minute),
-                    samples=6,
-                    shared=0,
-                    simulated=0,
-                )
-                for n in range(WORKS)
-            ),
-            batch_size=400,
-        )
+    MinuteSample.objects.bulk_create(
+        (
+            MinuteSample(
+                **counts | {"gpu_utilisation_count": 6, "gpu_utilisation_sum": n % 600},
+                uid=UUID(int=n),
+                at=hour,
+                samples=6,
+                shared=0,
+                simulated=0,
+            )
+            for n in range(WORKS)
+        ),
+        batch_size=400,
+    )
+    for minute in range(1, 60):
+        copy(MinuteSample, "at", hour, hour + timedelta(minutes=minute))
     CapacityHour.objects.bulk_create(
         CapacityHour(cluster_key="east", flavor=f, hour=hour, samples=6, supply=6 * GPUS // 5)
         for f in FLAVORS

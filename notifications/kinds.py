@@ -178,6 +178,15 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "work.as-job",
+            _("A workspace would run as well as a job"),
+            _(
+                "The GPUs of “%(name)s” compute in bursts and rest in between. Run as a job, the "
+                "same program holds them only while it computes, and starts by itself."
+            ),
+            "stack-2",
+        ),
+        Kind(
             "work.message",
             _("Somebody writes about your work"),
             _("%(who)s about “%(name)s”: %(text)s"),

@@ -115,6 +115,16 @@ class IdlePolicy(models.Model):
         )
 
 
+class JobHint(models.Model):
+    """It was said of a workspace that its program would run as well as a job; once."""
+
+    workload = models.OneToOneField(Workload, on_delete=models.CASCADE, related_name="job_hint")
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.workload_id} {self.at}"
+
+
 class Stretch(models.Model):
     """A time in which one piece of work is idle; it goes when the work is used again.
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from accounts.principal import Principal
     from parking.judgement import Rule
 
 
@@ -103,12 +102,3 @@ def address_of(row: Workload) -> str:
     kind = kinds.kind_of(row.kind)
     shown = kind.model(project=row.project, pk=row.pk, uid=row.uid, short_id=row.short_id)
     return str(shown.get_absolute_url())
-
-
-def notices_of(who: Principal) -> list[tuple[Workload, Notice]]:
-    """Return those of one's own work that were told, the next to end first."""
-    rows = Workload.objects.filter(
-        owner=who.user, idle__warned_at__isnull=False, deleted_at__isnull=True
-    ).select_related("project", "owner")
-    found = [(row, notice_of(row)) for row in rows.order_by("idle__due_at")[:20]]
-    return [(row, notice) for row, notice in found if notice is not None]

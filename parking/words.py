@@ -12,22 +12,9 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from common.clock import now
 from parking.choices import WEEK, Act
-from parking.judgement import Because
 
 if TYPE_CHECKING:
     from parking.models import IdlePolicy
-
-BECAUSE: dict[Because, Promise] = {
-    Because.STARTING: gettext_lazy("It is not ready yet."),
-    Because.KERNEL: gettext_lazy("A kernel computes."),
-    Because.USED: gettext_lazy("Somebody is at it."),
-    Because.GPU: gettext_lazy("Its GPUs compute."),
-    Because.CPU: gettext_lazy("Its processor computes."),
-    Because.MEMORY: gettext_lazy("Its GPUs hold much memory."),
-    Because.NETWORK: gettext_lazy("It sends or receives."),
-    Because.NO_KERNELS: gettext_lazy("Its server does not say what its kernels do."),
-    Because.NO_FIGURES: gettext_lazy("Its processor or its GPUs are not measured."),
-}
 
 
 def minutes_between(since: datetime, until: datetime) -> int:

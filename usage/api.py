@@ -141,6 +141,9 @@ class FiguresSerializer(serializers.Serializer[Any]):
     peak_waiting = serializers.IntegerField()
     hours_with_waiting = serializers.IntegerField()
     hours_seen = serializers.IntegerField()
+    utilisation = serializers.FloatField(
+        allow_null=True, help_text="Mean percent of what was held; null: nothing was measured."
+    )
 
 
 class CapacityDaySerializer(serializers.Serializer[Any]):

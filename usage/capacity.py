@@ -25,13 +25,13 @@ from clusters.selectors import flavor_use
 from common.clock import now
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
-from usage.models import CapacityHour
+from usage.models import CapacityHour, Grain, LedgerDay
 from usage.selectors import Range
 
 KEPT = timedelta(days=400)
 _BESIDE = ("out", "others", "fragmented", "held_back")
 HEAD = ("day", "cluster", "gpu_kind", "supply", "attached", "waiting", "requested", "peak",
-        "peak_waiting", "hours_with_waiting", "hours_seen")  # fmt: skip
+        "peak_waiting", "hours_with_waiting", "hours_seen", "utilisation")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,13 @@ class Figures:
     peak_waiting: int = 0
     hours_with_waiting: int = 0
     hours_seen: int = 0
+    measured: float = 0.0  # GPU-seconds of which it is known what was done
+    computed: float = 0.0  # their utilisation times their length
+
+    @property
+    def utilisation(self) -> float | None:
+        """Mean percent of what was held, as far as it was measured; None where nothing was."""
+        return 100 * self.computed / self.measured if self.measured else None
 
     @property
     def requested(self) -> float:
@@ -240,7 +247,10 @@ def _add(one: Sight, hour: datetime) -> None:
 
 # --- reading --------------------------------------------------------------------------------
 def report(span: Range) -> list[Kind]:
-    """Return every kind that was there or asked for, with its days. One query."""
+    """Return every kind that was there or asked for, with its days. Two queries.
+
+    What was really used comes from the ledger, whose days are those of UTC.
+    """
     rows = (
         CapacityHour.objects.filter(hour__gte=span.since, hour__lt=span.until)
         .annotate(day=TruncDay("hour"))
@@ -264,13 +274,24 @@ def report(span: Range) -> list[Kind]:
         groups.setdefault((row["cluster_key"], row["flavor"]), []).append(row)
         where = (row["cluster_key"], row["day"])
         looks[where] = max(looks.get(where, 0), row["n"])
-    for days in groups.values():
+    used = _used(span)
+    for key, days in groups.items():
         for one in days:
             one["n"] = looks[one["cluster_key"], one["day"]]
+            one["measured"], one["computed"] = used.get((*key, one["day"].date()), (0.0, 0.0))
     return [
         Kind(*key, _figures(days), [Day(row["day"].date(), _figures([row])) for row in days])
         for key, days in groups.items()
     ]
+
+
+def _used(span: Range) -> dict[tuple[str, str, date], tuple[float, float]]:
+    """Return GPU-seconds measured, and utilised of these, by cluster, kind and day."""
+    rows = LedgerDay.objects.filter(
+        grain=Grain.ALL, day__gte=span.since.date(), day__lte=span.until.date()
+    ).values_list("cluster_key", "flavor", "day")
+    sums = rows.annotate(known=Sum("measured"), computed=Sum("utilised")).order_by()
+    return {(key, kind, day): (known, computed) for key, kind, day, known, computed in sums}
 
 
 def _figures(rows: list[dict[str, Any]]) -> Figures:
@@ -283,6 +304,8 @@ def _figures(rows: list[dict[str, Any]]) -> Figures:
         peak_waiting=max(row["top_waiting"] for row in rows),
         hours_with_waiting=sum(row["hours_waiting"] for row in rows),
         hours_seen=sum(row["hours"] for row in rows),
+        measured=sum(row["measured"] for row in rows),
+        computed=sum(row["computed"] for row in rows),
     )
 
 
@@ -303,4 +326,5 @@ def csv_rows(kinds: Iterable[Kind]) -> Iterator[tuple[Any, ...]]:
                 seen.peak_waiting,
                 seen.hours_with_waiting,
                 seen.hours_seen,
+                "" if seen.utilisation is None else round(seen.utilisation, 1),
             )

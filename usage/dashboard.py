@@ -104,6 +104,11 @@ class Dashboard:
         return self.history.step < timedelta(days=1)
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether the last step is not over: less is told of it than of the others."""
+        return bool(self.rows) and self.rows[-1].at + self.history.step > now()
+
+    @property
     def by_word(self) -> Promise:
         return BY_WORDS[self.by]
 

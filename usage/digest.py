@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import PlatformRole, User
 from common.clock import now
+from common.ids import new_uid
 from notifications.services import notify
 from projects.choices import Role
 from projects.models import Membership, Project
@@ -57,6 +58,7 @@ def tell_week() -> int:
             ("usage.week", url),
             readers,
             partial(_words, ratio, losses, name=project.name),
+            project,
         )
     whole = days.filter(grain=Grain.ALL).aggregate(**_SUMS)
     if whole["sum_supply"] or whole["sum_attached"]:
@@ -102,6 +104,7 @@ def _tell(
     what: tuple[str, str],
     readers: Iterable[User],
     words: Callable[[], dict[str, str]],
+    project: Project | None = None,
 ) -> int:
     """Tell of one thing, and write down that it was told, in one transaction.
 
@@ -114,11 +117,20 @@ def _tell(
     for person in readers:
         in_language[person.reads_in].append(person)
     kind, url = what
+    event, project_id = new_uid(), project.pk if project else None
     for language, people in in_language.items():
         with translation.override(language):
             params = words()
         key = f"{digest.week}/{digest.about}"
-        notify(users=people, kind=kind, params=params, url=url, key=key)
+        notify(
+            users=people,
+            kind=kind,
+            params=params,
+            url=url,
+            key=key,
+            project_id=project_id,
+            event=event,
+        )
     return 1
 
 

@@ -107,7 +107,6 @@ def ledger(
         begin, end = max(hold.begin, hour), min(hold.end, hour + HOUR)
         if begin < end and hold.gpus:
             row = rows[hold.dims]
-            row["attached"] += (end - begin) * hold.gpus
             for span in _spans(hold, begin, end):
                 _add(row, hold, span, minutes.get(hold.uid, {}), busy)
     attached: Counter[tuple[str, str]] = Counter()
@@ -137,7 +136,7 @@ def _spans(hold: Hold, begin: int, end: int) -> Iterator[_Span]:
     steps = [(hold.begin, str(Mark.START))]
     for at, word in hold.marks:  # a clock that moved back moves nothing back
         steps.append((min(max(at, steps[-1][0]), hold.end), word))
-    lost_at = [at for at, word in steps if word == Mark.LOST]
+    lost_at = [at for at, word in steps if word in {Mark.LOST, Mark.WAIT}]
     if hold.taken:
         lost_at.append(hold.end)
     ends = [at for at, _word in steps[1:]] + [hold.end]
@@ -155,6 +154,10 @@ def _spans(hold: Hold, begin: int, end: int) -> Iterator[_Span]:
 
 def _add(row: Amounts, hold: Hold, span: _Span, use: Use, busy: float) -> None:
     first, last, word, lost = span
+    if word == Mark.WAIT:
+        row["waiting"] += (last - first) * hold.gpus
+        return
+    row["attached"] += (last - first) * hold.gpus
     if word != Mark.RUN:
         cause = "crash" if hold.failed and word == Mark.START else _BY_MARK[Mark(word)]
         row[cause] += (last - first) * hold.gpus

@@ -54,6 +54,16 @@ def keep_intervals(transition: Transition) -> None:
         # One that never got its place waited until it was withdrawn; nothing before its asking.
         _end_wait(row, launch=row.launch, at=ended if mine else now(), reason="withdrawn")
     elif transition.after == Phase.PENDING:
+        held = (
+            mine
+            and Interval.objects.filter(
+                uid=row.uid, launch=row.launch, ended_at__isnull=True
+            ).first()
+        )
+        if held:  # a cluster let it in and lets it wait, or took its place from it
+            _mark(held, transition, row)
+            held.save(update_fields=["ready_at", "marks"])
+            return
         _keep_wait(row, launch=row.launch, since=None, reason=str(transition.row.reason))
 
 
@@ -108,25 +118,26 @@ def _mark(found: Interval, transition: Transition, row: Any) -> None:
     if not found.gpus:
         return
     at, phase, reason = now(), transition.after, str(transition.row.reason)
+    last: list[Any] = found.marks[-1] if found.marks else [0, Mark.START]
     if phase == Phase.RUNNING:
         word = Mark.RUN
         if found.ready_at is None:
             told = transition.outcome.updates.get("ready_at") or getattr(row, "ready_at", None)
             held = found.placed_at or found.started_at
             at = found.ready_at = told if told is not None and held <= told <= at else at
+    elif phase == Phase.PENDING:
+        word = Mark.WAIT
     elif phase == Phase.STARTING and found.ready_at is None:
         word = Mark.PULL if reason == Reason.PULLING else Mark.START
     elif phase == Phase.STARTING:
-        lost = reason in TAKEN or (found.marks and found.marks[-1][1] == Mark.LOST)
-        word = Mark.LOST if lost else Mark.DOWN
+        word = Mark.LOST if reason in TAKEN or last[1] in {Mark.LOST, Mark.WAIT} else Mark.DOWN
     else:
         word = Mark.STOP
-    last: list[Any] = found.marks[-1] if found.marks else [0, Mark.START]
     is_full = len(found.marks) >= _MOST_MARKS and word != Mark.STOP
     if last[1] == word or (is_full and last[1] == Mark.DOWN):
         return
     found.marks = [*found.marks, [max(last[0], round(at.timestamp() * 1000)), str(word)]]
-    if word == Mark.LOST:
+    if word in {Mark.LOST, Mark.WAIT} and found.ready_at is not None:
         _note_late(found, at - _REPEATED_MOST)
 
 

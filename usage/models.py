@@ -63,6 +63,7 @@ class Mark(StrEnum):
     RUN = "run"
     DOWN = "down"  # it was ready, ended by itself and is started again
     LOST = "lost"  # its place was taken from it, and it begins anew
+    WAIT = "wait"  # it has no place: its cluster's queue, or its scheduler, holds it back
     STOP = "stop"
 
 

@@ -24,7 +24,7 @@ from common.clock import now
 from metrics import selectors as metrics
 from usage.capacity import supply_now
 from usage.ledger import CAUSES, FIGURES, WASTE
-from usage.models import Grain, Interval, LedgerDay, LedgerHour, LedgerProgress, Wait
+from usage.models import Grain, Interval, LedgerDay, LedgerHour, LedgerProgress, Mark, Wait
 from usage.names import people, projects
 from usage.selectors import Range
 
@@ -196,7 +196,9 @@ def live(scope: Scope) -> Iterator[tuple[Interval | Wait, Ratio]]:
     use = metrics.means(held.values("uid"), now() - metrics.LATEST, "gpu_utilisation")
     for row in held:
         rate = use.get(row.uid)
-        if rate is None:
+        if row.marks and row.marks[-1][1] == Mark.WAIT:
+            yield row, Ratio(waiting=row.gpus)
+        elif rate is None:
             yield row, Ratio(attached=row.gpus)
         else:
             part = row.gpus * rate / 100

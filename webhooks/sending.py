@@ -34,7 +34,7 @@ from webhooks.services import TEST, switch_off
 
 log = structlog.get_logger(__name__)
 
-EVERY_S = 1.0
+EVERY_S = 2.0
 CLAIM_S = 120.0
 HOOKS = 32  # in one turn
 OF_ONE = 4  # deliveries to one of them, while it takes them

@@ -265,6 +265,7 @@ class Worker:
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
             # its name is that of the version before, which looked at workspaces only
             Loop("workspace-idle", parking.enforce, 15.0, leased=True),
+            Loop("job-hints", parking.hints_tell, 900.0, leased=True, first_s=LATER_S),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),

@@ -84,7 +84,11 @@ def test_j1b_warned_inside_lab_extended_there_parked_and_resumed_with_its_files(
         said = {"name": "mine", "gpus": 1, "cpu_milli": 500, "memory_mib": 1024}
         made = ok(api.post(LIST, json={**said, "time_limit_minutes": 14})).json()
         one = f"{LIST}/{made['id']}"
-        poll("it runs", lambda: ok(api.get(one)).json()["status"]["phase"] == "running", 180)
+        poll(
+            lambda: ok(api.get(one)).json()["status"]["phase"] == "running",
+            within_s=180,
+            every_s=0.5,
+        )
         before = ok(api.get(one)).json()["ends_at"]
         ann = Visitor(chromium, simulated)
         ann.sign_in("ann")
@@ -117,7 +121,7 @@ def test_j1b_warned_inside_lab_extended_there_parked_and_resumed_with_its_files(
 
         page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
         page.get_by_role("button", name="Get the GPUs back").click()
-        poll("it has its GPU", lambda: is_back(ok(api.get(one)).json()), 180)
+        poll(lambda: is_back(ok(api.get(one)).json()), within_s=180, every_s=0.5)
         page.goto(address)
         open_lab(page)
         assert page.evaluate(READ) == "kept"

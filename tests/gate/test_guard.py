@@ -87,14 +87,18 @@ def test_a3_nor_does_it_keep_ssh_connections_of_others(monkeypatch: Any) -> None
         server.refusals(pairs)
 
 
-async def test_a_terminal_in_which_something_moves_is_use(two: Any, monkeypatch: Any) -> None:
+async def test_a_terminal_in_which_something_moves_is_use_and_ssh_while_it_is_open(
+    two: Any, monkeypatch: Any
+) -> None:
     one, _first, second, _faults = two
     noted: list[Any] = []
     monkeypatch.setattr(guard, "note_used", noted.append)
     monkeypatch.setattr(guard, "later", lambda _key, note: note())
     terminal = Stream("terminal", ALICE, target("t"), Demand.OPEN)
-    quiet = Stream("ssh", ALICE, target("q"), Demand.OPEN)
+    quiet = Stream("terminal", ALICE, target("q"), Demand.OPEN)
+    silent = Stream("ssh", ALICE, target("s"), Demand.OPEN)  # what runs in it may print nothing
     quiet.moved -= 60
-    one.streams |= {terminal, quiet, second}
+    silent.moved -= 60
+    one.streams |= {terminal, quiet, silent, second}
     await one._recheck(None)
-    assert noted == [["t"]]
+    assert noted == [["s", "t"]]

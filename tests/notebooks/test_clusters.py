@@ -140,6 +140,16 @@ def test_a_reserved_pool_is_closed_to_others(post, api, gpu, project, bob):
     assert post({**CONTAINER, "pool": "training", "name": "c"}).status_code == 403
 
 
+def test_c34_a_pool_for_jobs_only_refuses_notebooks_with_the_reason(post, api, gpu, alice):
+    pool(gpu, "training", kinds=["job"])
+    for said in ({**CONTAINER, "pool": "training"}, {"cluster": "gpu", "pool": "training"}):
+        refused = post({**said, "name": "mine"})
+        assert refused.status_code == 403
+        assert "training is reserved for other kinds of work: Jobs" in refused.json()["detail"]
+        plan = api(alice, "POST", f"{BASE}?plan=1", {**said, "name": "mine"})
+        assert "is reserved for other kinds of work: Jobs" in plan.content.decode()
+
+
 def test_limits_count_every_kind_that_may_be_taken(post, gpu, project, operator, principal):
     from quotas.services import limits_set
 

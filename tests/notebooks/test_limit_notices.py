@@ -41,4 +41,4 @@ def test_c33_beyond_what_the_project_allows_there_is_no_button_but_the_reason(
     with time_machine.travel(row.ends_at - timedelta(minutes=10), tick=False):
         (told,) = limit_notices(row.uid, alice)
     assert told.acts == ()
-    assert "extended no further" in told.text
+    assert "cannot be extended further. In this project such work runs at most" in told.text

@@ -16,7 +16,7 @@ from tests.clusters.fleet import fleet
 from tests.engineapp.models import Thing
 from usage import capacity
 from usage.capacity import Day, Figures, Kind
-from usage.models import CapacityHour
+from usage.models import CapacityHour, Grain, LedgerDay
 from usage.selectors import Range
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +43,28 @@ def seen(days=90):
     with time_machine.travel(NOON + timedelta(days=7), tick=False):
         span = Range(now() - timedelta(days=days), now())
     return {(k.cluster, k.kind): k for k in capacity.report(span)}
+
+
+def test_a15_what_was_used_of_what_was_held_is_the_ledgers_and_unknown_where_nobody_measured(
+    cluster,
+):
+    thing("h100-80", 60)
+    sample_at(NOON)
+    sample_at(NOON + timedelta(days=1))
+    assert seen()["east", "h100-80"].total.utilisation is None
+    for measured, utilised in ((3000.0, 600.0), (1000.0, 600.0)):
+        LedgerDay.objects.create(
+            day=NOON.date(),
+            grain=Grain.ALL,
+            cluster_key="east",
+            flavor="h100-80",
+            measured=measured,
+            utilised=utilised,
+        )
+    found = seen()["east", "h100-80"]
+    assert [day.figures.utilisation for day in found.days] == [30.0, None]
+    assert found.total.utilisation == 30.0
+    assert next(capacity.csv_rows([found]))[-1] == 30.0
 
 
 def test_a15_averages_and_peaks_of_a_day(cluster):

@@ -15,7 +15,7 @@ from metrics.models import FIELDS, MinuteSample
 from runtime.protocol import Phase
 from runtime.reconcilers import Outcome, Transition
 from tests.usage.test_intervals import work
-from usage import closing
+from usage import closing, ratios
 from usage.ledger import FREE, HELD, HOUR, MINUTE, Dims, Hold, Supply, Want, ledger
 from usage.listeners import keep_intervals
 from usage.models import (
@@ -29,6 +29,7 @@ from usage.models import (
     Mark,
     Wait,
 )
+from usage.ratios import Scope
 
 OWNER = Dims("local", "h100", UUID(int=1), "vision", UUID(int=2), "alice", "workspace")
 T0 = 480_000 * HOUR  # an hour's begin
@@ -111,7 +112,7 @@ def test_what_nobody_held_has_a_cause_too() -> None:
     assert of(rows)["waiting"] == 240
 
 
-WORDS = st.sampled_from(["start", "pull", "run", "down", "lost", "stop"])
+WORDS = st.sampled_from(["start", "pull", "run", "down", "lost", "wait", "stop"])
 MOMENT = st.integers(-2 * HOUR, 3 * HOUR)
 HOLDS = st.builds(
     lambda begin, length, marks, gpus, failed, taken, n: Hold(
@@ -151,7 +152,7 @@ def test_causes_add_up_to_wall_time_times_gpus(
     rows = ledger(T0, holds, [], use, [supply], busy=5.0)
     wall = sum(max(0, min(h.end, T0 + HOUR) - max(h.begin, T0)) * h.gpus for h in holds)
     attached = sum(row["attached"] for row in rows.values())
-    assert attached == wall
+    assert attached + sum(row["waiting"] for row in rows.values()) == wall
     for row in rows.values():
         assert row["attached"] == sum(row[cause] for cause in HELD)
         assert all(row[name] >= 0 for name in (*HELD, *FREE))
@@ -168,7 +169,7 @@ def test_an_hour_is_the_sum_of_its_parts_and_the_next_hour_goes_on(
 ) -> None:
     """Cutting a launch in two at any hour loses and doubles nothing."""
     whole = sum(
-        row["attached"]
+        row["attached"] + row["waiting"]
         for n in range(-3, 7)
         for row in ledger(T0 + n * HOUR, [one], [], {one.uid: use}, [], busy=5.0).values()
     )
@@ -292,6 +293,34 @@ def test_what_was_taken_away_is_found_to_be_lost_later(project: Any, alice: Any)
     assert found["repeated"] == 2 * 120
     assert found["waiting"] == 2 * 20
     assert found["attached"] == 2 * (130 + 30)
+
+
+def test_what_a_cluster_holds_back_after_it_was_handed_over_waits_and_holds_nothing(
+    project: Any, alice: Any
+) -> None:
+    """Its queue has not let it in, and later takes its place from it."""
+    row = work(project, alice, asked_at=NOON)
+    handed = {"launch": 1, "placed_at": minute(0)}
+    told(row, 0, Phase.STARTING, handed, reason="placed")
+    told(row, 1, Phase.PENDING, {**handed, "line": {"queue": "q"}}, reason="queued")
+    assert ratios.at_present(Scope())[0].waiting == 2
+    told(row, 21, Phase.STARTING, handed, reason="placed")
+    told(row, 23, Phase.RUNNING, handed)
+    assert ratios.at_present(Scope())[0].attached == 2
+    measured(row.uid, 23, 43, 100.0)
+    told(row, 43, Phase.PENDING, {**handed, "line": {"queue": "q"}}, reason="queued")
+    told(row, 50, Phase.STARTING, handed, reason="placed")
+    told(row, 52, Phase.RUNNING, handed)
+    told(row, 55, Phase.STOPPED, {**handed, "exit": {"at": minute(55)}})
+    close(80)
+    assert sums() == {
+        "waiting": 2 * (20 + 7),
+        "attached": 2 * (1 + 2 + 20 + 2 + 3),
+        "measured": 2 * 20,
+        "start": 2 * 3,
+        "repeated": 2 * (20 + 2),
+        "unknown": 2 * 3,
+    }
 
 
 def test_a_wish_that_is_withdrawn_waited_until_then(project: Any, alice: Any) -> None:

@@ -26,7 +26,12 @@ from work.choices import StopReason
 from work.models import Workload
 from work.services.base import locked
 from work.services.ending import OVER, request_stop, workloads_stop_for
-from work.services.time_limit import DEFAULT_EXTENSION, extension_left, workload_extend
+from work.services.time_limit import (
+    DEFAULT_EXTENSION,
+    extension_left,
+    longest_words,
+    workload_extend,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,7 +101,7 @@ def limit_notices(uid: UUID, reader: User) -> list[Notice]:
         do = partial(workload_extend, row=row, minutes=minutes)
         acts = (Act("extend", label, lambda who: do(principal=who)),)
     else:
-        text = f"{text} {_('It can be extended no further: its project allows no more.')}"
+        text = f"{text} {_('It cannot be extended further.')} {longest_words(row)}"
     return [Notice("time-limit", text, until=row.ends_at, saves=True, acts=acts)]
 
 

@@ -42,8 +42,9 @@ def workload_extend(
         raise Conflict(_("It does not run: resume it first."), code="not-running")
     left = extension_left(found)
     if left is not None and minutes > left:
+        more = _("It can be extended by at most %(left)d minutes more.") % {"left": left}
         raise Conflict(
-            _("It can be extended by at most %(left)d minutes more.") % {"left": left},
+            f"{more} {longest_words(found)}",
             code="extension-limit",
             extra={"left_minutes": left},
         )
@@ -82,14 +83,34 @@ def bound(kind: Kind, row: Workload, said: Collection[str]) -> None:
     if longest is None or (row.time_limit_minutes or longest + 1) <= longest:
         return
     if name in said:
-        text = ngettext(
-            "In this project such work runs at most %(n)d minute.",
-            "In this project such work runs at most %(n)d minutes.",
-            longest,
-        )
-        raise wrong(name, text % {"n": longest})
+        raise wrong(name, _of_project(longest))
     if row.launch == 0 or not row.is_on_its_way:
         row.time_limit_minutes = longest
+
+
+def _of_project(minutes: int) -> str:
+    text = ngettext(
+        "In this project such work runs at most %(n)d minute.",
+        "In this project such work runs at most %(n)d minutes.",
+        minutes,
+    )
+    return text % {"n": minutes}
+
+
+def longest_words(row: Workload) -> str:
+    """Return who bounds how long it runs: its project, or what it was made from; '': nobody."""
+    kind = kinds.kind_of(row.kind)
+    own, queue = kind.longest_of(row), queues.longest_of(row.project, kind.purpose)
+    if queue is not None and (own is None or queue <= own):
+        return _of_project(queue)
+    if own is None:
+        return ""
+    text = ngettext(
+        "What it was made from lets it run at most %(n)d minute.",
+        "What it was made from lets it run at most %(n)d minutes.",
+        own,
+    )
+    return text % {"n": own}
 
 
 def extension_left(row: Workload) -> int | None:

@@ -22,6 +22,7 @@ from work import fields as f
 from work.reclaim import giving_back
 from work.selectors import may_change, may_end, reads_private, share_candidates, shares_of
 from work.services import extension_left
+from work.services.time_limit import longest_words
 from work.standard_fields import IN_ONE_LINE
 from work.ui.pages import Fact, Pages, pages_of
 from work.ui.timeline import is_far, timeline
@@ -121,6 +122,11 @@ class Shown:
         if not self.row.over_budget or self.row.phase not in {Phase.STARTING, Phase.RUNNING}:
             return ""
         return str(beyond(self.row.project, self.row.owner) or "")
+
+    @property
+    def longest_words(self) -> str:
+        """Who bounds how long it runs."""
+        return longest_words(self.row)
 
     @property
     def shares(self) -> QuerySet[Share]:
