@@ -138,13 +138,20 @@ class Window:
         """Return the first day, of which only the sum is known, in whose course no more than
         ``room`` may be spent at some moment before ``until``.
         """
-        sums = {use.start for use in self.uses if _is_sum(use)}
+        falls = {use.start: 0 for use in self.uses if _is_sum(use)}  # out of it in its course
+        for _uid, _launch, start, ends, rate in self.uses:
+            end = self.now if ends is None else min(ends, self.now)
+            day = start - start % _DAY
+            while day < end:
+                if day in falls:
+                    falls[day] += (min(end, day + _DAY) - max(start, day)) * rate
+                day += _DAY
         last = None if until is None else micros(until)
-        for begin, value, _slope, _end in self._later(goes_on=goes_on) if sums else ():
+        for begin, value, _slope, _end in self._later(goes_on=goes_on) if falls else ():
             if last is not None and begin >= last:
                 return None
             day = begin - self.length
-            if day in sums and value - self.between(day, day + _DAY) <= room:
+            if day in falls and value - falls[day] <= room:
                 return day
         return None
 
