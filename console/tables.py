@@ -174,7 +174,7 @@ class WorkspaceTable(Table):
         )
 
     def render_phase(self, record: Any) -> Any:
-        return tags.phase(record.shown_phase)
+        return tags.phase(record.shown_phase, record.shown_word)
 
     def render_size(self, record: Any) -> Any:
         return _t("%(cpu)s CPU, %(memory)s") % {

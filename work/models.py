@@ -14,6 +14,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_short_id, new_uid
@@ -24,6 +25,7 @@ from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase, Resources
 from runtime.workload_state import RECLAIMED, RESTARTED
 from volumes.models import Volume
+from work.choices import StopReason
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 from work.rows import WorkloadManager
 
@@ -201,6 +203,12 @@ class Workload(Ask, Reconcilable):
         if self.desired == Desired.RUNNING:
             return Phase.PENDING if ended else phase
         return phase if ended else Phase.STOPPING
+
+    @property
+    def shown_word(self) -> str:
+        """What says more of it than its phase; "" where nothing does."""
+        parked = self.stop_reason == StopReason.PARKED and self.shown_phase == Phase.STOPPED
+        return _t("Parked") if parked else ""
 
     @property
     def is_waiting(self) -> bool:

@@ -6,7 +6,9 @@ const EVERY_MS = 10000;
 const STEP_S = 300; // the slider's
 const [UNHEALTHY, SHARED, SIMULATED] = [1, 2, 4];
 const STATES = ["up", "cordoned", "closed", "down"];
-const SIZE = 14; // of a cell, with its gap
+const SMALL = 14; // of a cell, with its gap; where there are few they are larger
+const LARGER = [[96, 30], [600, 20]]; // up to so many
+let pitch = SMALL;
 const GAP = 2;
 const LABEL = 18;
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f6bd6", "#999933"];
@@ -82,8 +84,7 @@ function start() {
   }
 
   // --- one cell: free is hollow, unknown has a dot, unhealthy a hatch, reserved an outline ----
-  function paint(pen, x, y, one, node, by) {
-    const size = SIZE - GAP;
+  function paint(pen, x, y, one, node, by, size = pitch - GAP) {
     const painted = fill(one, node, by);
     pen.lineWidth = 1;
     if (painted) {
@@ -150,16 +151,16 @@ function start() {
       const most = Math.max(...nodes.map((node) => node[3].length));
       const wide = Math.min(most, 8); // a node is so many cells wide, and as high as it needs
       const high = Math.ceil(most / wide);
-      const each = wide * SIZE + 8;
+      const each = wide * pitch + 8;
       const across = Math.max(1, Math.floor((width + 8) / each));
       nodes.forEach((node, number) => {
         const left = (number % across) * each;
-        const top = y + Math.floor(number / across) * (high * SIZE + 6);
+        const top = y + Math.floor(number / across) * (high * pitch + 6);
         node[3].forEach((cell, at) => {
-          cells.push({ x: left + (at % wide) * SIZE, y: top + Math.floor(at / wide) * SIZE, cell, node, group, at });
+          cells.push({ x: left + (at % wide) * pitch, y: top + Math.floor(at / wide) * pitch, cell, node, group, at });
         });
       });
-      y += Math.ceil(nodes.length / across) * (high * SIZE + 6) + 4;
+      y += Math.ceil(nodes.length / across) * (high * pitch + 6) + 4;
     }
     return [heads, y];
   }
@@ -167,6 +168,8 @@ function start() {
   function draw() {
     if (!data) return;
     readTheme();
+    const count = data.groups.reduce((sum, group) => sum + group[3].reduce((n, node) => n + node[3].length, 0), 0);
+    pitch = (LARGER.find(([most]) => count <= most) || [0, SMALL])[1];
     const width = box.clientWidth - 2;
     const [heads, height] = layout(width);
     const sharp = Math.min(2, devicePixelRatio || 1);
@@ -187,7 +190,7 @@ function start() {
       const { x, y } = cells[focused];
       pen.strokeStyle = theme.focus;
       pen.lineWidth = 2;
-      pen.strokeRect(x - 1, y - 1, SIZE, SIZE);
+      pen.strokeRect(x - 1, y - 1, pitch, pitch);
     }
     legend();
   }
@@ -227,11 +230,11 @@ function start() {
     place.replaceChildren(...shown.map(([cell, node, words]) => {
       const item = document.createElement("span");
       const swatch = document.createElement("canvas");
-      swatch.width = swatch.height = SIZE * 2;
+      swatch.width = swatch.height = SMALL * 2;
       swatch.setAttribute("aria-hidden", "true");
       const pen = swatch.getContext("2d");
       pen.scale(2, 2);
-      paint(pen, 1, 1, cell, node, by);
+      paint(pen, 1, 1, cell, node, by, SMALL - GAP);
       item.append(swatch, words);
       return item;
     }));
@@ -281,7 +284,7 @@ function start() {
   function at(event) {
     const edge = canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - edge.left, event.clientY - edge.top];
-    return cells.findIndex((one) => x >= one.x && x < one.x + SIZE && y >= one.y && y < one.y + SIZE);
+    return cells.findIndex((one) => x >= one.x && x < one.x + pitch && y >= one.y && y < one.y + pitch);
   }
 
   const open = (number) => {
@@ -325,8 +328,8 @@ function start() {
     focused = focused < 0 ? 0 : beside(focused, event.key);
     draw();
     const { x, y } = cells[focused];
-    if (y < box.scrollTop) box.scrollTop = y - SIZE;
-    if (y + SIZE * 2 > box.scrollTop + box.clientHeight) box.scrollTop = y + SIZE * 2 - box.clientHeight;
+    if (y < box.scrollTop) box.scrollTop = y - pitch;
+    if (y + pitch * 2 > box.scrollTop + box.clientHeight) box.scrollTop = y + pitch * 2 - box.clientHeight;
     const edge = canvas.getBoundingClientRect();
     show(focused, edge.left + x, edge.top + y);
   });

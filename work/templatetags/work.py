@@ -31,7 +31,8 @@ def work_badge(row: Any) -> SafeString:
     pages = pages_of(row)
     state = pages.states.of(row)
     tone, shape = pages.shapes[state]
-    return badge(pages.badge_word(row) if pages.badge_word else state.label, tone, shape)
+    word = pages.badge_word(row) if pages.badge_word else row.shown_word or state.label
+    return badge(word, tone, shape)
 
 
 @register.simple_tag(takes_context=True)
