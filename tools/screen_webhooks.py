@@ -64,5 +64,5 @@ def pages(vision: Project, chat: Webhook) -> list[tuple[str, str, str]]:
         ("alice", "webhooks", reverse("webhooks:list", kwargs=slug)),
         ("alice", "webhook", chat.get_absolute_url()),
         ("alice", "settings-webhooks", reverse("webhooks:own")),
-        ("bob", "settings-webhooks-none", reverse("webhooks:own")),
+        ("dora", "settings-webhooks-none", reverse("webhooks:own")),
     ]

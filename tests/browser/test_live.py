@@ -71,7 +71,7 @@ def page(portal: screens.Portal, chromium: Any) -> Iterator[Any]:
 
 
 def test_a_list_refreshes_itself_and_keeps_the_focus(portal: screens.Portal, page: Any) -> None:
-    open_live(page, f"{portal.url}/console/workspaces/")
+    open_live(page, f"{portal.url}/console/workspaces/?q=bob")  # there are more than a page shows
     page.focus("#filter_phase")
     name = f"seen at once {secrets.token_hex(2)}"
     run(portal, STOP.format(name=name))
