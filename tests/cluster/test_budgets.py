@@ -59,6 +59,9 @@ def classes(kube: Kube, portal: ClusteredPortal) -> dict[str, tuple[str, bool]]:
     return found
 
 
+@pytest.mark.long(
+    "drivers/kubernetes/test_hours_spent.py has the same on the real Kueue, without a portal"
+)
 def test_whose_hours_are_spent_while_it_runs_gives_back_first_and_what_waits_is_held(
     portal: ClusteredPortal, devcluster: dict[str, Any], kube: Kube, api: httpx.Client
 ) -> None:

@@ -54,6 +54,7 @@ def moved(run: Program, kept: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
+@pytest.mark.long("cut off after each step; on_postgresql moves the same rows whole")
 def test_rows_of_before_are_moved_whole_however_often_it_is_cut_off(tmp_path: Path) -> None:
     moved(program(tmp_path, f"sqlite:///{tmp_path}/moved.sqlite3"), tmp_path / "rows.json")
 
