@@ -151,12 +151,22 @@ def _seen(values: tuple[Any, ...], known: _Known, at: datetime) -> Seen:
         if stretch is not None and (stretch.launch, stretch.policy_id) == (launch, policy.pk):
             before = Quiet(stretch.quiet_since, stretch.quiet_until)
         consider(rule, policy, follow(rule, spans, before, gpus=gpus), use)
+    if stretch is not None and stretch.extended_until is not None:
+        # what was put off stays so, whichever rule would act sooner
+        kept = [one for one in candidates if one.next and not one.is_new and not _is_done(one)]
+        if kept:
+            return kept[0]
     return min(candidates, key=_acts_at)
 
 
 def _acts_at(one: Seen) -> tuple[bool, datetime]:
     at = one.next.at if one.next is not None else None
-    return at is None, at or now()
+    return at is None or _is_done(one), at or now()
+
+
+def _is_done(one: Seen) -> bool:
+    """Whether all that its rule does was done: its owner was told, and nothing more follows."""
+    return one.stretch is not None and one.stretch.done_at is not None and not one.is_new
 
 
 def _notice(

@@ -165,8 +165,10 @@ def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
     )
 
 
-def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, datetime | None]:
-    """Return since when each hour's mean is below; who was never measured is absent. One query."""
+def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, datetime]:
+    """Return since when each hour's mean is below, without a gap; who was never measured is absent.
+    Two queries.
+    """
     first = at - timedelta(hours=MOST_HOURS)
     hours = HourSample.objects.filter(
         uid__in=uids, device="", at__gte=first, gpu_utilisation_count__gt=0
@@ -180,11 +182,18 @@ def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, dat
         .values_list("uid")
         .annotate(first=Min("at"), last=Max("at"), busy=Max(busy))
     )
-    found: dict[UUID, datetime | None] = {}
+    found: dict[UUID, datetime] = {}
     for uid, first, last, used in rows:
         if at - last > 2 * _HOUR:
             continue  # nobody measures it any more: that it is idle now is not known
         found[uid] = used + _HOUR if used is not None else first
+    if found:
+        quiet = hours.filter(uid__in=list(found), at__gte=min(found.values()))
+        known = dict(found)  # up to when each hour was measured
+        for uid, hour in quiet.order_by("at").values_list("uid", "at").iterator():
+            if hour > known[uid]:
+                found[uid] = hour  # what was before, nobody knows
+            known[uid] = max(known[uid], hour + _HOUR)
     return found
 
 

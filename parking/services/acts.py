@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from work.models import Workload
 
 MESSAGE_MAX = 500
+_AHEAD = 2  # more extensions than these never lie ahead: one is asked again by then
 
 
 @transaction.atomic
@@ -54,6 +55,8 @@ def idle_extend(
             "At most %(n)d minute at once.", "At most %(n)d minutes at once.", rule.extension
         )
         raise wrong("minutes", text % {"n": rule.extension})
+    if stretch.due_at > now() + _AHEAD * timedelta(minutes=rule.extension):
+        raise Conflict(_("It is put off far enough for now."), code="far-enough")
     said = _one_line("reason", reason, REASON_MAX)
     if stretch.extensions >= rule.extensions and not said:
         text = ngettext(
@@ -92,8 +95,7 @@ def owner_message(*, principal: Principal, row: Workload, said: str) -> None:
         kind="work.message",
         params={"who": principal.user.label, "name": row.name, "text": text},
         url=found.get_absolute_url(),
-        project_id=found.project_id,
-    )
+    )  # to them, and to no address of the project
     events.record(
         actor=principal,
         verb="work.messaged",

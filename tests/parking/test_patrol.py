@@ -43,6 +43,12 @@ def test_what_nobody_measures_is_counted_apart(holder, alice):
     assert (found.holders, found.held, found.unmeasured) == ([], 1, 1)
 
 
+def test_hours_that_nobody_measured_accuse_nobody(holder, alice, hours):
+    hours(holder(alice), *[0] * 6, None, None, None, 0, 0, 0)
+    (one,) = patrol(Filter()).holders
+    assert 2 <= (now() - one.since) / timedelta(hours=1) < 4
+
+
 def test_figures_that_ended_hours_ago_accuse_nobody(holder, alice, hours):
     hours(holder(alice), *[0] * 6, None, None, None, None)
     assert patrol(Filter()).holders == []

@@ -155,6 +155,9 @@ def test_an_extension_puts_it_off_and_beyond_its_policy_a_reason_is_asked(
     services.idle_extend(principal=who, row=idle, reason="A demonstration at four")
     told = Event.objects.filter(verb="work.idle-extended").order_by("-id").first()
     assert (told.message, told.data["times"]) == ("A demonstration at four", 2)
+    with pytest.raises(Conflict) as enough:
+        services.idle_extend(principal=who, row=idle, reason="And one at six")
+    assert enough.value.code == "far-enough"
     with time_machine.travel(began + minutes(30), tick=False):
         measured(idle, 35)
         assert services.enforce() == 0
@@ -268,6 +271,29 @@ def test_the_stricter_of_preset_and_policy_holds(holder, alice, policy, measured
     assert services.enforce() == 1
     assert Stretch.objects.get().policy is None
     assert Notification.objects.filter(kind="workspace.ending").exists()
+
+
+def test_what_was_put_off_stays_so_where_two_rules_hold(holder, alice, policy, principal, measured):
+    from metrics.models import Quiet
+    from notebooks.models import Workspace
+
+    policy(minutes=60, grace=15)
+    row = holder(alice)
+    Workspace.objects.filter(pk=row.pk).update(idle_stop_minutes=90)
+    measured(row, 6)
+    began = now()
+    Quiet.objects.create(uid=row.uid, known_at=began, since=began - timedelta(minutes=80))
+    assert services.enforce() == 1
+    services.idle_extend(principal=principal(alice), row=row)
+    put_off = Stretch.objects.get()
+    assert (put_off.policy, put_off.extensions) == (None, 1)
+    for later in (2, 10, 20):
+        with time_machine.travel(began + minutes(later), tick=False):
+            measured(row, 6 + later)
+            Quiet.objects.update(known_at=now())
+            services.enforce()
+        kept = Stretch.objects.get()
+        assert (kept.extended_until, kept.policy) == (put_off.extended_until, None)
 
 
 def test_an_open_ssh_session_is_use(idle):
