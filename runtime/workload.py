@@ -208,6 +208,8 @@ class WorkloadReconciler(WorkloadKind):
         state.ref["given_back"] = {**before, "times": before["times"] + 1, "since": time.time()}
         found = self._outcome(state, Phase.PENDING, Reason.PREEMPTED, "", 0.0)
         fresh = {"launch": row.launch + 1, "started_at": None, "ready_at": None, "ends_at": None}
+        if hasattr(row, "ticket_at"):
+            fresh["ticket_at"] = None  # it had its devices for it
         return replace(found, updates={**found.updates, **fresh})
 
     def _lacks_a_place(self, row: Any) -> str | None:

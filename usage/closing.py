@@ -64,6 +64,9 @@ def _close_next() -> bool:
     with transaction.atomic():
         LedgerProgress.objects.get_or_create(defaults={"until": ends - FIRST})
         progress = LedgerProgress.objects.select_for_update().get()
+        if progress.until > ends:  # a clock was ahead: what was written of then is written anew
+            progress.until = ends
+            progress.save(update_fields=["until"])
         facts = list(LateFact.objects.order_by("since"))
         hour = min([_floor(fact.since) for fact in facts] + [progress.until])
         hour = max(hour, _floor(at - KEPT))

@@ -24,6 +24,8 @@ _KEPT_UP = ("started_at", "placed_at", "flavor", "ready_at", "marks")
 TAKEN = frozenset(
     {Reason.PREEMPTED, Reason.EVICTED, Reason.DRAINED, Reason.NODE_LOST, Reason.RECLAIMING}
 )
+# Why a launch waits that still has the devices of the one before it.
+_KEEPS_DEVICES = {Reason.PREPARING, Reason.DATA, Reason.DATA_MISSING}
 _HOLDING = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
 _ENDED = {Phase.STOPPED, Phase.FAILED}
 _SKEW = timedelta(seconds=5)
@@ -67,6 +69,8 @@ def keep_intervals(transition: Transition) -> None:
             _mark(held, transition, row)
             held.save(update_fields=["ready_at", "marks"])
             return
+        if transition.row.reason not in _KEEPS_DEVICES:  # what the launch before held is free
+            _close(row, launch=row.launch - 1, at=_ended_at(state), reason="restarted")
         _keep_wait(row, launch=row.launch, since=None, reason=str(transition.row.reason))
 
 
@@ -119,6 +123,11 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             _close(row, launch=row.launch - 1, at=placed, reason="restarted")
     elif before != [getattr(found, name) for name in _KEPT_UP]:
         found.save(update_fields=_KEPT_UP)
+        was = dict(zip(_KEPT_UP, before, strict=True))
+        if was["flavor"] != found.flavor:
+            _note_late(found, found.placed_at or found.started_at)
+        elif found.ready_at is not None and was["ready_at"] != found.ready_at:
+            _note_late(found, found.ready_at)
 
 
 def _mark(found: Interval, transition: Transition, row: Any) -> None:

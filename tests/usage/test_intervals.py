@@ -249,6 +249,18 @@ def test_the_next_launch_closes_what_a_crash_left_open(project: Any, alice: Any)
     assert Interval.objects.get(launch=2).ended_at is None
 
 
+def test_a_restart_that_has_to_wait_counts_no_longer(project: Any, alice: Any) -> None:
+    begun = now().timestamp() - 600
+    told(work(project, alice), Phase.RUNNING, {"launch": 1, "placed_at": begun})
+    again = work(project, alice, launch=2)
+    again.reason = "data"  # it has its devices still
+    told(again, Phase.PENDING, {"launch": 1, "placed_at": begun})
+    assert Interval.objects.get().ended_at is None
+    again.reason = "queued"
+    told(again, Phase.PENDING, {"launch": 1, "placed_at": begun})
+    assert Interval.objects.get().ended_at == pytest.approx(now(), abs=timedelta(seconds=5))
+
+
 def test_an_end_before_the_start_is_never_written(project: Any, alice: Any) -> None:
     begun = now().timestamp() - 60
     told(

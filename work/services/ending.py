@@ -125,13 +125,14 @@ def workloads_stop_for(
             rows = rows.filter(owner=owner)
         if kind.rest is not None:
             kind.rest(rows, reason)
-        void_tickets(kind.word, reason, project=project, owner=owner)
         rows = rows.filter(desired=Desired.RUNNING)
         if kind.alive is not None:
             rows = rows.filter(kind.alive)
         elif kind.once:
             rows = rows.exclude(OVER)
         done += sum(request_stop(row, reason=reason, actor=actor) for row in rows)
+        # last: who waited by a ticket gets it back from the stop
+        void_tickets(kind.word, reason, project=project, owner=owner)
     return done
 
 
