@@ -90,7 +90,7 @@ class FleetView(PlatformAPIView):
     def get(self, request: Request) -> Response:
         asked = asked_of(request.query_params)
         fleet = look(self.principal, asked, moment_of(request.query_params))
-        return Response(told(fleet, counts(fleet, asked)))
+        return Response(told(fleet, counts(self.principal, fleet, asked)))
 
 
 urlpatterns = [path("fleet", FleetView.as_view(), name="fleet")]

@@ -13,10 +13,12 @@ from django.utils.translation import gettext as _
 from clusters.demand import rows_with_gpus, with_replicas
 from clusters.options import HOST, RACK, UNIT
 from fleet.selectors import DOWN, UP
+from projects.access import projects_visible_to
 from runtime.protocol import Desired, Phase
 from work.why import info_of
 
 if TYPE_CHECKING:
+    from accounts.principal import Principal
     from fleet.selectors import Filters, Fleet, Place
 
 
@@ -53,7 +55,7 @@ class Counts:
         return self.attached + self.waiting
 
 
-def counts(fleet: Fleet, asked: Filters) -> Counts:
+def counts(who: Principal, fleet: Fleet, asked: Filters) -> Counts:
     """Return the fleet in numbers, with what waits for it."""
     all_of = [(place, cell) for place in fleet.places for cell in place.cells]
     held = [cell for _place, cell in all_of if cell.uid is not None]
@@ -68,7 +70,7 @@ def counts(fleet: Fleet, asked: Filters) -> Counts:
         unknown=len(held) - len(known),
         utilised=sum(known) / len(known) if known else None,
         largest=_largest(fleet.places),
-        causes=tuple(_causes([cluster.key for cluster in fleet.clusters], asked)),
+        causes=tuple(_causes(who, [cluster.key for cluster in fleet.clusters], asked)),
     )
 
 
@@ -89,12 +91,12 @@ def _largest(places: Iterable[Place]) -> dict[str, int]:
     return {level: max(found.values()) for level, found in parts.items() if found}
 
 
-def _causes(keys: Sequence[str], asked: Filters) -> list[Cause]:
+def _causes(who: Principal, keys: Sequence[str], asked: Filters) -> list[Cause]:
     """Return what waits for GPUs by its reason, the most of them first."""
     sums: Counter[str] = Counter()
     rows: Counter[str] = Counter()
     for table, _kind in rows_with_gpus():
-        found = _waiting(table, keys, asked)
+        found = _waiting(who, table, keys, asked)
         for row in found.values("reason", "cluster_key", "gpu_flavor").annotate(
             n=Count("pk"), devices=Sum(F("gpus") * F("count"))
         ):
@@ -107,7 +109,9 @@ def _causes(keys: Sequence[str], asked: Filters) -> list[Cause]:
     return [Cause(text, rows[text], gpus) for text, gpus in sums.most_common()]
 
 
-def _waiting(table: QuerySet[Any], keys: Sequence[str], asked: Filters) -> QuerySet[Any]:
+def _waiting(
+    who: Principal, table: QuerySet[Any], keys: Sequence[str], asked: Filters
+) -> QuerySet[Any]:
     found = table.filter(
         Q(cluster_key__in=list(keys)),
         phase=Phase.PENDING,
@@ -117,7 +121,8 @@ def _waiting(table: QuerySet[Any], keys: Sequence[str], asked: Filters) -> Query
     ).order_by()
     names = {one.name for one in table.model._meta.get_fields()}  # noqa: SLF001 - any model
     if asked.project and "project" in names:
-        found = found.filter(project__slug=asked.project)
+        seen = projects_visible_to(who).filter(slug=asked.project)
+        found = found.filter(project__in=seen)  # of others not even how much waits
     if asked.pool and "pool" in names:
         found = found.filter(pool=asked.pool)
     return with_replicas(found)

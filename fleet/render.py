@@ -33,6 +33,8 @@ def drawn(fleet: Fleet) -> dict[str, Any]:
         owner = FOREIGN if cell.foreign else FREE
         if cell.uid is not None:
             owner = holders.setdefault(cell.uid, len(holders))
+        holder = fleet.holders.get(cell.uid) if cell.uid else None
+        named = holder is not None and bool(holder.name)
         rate, used = cell.utilisation, memory_percent(cell)
         bits = UNHEALTHY * (not cell.healthy) + SHARED * cell.shared + SIMULATED * cell.simulated
         return [
@@ -41,7 +43,7 @@ def drawn(fleet: Fleet) -> dict[str, Any]:
             None if rate is None else round(rate),
             used,
             bits,
-            cell.since or 0,
+            cell.since if cell.since and named else 0,
         ]
 
     groups = []

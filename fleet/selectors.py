@@ -148,7 +148,7 @@ def look(who: Principal, asked: Filters, at: datetime | None = None) -> Fleet:
     for key, node, *values in _known(rows).values_list("cluster_key", "node", *columns):
         cell = Cell(*values)
         if past is not None:
-            cell = _then(cell, past)
+            cell = _then(cell, key, past)
         if asked.kind not in {"", cell.flavor}:
             continue
         if project and (cell.uid is None or holders.get(cell.uid, _OTHER).project != project):
@@ -201,23 +201,28 @@ class _Then(NamedTuple):
     memory_used_mib: int | None
 
 
-def _past(at: datetime, clusters: Iterable[Cluster]) -> dict[str, _Then]:
+def _past(at: datetime, clusters: Iterable[Cluster]) -> dict[tuple[str, str], _Then]:
+    """Return what was measured in a minute, by cluster and device. Two queries."""
     minute = at.replace(second=0, microsecond=0)
-    nobody = {cluster.uid for cluster in clusters}  # whose the samples are of a free device
     rows = MinuteSample.objects.filter(at=minute).exclude(device="")
+    where = {cluster.uid: cluster.key for cluster in clusters}  # samples of a free device
+    nobody = set(where)
+    work = Workload.objects.filter(cluster_key__in=list(where.values()), uid__in=rows.values("uid"))
+    where |= dict(work.values_list("uid", "cluster_key"))
     columns = ("device", "uid", "gpu_utilisation_sum", "gpu_utilisation_count")
     memory = ("gpu_memory_mib_sum", "gpu_memory_mib_count")
     return {
-        device: _Then(
+        (where[uid], device): _Then(
             None if uid in nobody else uid, rate / n if n else None, round(used / m) if m else None
         )
         for device, uid, rate, n, used, m in rows.values_list(*columns, *memory)
+        if uid in where
     }
 
 
-def _then(cell: Cell, past: Mapping[str, _Then]) -> Cell:
+def _then(cell: Cell, key: str, past: Mapping[tuple[str, str], _Then]) -> Cell:
     """Return a device as it was; what nobody measured then is not known, nor who held it."""
-    was = past.get(cell.device.partition("#")[0])
+    was = past.get((key, cell.device.partition("#")[0]))
     uid, rate, used = was if was is not None else (None, None, None)
     return cell._replace(
         uid=uid, foreign=False, healthy=True, since=None, utilisation=rate, memory_used_mib=used

@@ -67,7 +67,7 @@ class Page(PlatformView):
     def get(self, request: HttpRequest) -> HttpResponse:
         asked = asked_of(request.GET)
         fleet = look(self.principal, asked)
-        made = counts(fleet, asked)
+        made = counts(self.principal, fleet, asked)
         params = request.GET.copy()
         for name in ("view", "page", "colour"):
             params.pop(name, None)

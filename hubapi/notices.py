@@ -72,6 +72,8 @@ def workload_notices(request: HttpRequest, owner: str, server: str) -> HttpRespo
 
 
 def _press(holder: Holder, notice_id: str, word: str) -> None:
+    if holder.user.pk != holder.info.owner_pk:
+        raise Forbidden("Only its owner may press this.")
     principal = Principal(user=holder.user)
     with translation.override(holder.user.reads_in):
         for one in notices_of(holder.info.workload_uid, holder.user):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -262,7 +263,7 @@ def _checked(url: str) -> str:
     parts = urlsplit(url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     hidden = "" if path in {"", "/"} else "/…"
-    tail = path[-_TAIL:] if len(path.rpartition("/")[2]) >= _TAIL_OF else ""
+    tail = path[-_TAIL:] if len(re.split("[/?&=]", path)[-1]) >= _TAIL_OF else ""
     return f"{parts.scheme}://{parts.netloc}{hidden}{tail}"[:160]
 
 

@@ -109,17 +109,21 @@ def test_counts_say_what_is_requested_attached_used_and_in_pieces(
         replicas=2,
     )
     asked = Filters(cluster="east")
-    made = counts(look(principal(alice), asked), asked)
+    made = counts(principal(alice), look(principal(alice), asked), asked)
     assert (made.supply, made.attached, made.foreign, made.free) == (32, 20, 1, 10)
     assert (made.requested, made.waiting, made.utilised) == (28, 8, 30.0)
     assert (made.out, made.unhealthy, made.unknown) == (1, 1, 0)
     ((cause),) = made.causes
     assert (cause.workloads, cause.gpus) == (1, 8)
+    other = Filters(project="nobody-of-hers")
+    Project.objects.create(slug=other.project, name="Other", phase="running")
+    Job.objects.update(project=Project.objects.get(slug=other.project))
+    assert counts(principal(alice), look(principal(alice), other), other).waiting == 0
     by_node = [p.free for p in look(principal(alice), asked).places]
     assert made.largest["host"] == max(by_node)
     assert made.largest["rack"] == made.largest["unit"] == 10
     Node.objects.update(ready=False)
-    away = counts(look(principal(alice), asked), asked)
+    away = counts(principal(alice), look(principal(alice), asked), asked)
     assert (away.free, away.unhealthy, away.largest) == (0, 32, {})
 
 
@@ -130,7 +134,7 @@ def test_e19_a_figure_that_is_old_is_unknown_and_the_page_says_when_it_is_stale(
         fleet = look(principal(alice), Filters())
         cells = [cell for place in fleet.places for cell in place.cells]
         assert {cell.utilisation for cell in cells} == {None}
-        made = counts(fleet, Filters())
+        made = counts(principal(alice), fleet, Filters())
         assert (made.utilised, made.unknown) == (None, 20)
         assert fleet.is_stale
         assert "nobody has looked since" in as_user(alice).get("/fleet/").content.decode()
