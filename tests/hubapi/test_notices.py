@@ -92,8 +92,11 @@ def test_a_visitor_reads_the_end_and_has_no_button(
     lookup.share(world.info.uid, bob)
     browser = as_user(bob)
     world.consent(browser)
-    (told,) = ask(world, world.token(browser)).json()["notices"]
+    token = world.token(browser)
+    (told,) = ask(world, token).json()["notices"]
     assert (told["text"], told["acts"]) == ("For bob", [])
+    assert ask(world, token, {"id": "end", "act": "extend"}).status_code == 403
+    assert provider.pressed == []
 
 
 def test_c1_another_workload_no_token_and_a_servers_token_read_nothing(

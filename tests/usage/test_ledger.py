@@ -350,6 +350,20 @@ def test_a_clock_that_steps_back_loses_and_doubles_nothing(project: Any, alice: 
     assert found["attached"] == sum(found.get(cause, 0) for cause in HELD)
 
 
+def test_hours_that_a_clock_wrote_that_was_a_day_ahead_are_written_anew(
+    project: Any, alice: Any
+) -> None:
+    row = work(project, alice, asked_at=NOON)
+    placed = {"launch": 1, "placed_at": minute(10)}
+    told(row, 10, Phase.STARTING, placed, reason="placed")
+    told(row, 12, Phase.RUNNING, placed)
+    close(24 * 60 + 80)  # for a moment
+    close(85)
+    told(row, 90, Phase.STOPPED, {**placed, "exit": {"at": minute(90)}})
+    close(24 * 60 + 80)  # now it is
+    assert sums()["attached"] == 2 * 80
+
+
 def test_supply_that_nobody_looked_at_is_as_it_was_seen_before(db: None) -> None:
     CapacityHour.objects.create(
         cluster_key="local", flavor="h100-80", hour=NOON, samples=2, supply=16, held_back=2, out=2

@@ -155,6 +155,35 @@ def test_who_gives_up_waiting_has_the_ticket_still(
     assert Ticket.objects.get(workload=row).used_at is None
 
 
+def test_who_waits_by_a_ticket_in_a_project_that_is_archived_has_none(
+    parked: Any, launch: Make, principal: Any, alice: Any, settle: Any
+) -> None:
+    for _n in range(2):
+        launch(parked.project, gpus=1)
+    row = settle(services.workload_start(principal=principal(alice), row=parked))
+    assert row.is_waiting
+    services.workloads_stop_for(reason="project-archived", project=parked.project)
+    assert Ticket.objects.get(workload=row).void == Void.PROJECT_ARCHIVED
+
+
+def test_a_ticket_that_brought_it_back_is_not_good_again_once_its_gpus_are_asked_back(
+    parked: Any, launch: Make, other: Any, principal: Any, alice: Any, settle: Any
+) -> None:
+    back = settle(services.workload_start(principal=principal(alice), row=parked))
+    assert (back.phase, Ticket.objects.get().used_at is None) == ("running", False)
+    back.refresh_from_db()
+    assert back.ticket_at is not None
+    owed = launch(other, gpus=1)
+    claim = Claim.objects.filter(workload_uid=back.uid)
+    claim.update(reclaim_at=now(), reclaim_until=now(), reclaim_for=owed.uid)
+    hint(back)
+    settle()
+    back.refresh_from_db()
+    assert (back.launch, back.ticket_at) == (3, None)
+    services.workload_stop(principal=principal(alice), row=back)
+    assert Ticket.objects.get().used_at is not None
+
+
 def test_c33_it_goes_on_without_gpus_at_the_same_address_and_gets_them_back_by_its_ticket(
     parked: Any, principal: Any, alice: Any, settle: Any
 ) -> None:
