@@ -20,8 +20,7 @@ from common.drf.serializers import StrictSerializer, given
 from common.errors import wrong
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
-from projects.models import Project
-from queues.models import Queue
+from queues.selectors import rows_named
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -80,19 +79,11 @@ def told(budget: Budget) -> Any:
 
 def whose(said: dict[str, Any]) -> dict[str, Any]:
     """Return the rows that a new budget names; NotFound would tell of what is not there."""
-    found: dict[str, Any] = {}
-    if slug := said.pop("project", ""):
-        found["project"] = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
-        if found["project"] is None:
-            raise wrong("project", _("There is no such project."))
+    found: dict[str, Any] = rows_named(said)
     if name := said.pop("user", ""):
         found["user"] = User.objects.filter(username=name).first()
         if found["user"] is None:
             raise wrong("user", _("There is no such person."))
-    if uid := said.pop("organisation", None):
-        found["organisation"] = Queue.objects.filter(uid=uid, project__isnull=True).first()
-        if found["organisation"] is None:
-            raise wrong("organisation", _("There is no such organisation."))
     return found
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from fleet.selectors import CLOSED, CORDONED, DOWN, UP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from uuid import UUID
 
     from fleet.counts import Counts
-    from fleet.selectors import Cell, Fleet, Holder, Place
+    from fleet.selectors import Cell, Fleet, Place
 
 FREE, FOREIGN = -1, -2  # instead of the number of a holder
 UNHEALTHY, SHARED, SIMULATED = 1, 2, 4  # bits of a cell
@@ -33,8 +32,6 @@ def drawn(fleet: Fleet) -> dict[str, Any]:
         owner = FOREIGN if cell.foreign else FREE
         if cell.uid is not None:
             owner = holders.setdefault(cell.uid, len(holders))
-        holder = fleet.holders.get(cell.uid) if cell.uid else None
-        named = holder is not None and bool(holder.name)
         rate, used = cell.utilisation, memory_percent(cell)
         bits = UNHEALTHY * (not cell.healthy) + SHARED * cell.shared + SIMULATED * cell.simulated
         return [
@@ -43,7 +40,7 @@ def drawn(fleet: Fleet) -> dict[str, Any]:
             None if rate is None else round(rate),
             used,
             bits,
-            cell.since if cell.since and named else 0,
+            cell.since if cell.since and fleet.named(cell) else 0,
         ]
 
     groups = []
@@ -89,11 +86,11 @@ def told(fleet: Fleet, counts: Counts) -> dict[str, Any]:
         "utilisation": None if counts.utilised is None else round(counts.utilised, 1),
         "largest_free": dict(counts.largest),
         "waiting": [vars(cause) for cause in counts.causes],
-        "nodes": [_node(place, fleet.holders) for place in fleet.places],
+        "nodes": [_node(fleet, place) for place in fleet.places],
     }
 
 
-def _node(place: Place, holders: Mapping[UUID, Holder]) -> dict[str, Any]:
+def _node(fleet: Fleet, place: Place) -> dict[str, Any]:
     return {
         "cluster": place.cluster.key,
         "node": place.name,
@@ -101,14 +98,13 @@ def _node(place: Place, holders: Mapping[UUID, Holder]) -> dict[str, Any]:
         "rack": place.rack,
         "state": place.state,
         "reserved": place.reserved,
-        "devices": list(_devices(place, holders)),
+        "devices": list(_devices(fleet, place)),
     }
 
 
-def _devices(place: Place, holders: Mapping[UUID, Holder]) -> Iterator[dict[str, Any]]:
+def _devices(fleet: Fleet, place: Place) -> Iterator[dict[str, Any]]:
     for cell in place.cells:
-        holder = holders.get(cell.uid) if cell.uid else None
-        named = holder if holder is not None and holder.name else None
+        named = fleet.named(cell)
         yield {
             "device": cell.device,
             "kind": cell.flavor,

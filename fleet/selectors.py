@@ -106,6 +106,11 @@ class Fleet:
     flavors: Mapping[str, str]  # name → label
     seen_at: datetime | None = None
 
+    def named(self, cell: Cell) -> Holder | None:
+        """Return who holds a device, where the reader may know."""
+        holder = self.holders.get(cell.uid) if cell.uid else None
+        return holder if holder is not None and holder.name else None
+
     @property
     def is_stale(self) -> bool:
         return self.seen_at is not None and now() - self.seen_at > STALE

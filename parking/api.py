@@ -20,8 +20,7 @@ from parking.models import IdlePolicy
 from parking.patrol import MOST_HOURS, Filter, Patrol, patrol
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
-from projects.models import Project
-from queues.models import Queue
+from queues.selectors import rows_named
 from work.models import Workload
 
 if TYPE_CHECKING:
@@ -80,20 +79,6 @@ class PolicyIn(PolicyChange):
     organisation = serializers.UUIDField(required=False)
 
 
-def whose(said: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows that a new policy names."""
-    found: dict[str, Any] = {}
-    if slug := said.pop("project", ""):
-        found["project"] = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
-        if found["project"] is None:
-            raise wrong("project", _("There is no such project."))
-    if uid := said.pop("organisation", None):
-        found["organisation"] = Queue.objects.filter(uid=uid, project__isnull=True).first()
-        if found["organisation"] is None:
-            raise wrong("organisation", _("There is no such organisation."))
-    return found
-
-
 class PolicyList(PlatformAPIView):
     """Every idle policy. POST makes one; neither project nor organisation: of the platform."""
 
@@ -109,7 +94,7 @@ class PolicyList(PlatformAPIView):
     @extend_schema(operation_id="idle_policies_make", request=PolicyIn, responses={201: PolicyOut})
     def post(self, request: Request) -> Response:
         said = given(PolicyIn, request)
-        made = services.policy_make(principal=self.principal, **whose(said), values=said)
+        made = services.policy_make(principal=self.principal, **rows_named(said), values=said)
         return Response(PolicyOut(made).data, status=201)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Case, DateTimeField, F, Max, Min, Q, When
@@ -30,6 +30,8 @@ from work import kinds
 from work.models import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from projects.models import Project
 
 MOST_HOURS = 24 * 30
@@ -129,17 +131,12 @@ def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
     begun = {
         uid: max(filter(None, (held[uid].started_at, row.ready_at))) for uid, row in found.items()
     }
-    quiet = _quiet_since(list(found), wanted.below, at)
-    idle = {
-        uid: max(since, begun[uid])
-        for uid, since in quiet.items()
-        if since is not None and at - max(since, begun[uid]) >= wanted.hours * _HOUR
-    }
+    quiet = _quiet(begun, wanted.below, at)
+    idle = {uid: one for uid, one in quiet.items() if at - one.since >= wanted.hours * _HOUR}
     known, use, readings = idle_states(list(idle)), uses(list(idle)), latest(list(idle))
-    means = _means(idle)
     prices = dict(Flavor.objects.values_list("name", "price_per_hour"))
 
-    def holder(uid: UUID, since: datetime) -> Holder:
+    def holder(uid: UUID, since: datetime, mean: float | None) -> Holder:
         interval, price = held[uid], prices.get(held[uid].flavor)
         hours = (at - since) / _HOUR * interval.gpus
         return Holder(
@@ -150,13 +147,13 @@ def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
             gpu_hours=hours,
             lost=None if price is None else (Decimal(hours) * price).quantize(Decimal("0.01")),
             utilisation=readings[uid].gpu_utilisation if uid in readings else None,
-            mean=means.get(uid),
+            mean=mean,
             used_at=use[uid].used_at,
             signals=known[uid].words if known[uid].known else "",
             stretch=getattr(found[uid], "idle", None),
         )
 
-    holders = [holder(uid, since) for uid, since in idle.items()]
+    holders = [holder(uid, *one) for uid, one in idle.items()]
     return Patrol(
         wanted,
         sorted(holders, key=lambda one: -one.gpu_hours),
@@ -165,13 +162,21 @@ def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
     )
 
 
-def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, datetime]:
-    """Return since when each hour's mean is below, without a gap; who was never measured is absent.
-    Two queries.
+class _Quiet(NamedTuple):
+    """Below a threshold in each hour from ``since`` on, without a gap; ``mean`` of those hours."""
+
+    since: datetime
+    mean: float | None
+
+
+def _quiet(begun: Mapping[UUID, datetime], below: float, at: datetime) -> dict[UUID, _Quiet]:
+    """Return since when each hour's mean is below; who was never measured is absent. Two queries.
+
+    ``begun``: since when each holds its GPUs; what was before is not theirs now.
     """
     first = at - timedelta(hours=MOST_HOURS)
     hours = HourSample.objects.filter(
-        uid__in=uids, device="", at__gte=first, gpu_utilisation_count__gt=0
+        uid__in=list(begun), device="", at__gte=first, gpu_utilisation_count__gt=0
     )
     busy = Case(
         When(gpu_utilisation_sum__gte=F("gpu_utilisation_count") * below, then=F("at")),
@@ -182,32 +187,25 @@ def _quiet_since(uids: list[UUID], below: float, at: datetime) -> dict[UUID, dat
         .values_list("uid")
         .annotate(first=Min("at"), last=Max("at"), busy=Max(busy))
     )
-    found: dict[UUID, datetime] = {}
+    since: dict[UUID, datetime] = {}
     for uid, first, last, used in rows:
-        if at - last > 2 * _HOUR:
-            continue  # nobody measures it any more: that it is idle now is not known
-        found[uid] = used + _HOUR if used is not None else first
-    if found:
-        quiet = hours.filter(uid__in=list(found), at__gte=min(found.values()))
-        known = dict(found)  # up to when each hour was measured
-        for uid, hour in quiet.order_by("at").values_list("uid", "at").iterator():
-            if hour > known[uid]:
-                found[uid] = hour  # what was before, nobody knows
-            known[uid] = max(known[uid], hour + _HOUR)
-    return found
-
-
-def _means(since: dict[UUID, datetime]) -> dict[UUID, float]:
+        if at - last <= 2 * _HOUR:  # else nobody knows whether it is idle now
+            since[uid] = max(begun[uid], used + _HOUR if used is not None else first)
     if not since:
         return {}
-    hours = HourSample.objects.filter(
-        uid__in=list(since), device="", at__gte=min(since.values()) - _HOUR
-    )
-    count: dict[UUID, int] = {}
-    total: dict[UUID, float] = {}
+    known = dict(since)  # up to when each hour was measured
+    count, total = dict.fromkeys(since, 0), dict.fromkeys(since, 0.0)
+    quiet = hours.filter(uid__in=list(since), at__gt=min(since.values()) - _HOUR)
     columns = ("uid", "at", "gpu_utilisation_count", "gpu_utilisation_sum")
-    for uid, at, number, percent in hours.order_by().values_list(*columns).iterator():
-        if number and at > since[uid] - _HOUR:
-            count[uid] = count.get(uid, 0) + number
-            total[uid] = total.get(uid, 0.0) + percent
-    return {uid: total[uid] / number for uid, number in count.items()}
+    for uid, hour, number, percent in quiet.order_by("at").values_list(*columns).iterator():
+        if hour <= since[uid] - _HOUR:
+            continue
+        if hour > known[uid]:  # what was before, nobody knows
+            since[uid], count[uid], total[uid] = hour, 0, 0.0
+        known[uid] = max(known[uid], hour + _HOUR)
+        count[uid] += number
+        total[uid] += percent
+    return {
+        uid: _Quiet(begin, total[uid] / count[uid] if count[uid] else None)
+        for uid, begin in since.items()
+    }

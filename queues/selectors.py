@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
@@ -13,8 +13,9 @@ from clusters.models import Cluster, Flavor
 from clusters.models import Pool as NodePool
 from clusters.options import options_of
 from clusters.wording import work_words
-from common.errors import NotFound
+from common.errors import NotFound, wrong
 from events.models import Event
+from projects.models import Project
 from queues import works
 from queues.effect import Promise, promises
 from queues.models import Guarantee, Priority, Queue
@@ -24,8 +25,6 @@ from queues.works import Standing, standings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from projects.models import Project
 
 
 @dataclass(frozen=True)
@@ -296,3 +295,19 @@ def history() -> QuerySet[Event]:
         *("priority.created", "priority.changed", "priority.deleted"),
     )
     return Event.objects.filter(verb__in=verbs, outcome="done").order_by("-id")
+
+
+def rows_named(said: dict[str, Any]) -> dict[str, Any]:
+    """Take out of a request the project (a slug) and the organisation (a uid) that it names, and
+    return their rows. Invalid, with the field, where there is none.
+    """
+    found: dict[str, Any] = {}
+    if slug := said.pop("project", ""):
+        found["project"] = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
+        if found["project"] is None:
+            raise wrong("project", _("There is no such project."))
+    if uid := said.pop("organisation", None):
+        found["organisation"] = Queue.objects.filter(uid=uid, project__isnull=True).first()
+        if found["organisation"] is None:
+            raise wrong("organisation", _("There is no such organisation."))
+    return found
