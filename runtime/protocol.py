@@ -240,6 +240,9 @@ class WorkloadSpec:
     port: int | None = None  # None: the driver chooses and substitutes {port}
     probe: Probe | None = None
     stop_grace_s: float = 10.0
+    asked_back_s: float = (
+        0.0  # what it has instead, where that is longer, when others get its place
+    )
     labels: Mapping[str, str] = field(default_factory=dict)
     # Runs to its end; on a cluster a Job. How it ended is its exit code, and ``retry`` says which
     # ends are tried again by the driver.

@@ -14,6 +14,7 @@ from runtime.drivers import mounts
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.builders.pod_fields import gpu_labels, placing
+from runtime.drivers.kubernetes.notices import at_the_end
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.mounts import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
@@ -64,7 +65,7 @@ def template(
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": names.REGISTRIES}],
         "securityContext": pod_fields.as_user(options.run_as_user, owns_volumes=True),
-        "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
+        "terminationGracePeriodSeconds": grace(spec),
         **placing(spec, options),
     }
     if spec.once:
@@ -92,6 +93,11 @@ def template(
     return {"metadata": meta, "spec": pod}
 
 
+def grace(spec: WorkloadSpec) -> int:
+    """The node's own is the longest: a sooner end is said with the deletion (``ending.hurry``)."""
+    return max(1, math.ceil(max(spec.stop_grace_s, spec.asked_back_s)))
+
+
 def port_of(spec: WorkloadSpec) -> int:
     """Where the workload itself listens."""
     return spec.port or names.PORT
@@ -103,6 +109,7 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     ours |= pod_fields.GIVEN if spec.resources.gpus else pod_fields.NONE
     if any(m.role == "data" for m in spec.mounts):
         ours["BERTH_VOLUMES"] = names.VOLUMES
+    ours["BERTH_NOTICE_FILE"] = names.NOTICE
     port = str(port_of(spec))
     asked = {
         key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
@@ -160,10 +167,11 @@ def _main(
         found["startupProbe"] = _probe(spec.probe, port)
     if mounts := _mounts(spec, files=files):
         found["volumeMounts"] = mounts
+    found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", at_the_end(grace(spec))]}}}
     if first := _first(spec):
         # Beside the command and not before it: the runtime says itself when a program is not
         # there.
-        found["lifecycle"] = {"postStart": {"exec": {"command": ["sh", "-c", first]}}}
+        found["lifecycle"]["postStart"] = {"exec": {"command": ["sh", "-c", first]}}
     return found
 
 
