@@ -29,6 +29,9 @@ class Job(Workload):
         _("keep together"), max_length=12, default="none", db_default="none"
     )
     topology_level = models.CharField(_("level"), max_length=8, default="unit", db_default="unit")
+    checkpoints = models.CharField(  # a folder in one of its volumes: NAME or NAME/PATH
+        _("checkpoints"), max_length=255, blank=True, default="", db_default=""
+    )
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
     # --- how the latest launch ended ----------------------------------------------------------
     exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet

@@ -258,6 +258,9 @@ class WorkloadSpec:
     # A person's words are in command, args, env: nothing is put into them. On one machine only
     # ``{secrets}`` in ``env``, whose folder nobody else knows.
     verbatim: bool = False
+    # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
+    # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
+    checkpoints: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster

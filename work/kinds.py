@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from projects.models import Project
     from runtime.protocol import Together
     from volumes.models import Volume
+    from work.attached import Attached
     from work.services.plan import Plan
     from work.services.resolve import Resolved
     from work.why import Why
@@ -85,6 +86,8 @@ class Kind:
     settle: Callable[[Any, Mapping[str, Any]], None] | None = None
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
+    # Raises Invalid where a row can't run with what is attached; returns what a plan says of it.
+    look_at_attached: Callable[[Any, Attached], list[str]] | None = None
     work_class: Callable[[Any], str] | None = None
     classes: tuple[str, ...] = ()  # all those words; (): its own
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
@@ -143,6 +146,9 @@ class Kind:
         if self.defaults is not None:
             return self.defaults(principal, project, said)
         return self.model(project=project, owner=principal.user, kind=self.word, cluster_key="")
+
+    def remarks(self, row: Any, attached: Attached) -> list[str]:
+        return [] if self.look_at_attached is None else self.look_at_attached(row, attached)
 
     def begin(self, row: Any) -> None:
         """Set its own columns for a new launch; the caller saves."""

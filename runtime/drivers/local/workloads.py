@@ -357,6 +357,7 @@ class World:
         killpoint("remove")
         for name in [part.uid for part in known] or [uid]:
             self._discard(name)
+        self.machine.trash.take(self.machine.spaces / uid)  # a group's own, with its checkpoints
         self.empty_trash()
 
     def _discard(self, name: str) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -124,6 +125,21 @@ def test_without_volumes_besides_the_home_no_link_is_made():
 def test_a_container_of_any_image_needs_no_shell_to_begin():
     given = spec(mounts=(Mount(HOME, "home"), Mount("data-1", name="shared")))
     assert list(container(built(given, OPTIONS))["lifecycle"]) == ["preStop"]
+
+
+def test_g13_the_folder_of_checkpoints_is_made_in_its_volume_before_the_program():
+    asked = {"once": True, "probe": None, "shm_mib": 64, "checkpoints": "shared/runs/k7"}
+    given = spec(**asked, mounts=(Mount("data-1", name="shared"),))
+    pod = built(given, replace(OPTIONS, data_image="registry.example/data"))["spec"]["template"]
+    (first,) = pod["spec"]["initContainers"]
+    assert first["image"] == "registry.example/data"
+    assert first["command"][-1] == f"{names.VOLUMES}/shared/runs/k7"
+    assert first["volumeMounts"] == [{"mountPath": f"{names.VOLUMES}/shared", "name": "v0"}]
+    assert {"cpu", "memory"} <= first["resources"]["requests"].keys()  # or a queue lets none in
+    told = workload.environment(given, {})
+    assert told["BERTH_CHECKPOINT_LATEST"] == f"{told['BERTH_CHECKPOINTS']}/.latest"
+    assert "initContainers" not in built(given, OPTIONS)["spec"]["template"]["spec"]
+    assert "BERTH_CHECKPOINTS" not in workload.environment(spec(once=True), {})
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])

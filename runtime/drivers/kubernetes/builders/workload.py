@@ -8,8 +8,10 @@ import base64
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from runtime import checkpoints
 from runtime.drivers import mounts
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import pod_fields
@@ -68,6 +70,8 @@ def template(
         "terminationGracePeriodSeconds": grace(spec),
         **placing(spec, options),
     }
+    if before := _before(spec, options):
+        pod["initContainers"] = before
     if spec.once:
         pod["restartPolicy"] = "Never"
     if spec.is_group:
@@ -110,6 +114,9 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     if any(m.role == "data" for m in spec.mounts):
         ours["BERTH_VOLUMES"] = names.VOLUMES
     ours["BERTH_NOTICE_FILE"] = names.NOTICE
+    if folder := _checkpoints(spec):
+        ours["BERTH_CHECKPOINTS"] = folder
+        ours["BERTH_CHECKPOINT_LATEST"] = f"{folder}/{checkpoints.LATEST}"
     port = str(port_of(spec))
     asked = {
         key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
@@ -118,6 +125,29 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     }
     # a secret is what it is: a password may hold any text
     return {**asked, **spec.network.env, **secret, **ours, **pod_fields.environment(spec)}
+
+
+def _checkpoints(spec: WorkloadSpec) -> str:
+    return f"{names.VOLUMES}/{spec.checkpoints}" if spec.checkpoints else ""
+
+
+def _before(spec: WorkloadSpec, options: KubernetesOptions) -> list[dict[str, Any]]:
+    """Return what runs before the main container: it makes the folder of checkpoints."""
+    if not spec.checkpoints or not options.data_image:
+        return []
+    text = Path(checkpoints.__file__).read_text()
+    return [
+        {
+            "command": ["python3", "-c", text, _checkpoints(spec)],
+            "env": pod_fields.named(pod_fields.NONE),
+            "image": options.data_image,
+            "imagePullPolicy": "IfNotPresent",
+            "name": "checkpoints",
+            "resources": _SIDECAR,
+            "securityContext": pod_fields.LOCKED,
+            "volumeMounts": [one for one in _mounts(spec, files=False) if one["name"] != "shm"],
+        }
+    ]
 
 
 def beside(sidecar: Sidecar) -> dict[str, str]:
