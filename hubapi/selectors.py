@@ -19,7 +19,6 @@ from hubapi.services import access_scope
 from metrics.selectors import quiet_since
 
 _USE_NOTED_EVERY = timedelta(minutes=1)
-_ASKS_WITHIN = timedelta(seconds=20)  # a page that is open
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,6 @@ def holder_of(secret: str) -> Holder | None:
     if token.last_used_at is None or at - token.last_used_at >= _USE_NOTED_EVERY:
         NotebookToken.objects.filter(pk=token.pk).update(last_used_at=at)
     return Holder(token, token.user, info)
-
-
-def page_is_open(uid: UUID) -> bool:
-    """Whether somebody has a page of a workload in front of them: it asks for notices all along."""
-    lately = now() - _USE_NOTED_EVERY - _ASKS_WITHIN
-    tokens = NotebookToken.objects.filter(uid=uid, kind=TokenKind.USER, revoked_at=None)
-    return tokens.filter(last_used_at__gte=lately).exists()
 
 
 def is_good(token: NotebookToken, info: WorkloadInfo) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
 from hubapi import services as hub
+from hubapi.activity import page_is_open
 from hubapi.registry import route_key
-from hubapi.selectors import page_is_open
 from notebooks.kind import WORKSPACE, sidecar_port
 from notebooks.models import Workspace
 from notebooks.runtime_spec import pod_spec, process_spec

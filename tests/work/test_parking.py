@@ -15,7 +15,8 @@ from clusters.models import Claim
 from common.clock import now
 from common.errors import Conflict, Forbidden
 from events.models import Event
-from hubapi.models import Client, NotebookToken, TokenKind
+from hubapi.activity import note_page
+from hubapi.models import Client
 from hubapi.notices import notices_of
 from notifications.models import Notification
 from runtime import engine
@@ -126,15 +127,7 @@ def test_a7_who_sits_in_front_of_it_reads_that_its_gpus_are_asked_back_before_it
     open_one, shut = make(alice, gpus=2), make(alice, gpus=2)
     for row in (open_one, shut):
         _asked_back(row)
-    secret = Client.objects.get(uid=open_one.uid, revoked_at=None)
-    NotebookToken.objects.create(
-        uid=open_one.uid,
-        kind=TokenKind.USER,
-        user=alice,
-        launch=secret.launch,
-        digest="d",
-        last_used_at=now(),
-    )
+    note_page(uid=open_one.uid, idle_s=3600)
     for row in (open_one, shut):
         hint(row)
         engine.reconcile_one(kind.word, row.pk)
@@ -142,7 +135,7 @@ def test_a7_who_sits_in_front_of_it_reads_that_its_gpus_are_asked_back_before_it
     assert seen.told(str(open_one.uid))["why"] == seen.told(str(shut.uid))["why"] == "reclaim"
     open_one.refresh_from_db()
     assert (open_one.phase, open_one.reason) == ("stopping", "preempted")
-    assert not NotebookToken.objects.filter(uid=open_one.uid, revoked_at__isnull=False).exists()
+    assert Client.objects.filter(uid=open_one.uid, revoked_at=None).exists()
     (told,) = notices_of(open_one.uid, alice)
     assert told.saves
     assert told.until == Claim.objects.get(workload_uid=open_one.uid).reclaim_until
