@@ -13,8 +13,8 @@ from django.test import Client as Browser
 from common.clock import now
 from common.errors import Conflict
 from hubapi import notices
-from hubapi.notices import Act, Notice
 from hubapi.models import Activity
+from hubapi.notices import Act, Notice
 from tests.hubapi.conftest import World
 
 
@@ -140,6 +140,8 @@ def test_beside_it_a_page_says_for_how_long_nobody_touched_it(
     found = Activity.objects.get(uid=world.info.uid)
     assert (found.page_at is None) is (seconds is None)
     if seconds is not None:
-        assert timedelta() <= now() - found.last_activity - timedelta(seconds=seconds) < timedelta(
-            seconds=5
+        assert (
+            timedelta()
+            <= now() - found.last_activity - timedelta(seconds=seconds)
+            < timedelta(seconds=5)
         )

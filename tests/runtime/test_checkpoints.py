@@ -36,7 +36,7 @@ def test_g13_the_newest_that_is_complete_is_led_to_and_no_half_of_one(tmp_path: 
     os.utime(folder / "in-place", (8, 8))
     checkpoints.lead(str(folder))
     assert (latest / "weights").read_text() == "in-place"
-    os.rename(folder / "step-300.tmp", folder / "step-300")
+    (folder / "step-300.tmp").rename(folder / "step-300")
     checkpoints.lead(str(folder))
     assert (latest / "weights").read_text() == "step-300.tmp"
 
@@ -56,7 +56,7 @@ def test_as_the_text_that_a_pod_runs_it_never_fails(tmp_path: Path) -> None:
     (tmp_path / "model.pt").touch()
     text = Path(checkpoints.__file__).read_text()
     for folder in (tmp_path, tmp_path / "model.pt"):  # the second can't be a folder
-        done = subprocess.run([sys.executable, "-c", text, str(folder)], capture_output=True)
-        assert done.returncode == 0
+        words = [sys.executable, "-c", text, str(folder)]
+        done = subprocess.run(words, capture_output=True, check=True)
     assert b"checkpoints: " in done.stderr
-    assert os.readlink(tmp_path / checkpoints.LATEST) == "model.pt"
+    assert str((tmp_path / checkpoints.LATEST).readlink()) == "model.pt"
