@@ -199,7 +199,7 @@ def test_j1b_an_idle_lab_is_warned_extended_and_parked_by_its_policy_and_resumes
         page.get_by_role("button", name="Resume", exact=True).first.click()
         poll(lambda: ok(api.get(one)).json()["status"]["phase"] == "running", within_s=180)
         page.goto(address)
-        open_lab(page)
+        expect(editor).to_have_text(UNSAVED, timeout=LAB_WITHIN_MS)  # as it was left
         assert page.evaluate(READ) == UNSAVED  # saved by Lab's extension before the end
 
 
