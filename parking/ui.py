@@ -22,9 +22,9 @@ from common.ids import is_uid
 from common.ui.responses import go
 from parking import selectors, services, ui_policies, words
 from parking.choices import MAX_MINUTES
-from parking.patrol import MOST_HOURS, Filter, Patrol, patrol
+from parking.patrol import LEAST_HOURS, MOST_HOURS, Filter, Patrol, patrol
 from parking.ui_policies import kind_choices
-from projects.access import Permission
+from projects.access import Permission, permissions_of
 from projects.models import Project
 from projects.ui.base import BulkPage, Chosen, Deed, PlatformView, ProjectView
 from work import kinds
@@ -41,7 +41,11 @@ class FilterForm(forms.Form):
         label=_("GPU below (%)"), min_value=0.1, max_value=100, required=False, initial=10
     )
     hours = forms.FloatField(
-        label=_("For so many hours"), min_value=0.5, max_value=MOST_HOURS, required=False, initial=2
+        label=_("For so many hours"),
+        min_value=LEAST_HOURS,
+        max_value=MOST_HOURS,
+        required=False,
+        initial=2,
     )
     kind = forms.ChoiceField(label=_("Kind of work"), required=False)
     flavor = forms.ChoiceField(label=_("Kind of GPU"), required=False)
@@ -85,13 +89,14 @@ class PatrolView(PlatformView):
 
 
 class ProjectPatrol(ProjectView):
-    required_permissions: ClassVar = {"GET": Permission.WORKSPACE_MANAGE}
+    required_permissions: ClassVar = {"GET": Permission.PATROL_READ}
     template_name = "parking/patrol.html"
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         said = patrol_page(request, self.project)
         act_url = reverse("parking:project-act", args=[project])
-        return self.render({**said, "may_act": True, "act_url": act_url, "policy_url": ""})
+        may = Permission.WORKSPACE_MANAGE in permissions_of(self.principal, self.project)
+        return self.render({**said, "may_act": may, "act_url": act_url, "policy_url": ""})
 
 
 def patrol_page(request: HttpRequest, project: Project | None) -> dict[str, Any]:
