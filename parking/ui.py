@@ -22,6 +22,7 @@ from common.ids import is_uid
 from common.ui.responses import go
 from parking import selectors, services, ui_policies, words
 from parking.choices import MAX_MINUTES
+from parking.mail_link import Keep
 from parking.patrol import LEAST_HOURS, MOST_HOURS, Filter, Patrol, patrol
 from parking.ui_policies import kind_choices
 from projects.access import Permission, permissions_of
@@ -232,6 +233,7 @@ class Extend(ProjectView):
 app_name = "parking"
 _HERE = "console/idle-policies"
 urlpatterns = [
+    path("idle/keep/<str:token>", Keep.as_view(), name="keep"),
     path("console/patrol/", PatrolView.as_view(), name="patrol"),
     path("console/patrol/act", AllActs.as_view(), name="act"),
     path("projects/<slug:project>/patrol", ProjectPatrol.as_view(), name="project-patrol"),
