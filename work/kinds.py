@@ -11,6 +11,8 @@ from work.choices import StopReason
 from work.fields import Table, Text
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from django.db.models import Q, QuerySet, TextChoices
 
     from accounts.principal import Principal
@@ -89,7 +91,7 @@ class Kind:
     # Raises Invalid where a row can't run with what is attached; returns what a plan says of it.
     look_at_attached: Callable[[Any, Attached], list[str]] | None = None
     work_class: Callable[[Any], str] | None = None
-    classes: tuple[str, ...] = ()  # all those words; (): its own
+    classes: Mapping[str, Text] = field(default_factory=dict)  # all those; none: its own word
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     together: Callable[[Any], Together | None] | None = None  # what keeps its replicas together
@@ -163,6 +165,13 @@ class Kind:
 
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word
+
+    def classes_of(self, uids: Collection[UUID]) -> dict[UUID, str]:
+        """Return the class of each row that is there; one query, none where all are of one."""
+        if self.work_class is None:
+            return {}
+        rows = self.model.objects.filter(uid__in=uids)
+        return {row.uid: self.work_class(row) for row in rows.iterator()}
 
     def longest_of(self, row: Any) -> int | None:
         return self.longest(row) if self.longest else None
