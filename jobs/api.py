@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 
+from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.states import STATES
 from runtime.protocol import Seen
@@ -55,4 +56,4 @@ API = Api(
     detail=_replicas,
     detail_shape={"replicas": ReplicaOut(many=True, allow_null=True, help_text="null in lists")},
 )
-urlpatterns = urls_for(API)
+urlpatterns = urls_for(API, own={"goodput": WorkGoodput})
