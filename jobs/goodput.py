@@ -176,7 +176,7 @@ class WorkGoodput(OneView):
     demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
 
     @classmethod
-    def schema_of(cls, api: Api) -> Mapping[str, Any]:  # noqa: ARG003
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
         return {"get": extend_schema(responses=GoodputOut)}
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
