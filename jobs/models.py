@@ -61,3 +61,14 @@ class Replica(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}/{self.index}"
+
+
+class TrainingInput(models.Model):
+    """What a job was submitted as, in the words of AI Platform Training."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="training_input")
+    document = models.JSONField(default=dict)  # its trainingInput
+    labels = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return str(self.job_id)

@@ -7,7 +7,7 @@ import os
 import ssl
 import uuid
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import httpx
 
@@ -111,6 +111,16 @@ class Client:
             except httpx.TransportError as error:
                 if attempt == 2:  # noqa: PLR2004 - the second try is the last
                     raise self._unreachable(error) from error
+        return self._answer(response)
+
+    def send(self, path: str, content: IO[bytes], length: int) -> Any:
+        """POST a file as it is; what is the same is kept once, so it may be sent again."""
+        headers = {"Content-Type": "application/gzip", "Content-Length": str(length)}
+        timeout = httpx.Timeout(60.0, read=600.0)
+        try:
+            response = self._http.post(path, content=content, headers=headers, timeout=timeout)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
         return self._answer(response)
 
     def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ SERVER_VERBS = (
 COMMANDS = {
     **{name: f"accounts:{name}" for name in ("login", "logout", "token", "whoami")},
     **{name: f"projects:{name}" for name in ("preset", "project")},
+    "ai-platform": "ai_platform:ai_platform",
     "apply": "documents:apply",
     "budgets": "budgets:budgets",
     "completion": "completing:completion",
@@ -106,11 +107,16 @@ def print_utf_8() -> None:
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
 
 
-def main() -> None:
+def kubectl_main() -> None:
+    """Entry point of ``kubectl ai-platform …``: the same commands below that word."""
+    main(["ai-platform", *sys.argv[1:]])
+
+
+def main(words: list[str] | None = None) -> None:
     """Entry point: errors of the portal become one sentence and an exit code."""
     print_utf_8()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(words, standalone_mode=False)
         if isinstance(code, int) and code:  # what a command ended with, as `workspace exec` does
             sys.exit(code)
     except click.exceptions.Abort:
