@@ -194,7 +194,7 @@ def _gpus(sheet: _Sheet, here: Here, role: str, machine: Machine) -> tuple[str, 
         told = _("The GPUs of this installation; any of several will do.")
         sheet.tell(f"{path}.type", kinds or _("any kind"), told)
     if count is not None:
-        sheet.tell(f"{path}.count", _("%(n)d GPUs") % {"n": gpus}, _("Per replica."))
+        sheet.tell(f"{path}.count", _("GPUs: %(n)d") % {"n": gpus}, _("Per replica."))
     return kinds, gpus
 
 
@@ -228,7 +228,7 @@ def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
     sheet.made.said["replicas"] = 1 + workers
     if workers and sheet.get("workerCount") is not None:
         why = _("Replicas of one job: the master and its workers, let in together.")
-        sheet.tell("workerCount", _("%(n)d replicas") % {"n": 1 + workers}, why)
+        sheet.tell("workerCount", _("replicas: %(n)d") % {"n": 1 + workers}, why)
     if (workers or servers) and shapes:
         sheet.made.said["framework"] = framework
         told = "TF_CONFIG" if framework == "tensorflow" else "MASTER_ADDR, RANK, WORLD_SIZE"
@@ -241,7 +241,7 @@ def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
     elif servers:
         sheet.made.said["parameter_servers"] = servers
         if path != "scaleTier":
-            sheet.tell(path, _("%(n)d parameter servers") % {"n": servers})
+            sheet.tell(path, _("parameter servers: %(n)d") % {"n": servers})
     if (chief := sheet.get("useChiefInTfConfig")) or (chief is False and not workers):
         sheet.tell("useChiefInTfConfig", _("TF_CONFIG says chief"))
     elif chief is False:
@@ -350,7 +350,7 @@ def _times(sheet: _Sheet) -> None:
         else:
             minutes = -(-int(found[1]) // 60)
             sheet.made.said["time_limit_minutes"] = minutes
-            words = _("a time limit of %(n)d minutes") % {"n": minutes}
+            words = _("time limit: %(n)d min") % {"n": minutes}
             sheet.tell(path, words, _("From the start of its first attempt."))
     if sheet.get("scheduling.priority") is not None:
         why = _("Who is first follows from the guarantees of the project's queue.")
