@@ -53,6 +53,7 @@ def training_plan(
     if translation.refused:
         said = ", ".join(translation.refused)
         return tuple(translation.lines), None, _("Not supported: %(names)s") % {"names": said}
+    translation.said.pop("code", None)  # for a plan nothing is sent
     try:
         plan = workload_plan(principal=principal, project=project, kind=JOB, said=translation.said)
     except BerthError as error:  # a field of the job itself: the table is of use all the same

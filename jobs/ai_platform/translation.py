@@ -267,7 +267,7 @@ def _program(sheet: _Sheet, here: Here, package: str) -> None:
     if folder := sheet.get("jobDir"):
         said["args"] += ["--job-dir", folder]
     if package:
-        said["code"] = {"package": package}
+        said["code"] = f"package:{package}"
     if sheet.get("packageUris") is not None and package:
         why = _("--package-path comes first.")
         sheet.tell("packageUris", _("the package sent with it"), why)

@@ -77,6 +77,8 @@ BERTH_IN_CLUSTER_OPTIONS = mapping("IN_CLUSTER_OPTIONS")
 BERTH_AI_PLATFORM = mapping("AI_PLATFORM")
 
 
+# How large a folder of code may be, packed, that is sent to be run as a job.
+BERTH_PACKAGE_MIB = number("PACKAGE_MIB")
 # How many loads of one project run at once; the others wait in its line.
 BERTH_LOADS_PER_PROJECT = number("LOADS_PER_PROJECT")
 # What one load asks of a machine and takes of its project's limits.

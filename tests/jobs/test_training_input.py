@@ -44,7 +44,7 @@ def test_the_file_of_a_package_becomes_one_job() -> None:
         "args": [
             *("--epochs", "3", "--learning-rate=0.01", "--job-dir", "gs://team-bucket/jobs/mnist"),
         ],
-        "code": {"package": "p1"},
+        "code": "package:p1",
         "environment": "tf",
         "replicas": 1,
         "time_limit_minutes": 121,

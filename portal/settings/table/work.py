@@ -194,6 +194,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "days in which a deleted volume can be brought back",
         ),
         Setting(
+            "PACKAGE_MIB",
+            whole(1, unit="MiB"),
+            64,
+            "how large a folder of code may be, packed, that is sent to be run as a job",
+        ),
+        Setting(
             "LOADS_PER_PROJECT",
             whole(1),
             4,
