@@ -121,10 +121,8 @@ def _looked_through(file: IO[bytes]) -> tuple[int, int]:
     files = total = 0
     try:
         bounded: Any = _Bounded(gzip.GzipFile(fileobj=file))
-        opened: Any = tarfile.open(fileobj=bounded, mode="r|", tarinfo=_Entry)
-        with opened as tar:
+        with tarfile.open(fileobj=bounded, mode="r|", tarinfo=_Entry) as tar:
             for entry in tar:
-                tar.members = []  # it keeps them all otherwise
                 _check(entry)
                 files, total = files + 1, total + entry.size
                 if files > MAX_FILES:

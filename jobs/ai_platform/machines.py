@@ -140,6 +140,10 @@ class Tables:
         """
         if accelerator in self.accelerators:
             return self.accelerators[accelerator]
-        words = accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_").split("_")
-        wanted = {word.removesuffix("gb") for word in words}
-        return ",".join(name for name in known if wanted <= set(re.split(r"[-_. ]", name.lower())))
+        wanted = _words(accelerator) - {"nvidia", "tesla"}
+        return ",".join(name for name in known if wanted <= _words(name))
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name of a GPU, sizes without their unit: ``a100`` and ``80``."""
+    return {word.removesuffix("gb") for word in re.split(r"[-_. ]", name.lower())}
