@@ -137,7 +137,12 @@ def _described(command: Any) -> Any:
 @_described
 @click.option("--staging-bucket", hidden=True, help="Not needed: the portal keeps the package.")
 @click.option("--labels", type=_Pairs(), metavar="NAME=VALUE,…", help="Kept with it.")
-@click.option("--use-chief-in-tf-config/--no-use-chief-in-tf-config", "chief", default=None)
+@click.option(
+    "--use-chief-in-tf-config/--no-use-chief-in-tf-config",
+    "chief",
+    default=None,
+    help="useChiefInTfConfig of it.",
+)
 @click.option("--stream-logs", is_flag=True, help="Print its log until it has ended.")
 @click.option("--async", "_async", is_flag=True, hidden=True, help="As it is without.")
 @field_options("job", but=[f["name"] for f in fields_of("job") if f["name"] not in _BESIDE])

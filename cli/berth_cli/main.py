@@ -109,14 +109,15 @@ def print_utf_8() -> None:
 
 def kubectl_main() -> None:
     """Entry point of ``kubectl ai-platform …``: the same commands below that word."""
-    main(["ai-platform", *sys.argv[1:]])
+    sys.argv.insert(1, "ai-platform")
+    main()
 
 
-def main(words: list[str] | None = None) -> None:
+def main() -> None:
     """Entry point: errors of the portal become one sentence and an exit code."""
     print_utf_8()
     try:
-        code = cli.main(words, standalone_mode=False)
+        code = cli.main(standalone_mode=False)
         if isinstance(code, int) and code:  # what a command ended with, as `workspace exec` does
             sys.exit(code)
     except click.exceptions.Abort:

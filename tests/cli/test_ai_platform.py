@@ -120,7 +120,7 @@ def test_kubectl_finds_the_same_commands(monkeypatch: pytest.MonkeyPatch) -> Non
     from berth_cli import main
 
     seen: list[Any] = []
-    monkeypatch.setattr(main.cli, "main", lambda words, **_: seen.append(words))
+    monkeypatch.setattr(main.cli, "main", lambda **_: seen.append(main.sys.argv[1:]))
     monkeypatch.setattr(main.sys, "argv", ["kubectl-ai_platform", "jobs", "list"])
     main.kubectl_main()
     assert seen == [["ai-platform", "jobs", "list"]]
