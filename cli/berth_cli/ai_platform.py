@@ -178,7 +178,7 @@ def training(  # noqa: PLR0913 - one for each option
     if beside := field_body("job", {n: said.get(n) for n in (*_BESIDE, "no_volumes")}):
         asked["job"] = beside
     if package_path:
-        asked["package"] = package_sent(s, Path(package_path), plan=plan)
+        asked["package"] = package_sent(s, Path(package_path), plan=plan) or "planned"
     path = f"projects/{s.project}/ai-platform/jobs"
     if plan:
         _show_plan(s, s.client.post(path, asked, plan=1))

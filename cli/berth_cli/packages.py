@@ -24,7 +24,7 @@ _INSTEAD = "Put what is large on a volume, and give it to the job with --volume.
 
 
 def package_sent(s: Session, folder: Path, *, plan: bool = False) -> str:
-    """Send a folder to the portal and return what names it there; ``plan``: only pack it."""
+    """Send a folder to the portal and return its digest; ``plan``: only pack it, return ""."""
     if not folder.is_dir():
         raise ApiError(f"{folder} is no folder.", EXIT_USAGE)
     for name in ("setup.py", "pyproject.toml"):
@@ -38,7 +38,7 @@ def package_sent(s: Session, folder: Path, *, plan: bool = False) -> str:
         what = f"{folder.name}: {count} files, {size(total)}, packed {size(length)}"
         if plan:
             click.echo(f"Would send {printable(what)}.", err=True)
-            return "0" * 64
+            return ""
         packed.seek(0)
         answer: dict[str, Any] = s.client.send(f"projects/{s.project}/packages", packed, length)
         click.echo(f"Sent {printable(what)}.", err=True)
