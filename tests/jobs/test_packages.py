@@ -95,6 +95,7 @@ def _long_name() -> bytes:
         (_long_name(), "longer than a name can be"),
         (_bomb(), "Unpacked it is larger than 512 MiB. Put what is large on a volume instead."),
     ],
+    ids=lambda value: "content" if isinstance(value, bytes) else value,
 )
 def test_d5_what_can_not_be_unpacked_safely_is_refused(
     content: bytes, said: str, send: Any
