@@ -16,12 +16,12 @@ from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Value
+from django.db.models import Exists, OuterRef, Sum, Value
 from django.db.models.functions import Concat
 from django.utils.translation import gettext as _
 
 from common.clock import now
-from common.errors import TooLarge, wrong
+from common.errors import Conflict, TooLarge, wrong
 from jobs.models import Job, Package
 from projects.services.life import require_active
 
@@ -33,6 +33,7 @@ PREFIX = "package:"
 MAX_UNPACKED = 512 * 2**20
 MAX_FILES = 20_000
 KEPT_UNUSED = timedelta(days=1)  # between sending one and the job that it is for
+MAX_KEPT = 4 * 2**30  # bytes of all packages of a project, packed
 _CHUNK = 1 << 20
 _HEADER = 64 * 1024  # bytes of a name with all that is said of it
 
@@ -59,6 +60,13 @@ def package_keep(*, principal: Principal, project: Project, stream: IO[bytes]) -
             "unpacked": unpacked,
             "created_by": principal.user,
         }
+    kept = Package.objects.filter(project=project).exclude(sha256=digest.hexdigest())
+    if (kept.aggregate(total=Sum("size"))["total"] or 0) + length > MAX_KEPT:
+        message = _(
+            "The project keeps %(n)d GiB of packages, which is all it may. Delete jobs that are "
+            "over, or put the code on a volume."
+        )
+        raise Conflict(message % {"n": MAX_KEPT // 2**30}, code="packages-full")
     found, made = Package.objects.defer("content").get_or_create(
         project=project, sha256=digest.hexdigest(), defaults=values
     )

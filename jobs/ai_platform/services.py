@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jobs.models import Job
     from projects.models import Project
 
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 MAX_LABELS = 64
 # Fields of a job that its file has no words for: said beside it.
 BESIDE = ("environment", "cluster", "pool", "env", "volumes", "credentials", "needs")
@@ -67,8 +69,9 @@ def _translated(project: Project, asked: Mapping[str, Any]) -> tuple[dict[str, A
     above = {name: asked[name] for name in FILE if asked.get(name)}
     document = merged(file, cleaned(above, FILE))
     document.setdefault("trainingInput", {})
-    if not document.get("jobId"):
-        raise wrong("jobId", _("Give it a name."))
+    if not _NAME.fullmatch(document.get("jobId", "")):
+        message = _("A letter, then letters, digits, “_” and “-”; at most 63 in all.")
+        raise wrong("jobId", message)
     if len(document.get("labels", {})) > MAX_LABELS:
         raise wrong("labels", _("At most %(n)d labels.") % {"n": MAX_LABELS})
     beside = dict(asked.get("job") or {})

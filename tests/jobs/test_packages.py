@@ -119,6 +119,14 @@ def test_d5_too_many_files_and_too_many_bytes_are_refused(
     assert (answer.status_code, "larger than 1 MiB" in answer.json()["detail"]) == (413, True)
 
 
+def test_a_project_keeps_so_much_and_no_more(send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert send().status_code == 201
+    monkeypatch.setattr(packages, "MAX_KEPT", len(GOOD))
+    answer = send(packed(("other.py", b"")))
+    assert (answer.status_code, answer.json()["code"]) == (409, "packages-full")
+    assert send().status_code == 201  # the same takes no more
+
+
 def test_a_job_names_a_package_of_its_project_and_begins_in_it(
     api: Any, send: Any, alice: Any, settle: Any
 ) -> None:

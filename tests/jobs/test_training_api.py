@@ -91,6 +91,8 @@ def test_a_refusal_names_every_field_and_makes_nothing(submit) -> None:
     assert submit("trainingInput: {scaleTeir: BASIC}").json()["fields"] == {
         "trainingInput.scaleTeir": ["There is no such field. Did you mean “scaleTier”?"]
     }
+    for name in ("a/b", "1a", "名前", "a" * 64):
+        assert submit(jobId=name).status_code == 400
     assert submit(job={"environment": "nowhere"}).status_code == 400
     assert not Job.objects.exists()
     assert not TrainingInput.objects.exists()
