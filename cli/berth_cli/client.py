@@ -171,7 +171,7 @@ class Client:
         if status == httpx.codes.UNAUTHORIZED:
             message = f"You are not signed in to {self.server}. Run: berth login {self.server}"
         for name, errors in (problem.get("fields") or {}).items():
-            if (said := _flat(errors)) != message:  # a refusal of one field says it already
+            if (said := _flat(errors)) not in message:  # a refusal of few fields says them already
                 message += f"\n  {name}: {said}"
         raise ApiError(message, exit_of(status), status=status, problem=problem)
 

@@ -110,7 +110,7 @@ register("Job", Kind("jobs", JOB.settle))
 
 @job.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@JOB.creates(but=("command", "code"))
+@JOB.creates(but=("command",))
 @click.option(
     "--package-path",
     type=click.Path(file_okay=False),
@@ -132,6 +132,8 @@ def run(
     Without one the image's own program runs. Nothing of it is expanded, here or there.
     """
     own: Row = {"command": list(command)} if command else {}
+    if package_path and said["code"]:
+        raise click.UsageError("Say --package-path or --code, not both.")
     if package_path and (sent := package_sent(s, Path(package_path), plan=said["plan"])):
         own["code"] = f"package:{sent}"
     wanted = replace(wanted, wait=wanted.wait or follow)
