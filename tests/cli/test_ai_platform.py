@@ -187,6 +187,25 @@ def test_what_can_not_go_along_is_refused_by_name(
         packed(trainer)
 
 
+def test_what_is_too_large_packed_is_refused_by_the_portal(
+    berth: Run,
+    me: Any,  # noqa: F811
+    trainer: Path,
+    settings: Any,
+) -> None:
+    from jobs.models import Job
+
+    settings.BERTH_PACKAGE_MIB = 1
+    (trainer / "weights.bin").write_bytes(os.urandom(3 * 2**20))
+    words = (*SMALL, "--module-name", "trainer.task", "--package-path", str(trainer))
+    done = berth(*SUBMIT, "large", *words, **me)
+    assert (done.exit_code, "larger than 1 MiB" in str(done.exception)) == (2, True)
+    assert not Job.objects.exists()
+    (trainer / "weights.bin").unlink()
+    assert berth(*SUBMIT, "small", *words, **me).exit_code == 0
+    assert Job.objects.get().code.startswith("package:")
+
+
 def test_limits_of_a_file_are_those_of_the_portal() -> None:
     from jobs.ai_platform.documents import MAX_BYTES
 
