@@ -43,7 +43,7 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
-from usage import capacity, closing, digest
+from usage import capacity, closing, digest, node_days
 from volumes import measuring
 from volumes.services import create
 from webhooks import sending
@@ -378,6 +378,7 @@ def tidy() -> None:
     tell_due()
     rekey.seal_plain()
     capacity.sample()
+    node_days.sample()
     digest.tell_week()
 
 
