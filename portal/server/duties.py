@@ -29,6 +29,7 @@ from credentials.rules import tell_due
 from events import sealer
 from files import services as files
 from hubapi import activity, revocation
+from jobs.packages import packages_prune
 from loaders import services as loaders
 from metrics import sampling
 from notebooks import services as notebooks
@@ -370,6 +371,7 @@ def tidy() -> None:
     create.shared_volumes_repair()
     measuring.prune_days()
     turns.prune()
+    packages_prune()
     middleware.purge()
     notifications.housekeeping()
     sending.housekeeping()
