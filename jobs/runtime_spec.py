@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters import registry
+from clusters.options import options_of
 from images.services import pinned
+from jobs import code
 from queues.choices import Purpose
 from runtime.protocol import InvalidSpec, PodGroup, RetryPolicy, WorkloadSpec
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
@@ -28,7 +30,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         "groups": (PodGroup("main", row.replicas),),
         "once": True,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
-        "secret_env": keys.secret_env,
+        "secret_env": lambda: {**keys.secret_env(), **code.secrets(row)},
         "stop_grace_s": STOP_GRACE_S,
         "checkpoints": f"{row.checkpoints}/{row.short_id}" if row.checkpoints else "",
     }
@@ -36,8 +38,8 @@ def workload_spec(row: Job) -> WorkloadSpec:
         if not row.command:
             raise InvalidSpec(_("This machine has no images: a job needs a command here."))
         # its program takes what an image would give to its entry point, too
-        command = (*row.command, *row.args)
-        env = {**keys.env, **row.env}
+        command = code.with_code(row, (*row.command, *row.args))
+        env = {**keys.env, **row.env, **code.environment(row, "")}
         return WorkloadSpec(**common, command=command, env=env, verbatim=True)
     if not row.image:
         raise InvalidSpec(_("A job on a cluster needs an image."))
@@ -46,7 +48,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         **common,
         **pod_fields(row, cluster, work_class=row.KIND, image=row.image, purpose=Purpose.TRAIN),
         image=pinned(row.image, row.image_digest),
-        command=tuple(row.command),
+        command=code.with_code(row, row.command),
         args=tuple(row.args),
-        env={**keys.env, **row.env},
+        env={**keys.env, **row.env, **code.environment(row, options_of(cluster.options).hub_url)},
     )

@@ -6,8 +6,11 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from accounts.principal import Principal
+from accounts.services.tokens import token_create
 from clusters.models import Flavor
 from common.clock import now
 from events.models import Event
@@ -91,6 +94,17 @@ def test_an_auditor_reads_the_page_of_a_project_and_has_no_buttons(
         shown = as_user(user).get(page, follow=True).content.decode()
         assert wasted.name in shown
         assert ('name="id"' in shown) is buttons
+
+
+def test_f8_a_token_is_told_of_the_kinds_of_work_that_it_may_read(wasted, mona, project):
+    url = f"/api/v1/projects/{project.slug}/patrol"
+    rights = ["project:read", "workspace:manage"]
+    told = []
+    for scopes in (rights, [*rights, "workspace:read"]):
+        secret = token_create(who=Principal(user=mona), name="limited", scopes=scopes)[1]
+        answer = Client(headers={"Authorization": f"Bearer {secret}"}).get(url).json()
+        told.append([one["name"] for one in answer["holders"]])
+    assert told == [[], [wasted.name]]
 
 
 def test_a_message_and_parking_are_audited_and_told(wasted, alice, operator, api, settle):
