@@ -98,7 +98,7 @@ def test_an_auditor_reads_the_page_of_a_project_and_has_no_buttons(
 
 def test_f8_a_token_is_told_of_the_kinds_of_work_that_it_may_read(wasted, mona, project):
     url = f"/api/v1/projects/{project.slug}/patrol"
-    rights = ["project:read", "workspace:manage"]
+    rights = ["project:read", "patrol:read"]
     told = []
     for scopes in (rights, [*rights, "workspace:read"]):
         secret = token_create(who=Principal(user=mona), name="limited", scopes=scopes)[1]
