@@ -10,6 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
+from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
 from jobs.states import STATES
@@ -92,6 +93,6 @@ class Packages(ProjectAPIView):
 
 
 urlpatterns = [
-    *urls_for(API),
+    *urls_for(API, own={"goodput": WorkGoodput}),
     path("projects/<slug:project>/packages", Packages.as_view(), name="api-packages"),
 ]

@@ -47,6 +47,11 @@ _REPLICAS: Any = (
     ("NODE", lambda r: r["node"]),
     ("REASON", lambda r: r["reason"]),
 )
+_GOODPUT: Any = (
+    ("CAUSE", lambda r: r["cause"]),
+    ("GPU-HOURS", lambda r: f"{r['hours']:.2f}"),
+    ("SHARE", lambda r: f"{r['share']:.0%}"),
+)
 
 
 @click.group()
@@ -149,6 +154,27 @@ JOB.add_logs(
     ),
     follow="Go on as lines come, until it has ended.",
 )
+
+
+@job.command("goodput")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@with_session
+def goodput(s: Session, name: str) -> None:
+    """Show what the time of a job's latest run came to, from its press to its end."""
+    found = s.client.get(f"{JOB.path(s, JOB.find(s, name))}/goodput")
+    if s.fmt != "table":
+        s.show(found)
+        return
+    wall, gpus_of = found["wall_seconds"], found["gpus"]
+    lines = [
+        {"cause": cause, "hours": seconds * gpus_of / 3600, "share": seconds / wall}
+        for cause, seconds in found["seconds"].items()
+    ]
+    s.show(lines, _GOODPUT)
+    if found["advice"]:
+        click.echo(f"\n{found['advice']}")
+
+
 JOB.add_act("start", "Run one that has ended again, as it is set.")
 JOB.add_act("cancel", "End it; what it wrote to volumes stays.", ends=True, within=300.0)
 JOB.add_edit("Change its name or time limit; of one that has ended, what its next run is.")
