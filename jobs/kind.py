@@ -11,6 +11,7 @@ from clusters.options import options_of
 from common.errors import wrong
 from jobs.models import Job
 from jobs.packages import require_package
+from jobs.runs import run_keep
 from placement.clusters import known_cluster
 from projects.access import Permission
 from runtime.protocol import Together
@@ -137,5 +138,6 @@ JOB = Kind(
     of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None},
     asked=StopReason.CANCELLED.value,
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
+    launched=run_keep,
     once=True,
 )
