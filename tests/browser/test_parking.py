@@ -151,7 +151,7 @@ NO_AUTOSAVE = f"""() => {{
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.long("six minutes of real idleness: tests/parking/test_watch.py steps the clock")
+@pytest.mark.long("six minutes of real idleness: parking/test_watch.py steps the clock")
 def test_j1b_an_idle_lab_is_warned_extended_and_parked_by_its_policy_and_resumes_with_its_files(
     chromium: Any, simulated: Portal
 ) -> None:
