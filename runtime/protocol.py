@@ -255,6 +255,8 @@ class WorkloadSpec:
     # A person's words are in command, args, env: nothing is put into them. On one machine only
     # ``{secrets}`` in ``env``, whose folder nobody else knows.
     verbatim: bool = False
+    # One machine: the workload of the same person whose installed packages it sees, too; "": none.
+    packages_of: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster
