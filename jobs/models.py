@@ -29,11 +29,22 @@ class Job(Workload):
         _("keep together"), max_length=12, default="none", db_default="none"
     )
     topology_level = models.CharField(_("level"), max_length=8, default="unit", db_default="unit")
+    framework = models.CharField(
+        _("framework"), max_length=12, default="none", db_default="none"
+    )
+    parameter_servers = models.PositiveSmallIntegerField(
+        _("parameter servers"), default=0, db_default=0
+    )
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
     # --- how the latest launch ended ----------------------------------------------------------
     exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet
     failed_replica = models.PositiveSmallIntegerField(null=True)
     finished_at = models.DateTimeField(null=True)
+
+    @property
+    def all_replicas(self) -> int:
+        """How many processes or pods it is."""
+        return self.replicas + self.parameter_servers
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from clusters import registry
 from images.services import pinned
 from queues.choices import Purpose
+from runtime import training
 from runtime.protocol import InvalidSpec, PodGroup, RetryPolicy, WorkloadSpec
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
@@ -25,7 +26,8 @@ def workload_spec(row: Job) -> WorkloadSpec:
     keys = keys_of(row)
     common: dict[str, Any] = {
         **common_fields(row, keys),
-        "groups": (PodGroup("main", row.replicas),),
+        "framework": row.framework,
+        "groups": training.groups(row.framework, row.replicas, row.parameter_servers),
         "once": True,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
         "secret_env": keys.secret_env,
@@ -36,16 +38,26 @@ def workload_spec(row: Job) -> WorkloadSpec:
             raise InvalidSpec(_("This machine has no images: a job needs a command here."))
         # its program takes what an image would give to its entry point, too
         command = (*row.command, *row.args)
+        if row.framework == training.MPI:
+            slots = row.replicas * max(1, row.gpus)
+            command = training.mpirun(command, slots)
         env = {**keys.env, **row.env}
         return WorkloadSpec(**common, command=command, env=env, verbatim=True)
     if not row.image:
         raise InvalidSpec(_("A job on a cluster needs an image."))
     keys = pod_keys(keys)
+    operator = training.operator(row.framework, row.replicas, cluster.operators)
+    command, args = tuple(row.command), tuple(row.args)
+    if operator == "mpi":
+        command, args = training.mpirun((*command, *args), row.replicas * max(1, row.gpus)), ()
+    elif row.framework == training.TENSORFLOW and not operator:  # one template: all are workers
+        common["groups"] = (PodGroup(training.WORKER, row.replicas, meets=True),)
     return WorkloadSpec(
         **common,
         **pod_fields(row, cluster, work_class=row.KIND, image=row.image, purpose=Purpose.TRAIN),
         image=pinned(row.image, row.image_digest),
-        command=tuple(row.command),
-        args=tuple(row.args),
+        command=command,
+        args=args,
         env={**keys.env, **row.env},
+        operator=operator,
     )

@@ -22,6 +22,7 @@ from runtime.reasons import Reason
 
 Object = Mapping[str, Any]
 EVENTS_KEPT = 5
+JOBS = frozenset(("Job", "JobSet", "MPIJob", "TrainJob"))
 # The node itself was away: what it says about the container then is not the program's end.
 NOT_AN_END = frozenset(("Unknown", "ContainerStatusUnknown"))
 
@@ -381,7 +382,8 @@ def pod_name(sight: Sight) -> str:
 
 
 def is_job(owner: Object) -> bool:
-    return owner.get("kind") == "Job"
+    """Whether it runs to its end, in pods whose names nobody knows before."""
+    return owner.get("kind") in JOBS
 
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:

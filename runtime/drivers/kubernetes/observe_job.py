@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
-from runtime.protocol import Observation, ReplicaSeen, RetryPolicy, Seen
+from runtime.protocol import Observation, PodGroup, ReplicaSeen, RetryPolicy, Seen
 from runtime.reasons import Reason
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
@@ -190,6 +190,21 @@ def size_of(owner: Object) -> int:
     return int((owner.get("spec") or {}).get("completions") or 1)
 
 
+def roles_said(groups: Iterable[PodGroup]) -> str:
+    """Return roles as the annotation has them: ``chief:1,worker:3``."""
+    return ",".join(f"{group.role}:{group.replicas}" for group in groups)
+
+
+def roles_of(owner: Object) -> list[str]:
+    """Return the role of each replica, by number."""
+    said = str((owner["metadata"].get("annotations") or {}).get(names.ROLE, ""))
+    found: list[str] = []
+    for one in said.split(","):
+        role, _colon, count = one.partition(":")
+        found += [role] * (int(count) if count.isdigit() else 0)
+    return found or [said or "main"] * size_of(owner)
+
+
 def index_of(pod: Object) -> int:
     """Return the number of the replica that the pod is; 0 for one that has none."""
     text = str((pod["metadata"].get("labels") or {}).get(names.INDEX, "0"))
@@ -203,11 +218,11 @@ def judge_group(sights: Sequence[Sight]) -> Observation:
     whole, at = _whole(sights, each)
     # Always the same pod, or it would look as if another had taken its place.
     told = observe.told(replace(first, events=sights[at].events), whole)
-    role = str((job["metadata"].get("annotations") or {}).get(names.ROLE, "")) or "main"
+    roles = roles_of(job)
     replicas = tuple(
         ReplicaSeen(
             index=number,
-            role=role,
+            role=roles[number],
             seen=found.seen,
             exit_code=found.exit_code,
             reason=str(found.reason),

@@ -1,0 +1,120 @@
+"""Training on several replicas by the operators of a cluster: each role told, seen, and stopped."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from devcluster.kube import Kube
+from tests.jobs.running import Jobs
+from tests.support.clustered import KEY, ClusteredPortal
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(300),
+]
+
+# Sums the numbers of all replicas at the first one, and tells the sum to all.
+ALL_REDUCE = """
+import os, socket, time
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    with socket.create_server(("", where[1])) as server:
+        others = [server.accept()[0] for _ in range(size - 1)]
+        total = sum(int(one.recv(16)) for one in others)
+        for one in others:
+            one.sendall(str(total).encode())
+else:
+    for _ in range(200):
+        try:
+            with socket.create_connection(where, 5) as one:
+                one.sendall(str(rank).encode())
+                total = int(one.recv(16))
+            break
+        except OSError:
+            time.sleep(0.1)
+print(rank, size, total, os.environ["PET_NODE_RANK"], os.environ["PET_NNODES"])
+"""
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
+    kinds = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
+    if not all(kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", k) for k in kinds):
+        pytest.skip("The cluster has no operators of training: python -m devcluster training")
+    running = ClusteredPortal(devcluster, f"tr{secrets.token_hex(2)}-")
+    try:
+        yield running.start()
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def jobs(portal: ClusteredPortal, devcluster: dict[str, Any]) -> Jobs:
+    tool = devcluster["images"]["tool"]["reference"]
+    size = {"cpu_milli": 100, "memory_mib": 256}
+    return Jobs(portal, owner="admin", cluster_key=KEY, image=tool, **size)
+
+
+def owned(kube: Kube, found: dict[str, Any], version: str, kind: str) -> list[dict[str, Any]]:
+    return list(kube.list(version, kind, labelSelector=f"berth.dev/uid={found['uid']}"))
+
+
+def ends(found: dict[str, Any]) -> list[tuple[str, str, int | None]]:
+    return [(one["role"], one["seen"], one["exit_code"]) for one in found["replicas"]]
+
+
+def test_pytorch_is_a_trainjob_whose_replicas_sum_up_at_the_master(jobs: Jobs, kube: Kube) -> None:
+    one = jobs.make(
+        "allreduce", framework="pytorch", replicas=3, command=["python3", "-c", ALL_REDUCE]
+    )
+    found = jobs.until(one, "succeeded")
+    assert [text.split() for text in jobs.logs(found, 3)] == [
+        [str(n), "3", "3", str(n), "3"] for n in range(3)
+    ]
+    assert ends(found) == [("master", "exited", 0), *[("worker", "exited", 0)] * 2]
+    (made,) = owned(kube, found, "trainer.kubeflow.org/v1alpha1", "TrainJob")
+    assert made["metadata"]["name"].startswith("ws-")
+
+
+def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
+    script = '[ "$RANK" = 2 ] && exit 7; exec sleep 600'
+    one = jobs.make("dead", framework="pytorch", replicas=4, command=["bash", "-c", script])
+    found = jobs.until(one, "failed")
+    assert (found["exit_code"], found["failed_replica"]) == (7, 2)
+    assert {one["seen"] for one in found["replicas"]} == {"exited"}
+
+
+def test_tensorflow_tells_chief_worker_and_ps_their_own_place(jobs: Jobs) -> None:
+    script = 'echo "$TF_CONFIG"; [ "$BERTH_ROLE" = ps ] && exec sleep 600; true'
+    one = jobs.make(
+        "roles",
+        framework="tensorflow",
+        replicas=3,
+        parameter_servers=1,
+        command=["bash", "-c", script],
+    )
+    found = jobs.until(one, "succeeded")
+    told = [json.loads(text) for text in jobs.logs(found, 3)]
+    tasks = [(one["task"]["type"], one["task"]["index"]) for one in told]
+    assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
+    assert all(one["cluster"] == told[0]["cluster"] for one in told)
+    sizes = {role: len(places) for role, places in told[0]["cluster"].items()}
+    assert sizes == {"chief": 1, "worker": 2, "ps": 1}
+    assert [one["role"] for one in found["replicas"]] == ["chief", "worker", "worker", "ps"]
+
+
+def test_cancelled_no_pod_of_any_role_is_left_running(jobs: Jobs, kube: Kube) -> None:
+    one = jobs.make("long", framework="pytorch", replicas=2, command=["sleep", "3600"])
+    running = jobs.until(one, "running")
+    assert len(owned(kube, running, "v1", "Pod")) == 2
+    jobs.stop(one)
+    found = jobs.until(one, "cancelled")
+    alive = [p for p in owned(kube, found, "v1", "Pod") if p["status"]["phase"] == "Running"]
+    assert (alive, [r["seen"] for r in found["replicas"]]) == ([], ["exited"] * 2)
