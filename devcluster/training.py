@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from devcluster import kueue, pki
+from devcluster import images, kueue, pki, state
 from devcluster.control_plane import flags, write
 from devcluster.kube import Kube, answers
 from devcluster.layout import Layout
@@ -46,6 +46,8 @@ def add(layout: Layout) -> None:
         pki.make(layout)
         write_configuration(layout)
         start(layout, Processes(layout), kube)
+        known = (state.read(layout) or {}).get("images", {})
+        state.write(layout, {**known, **published()}, kube)
     except TimeoutError as error:
         raise SetupError(str(error)) from error
     finally:
@@ -95,6 +97,11 @@ def start(layout: Layout, processes: Processes, kube: Kube) -> None:
     for name in WEBHOOK_PORTS:
         for item in webhooks(layout, name):
             kube.apply(item)
+
+
+def published() -> dict[str, dict[str, str]]:
+    """The image that MPI's tests run, which no other work needs."""
+    return {"mpi": images.publish(images.mpi, lambda text: say(f"  {text} …"))}
 
 
 def command(layout: Layout, name: str) -> Iterable[object]:

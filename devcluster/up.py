@@ -163,6 +163,7 @@ class Cluster:
             with timed("operators of training"):
                 training.write_configuration(self.layout)
                 training.start(self.layout, self.processes, self.kube)
+                self.images |= training.published()
 
     def publish_all(self) -> None:
         with timed("images in the registry and on the node"):

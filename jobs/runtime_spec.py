@@ -38,9 +38,11 @@ def workload_spec(row: Job) -> WorkloadSpec:
             raise InvalidSpec(_("This machine has no images: a job needs a command here."))
         # its program takes what an image would give to its entry point, too
         command = (*row.command, *row.args)
-        if row.framework == training.MPI:
+        if row.framework == training.MPI:  # one process starts all slots, and has the room of all
             slots = row.replicas * max(1, row.gpus)
-            command = training.mpirun(command, slots)
+            command = training.mpirun(command, slots, "--host", f"localhost:{slots}")
+            common["groups"] = training.groups(row.framework, 1)
+            common["resources"] = row.resources.times(row.replicas)
         env = {**keys.env, **row.env}
         return WorkloadSpec(**common, command=command, env=env, verbatim=True)
     if not row.image:

@@ -44,6 +44,11 @@ def roles(found: Sequence[PodGroup]) -> list[str]:
     return [group.role for group in found for _ in range(group.replicas)]
 
 
+def grouped(of: Sequence[str]) -> tuple[PodGroup, ...]:
+    """Return the groups that ``roles`` tells."""
+    return tuple(PodGroup(role, of.count(role)) for role in dict.fromkeys(of))
+
+
 def tf_config(found: Sequence[PodGroup], places: Sequence[str], role: str, index: int) -> str:
     """Return what TensorFlow reads. ``places``: host:port of each replica, by number."""
     cluster: dict[str, list[str]] = {}

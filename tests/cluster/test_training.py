@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import secrets
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from benchmarks.lib import poll
+from clusters.registry import REVISION_EVERY_S
 from devcluster.kube import Kube
+from tests.cluster.conftest import KUEUE, managing_queues
 from tests.jobs.running import Jobs
 from tests.support.clustered import KEY, ClusteredPortal
 
@@ -43,16 +46,21 @@ print(rank, size, total, os.environ["PET_NODE_RANK"], os.environ["PET_NNODES"])
 """
 
 
+_OPERATORS = """
+from clusters.models import Cluster
+answer = Cluster.objects.get(key={key!r}).operators
+"""
+
+
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     kinds = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
     if not all(kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", k) for k in kinds):
         pytest.skip("The cluster has no operators of training: python -m devcluster training")
-    running = ClusteredPortal(devcluster, f"tr{secrets.token_hex(2)}-")
-    try:
-        yield running.start()
-    finally:
-        running.close()
+    with managing_queues(devcluster, kube, "tr") as running:
+        poll(lambda: running.shell(_OPERATORS.format(key=KEY)), within_s=60, every_s=0.5)
+        time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +72,18 @@ def jobs(portal: ClusteredPortal, devcluster: dict[str, Any]) -> Jobs:
 
 def owned(kube: Kube, found: dict[str, Any], version: str, kind: str) -> list[dict[str, Any]]:
     return list(kube.list(version, kind, labelSelector=f"berth.dev/uid={found['uid']}"))
+
+
+def gang(kube: Kube, made: dict[str, Any]) -> list[int]:
+    """How many pods Kueue lets in at once, of each role; it has one Workload of it."""
+    meta = made["metadata"]
+    (workload,) = [
+        one
+        for one in kube.list(KUEUE, "Workload", meta["namespace"])
+        if any(o["uid"] == meta["uid"] for o in one["metadata"].get("ownerReferences", ()))
+    ]
+    assert meta["labels"]["kueue.x-k8s.io/queue-name"]
+    return [one.get("count", 1) for one in workload["spec"]["podSets"]]
 
 
 def ends(found: dict[str, Any]) -> list[tuple[str, str, int | None]]:
@@ -80,7 +100,7 @@ def test_pytorch_is_a_trainjob_whose_replicas_sum_up_at_the_master(jobs: Jobs, k
     ]
     assert ends(found) == [("master", "exited", 0), *[("worker", "exited", 0)] * 2]
     (made,) = owned(kube, found, "trainer.kubeflow.org/v1alpha1", "TrainJob")
-    assert made["metadata"]["name"].startswith("ws-")
+    assert gang(kube, made) == [3]
 
 
 def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
@@ -91,7 +111,9 @@ def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
     assert {one["seen"] for one in found["replicas"]} == {"exited"}
 
 
-def test_tensorflow_tells_chief_worker_and_ps_their_own_place(jobs: Jobs) -> None:
+def test_tensorflow_tells_chief_worker_and_ps_their_own_place(
+    jobs: Jobs, kube: Kube
+) -> None:
     script = 'echo "$TF_CONFIG"; [ "$BERTH_ROLE" = ps ] && exec sleep 600; true'
     one = jobs.make(
         "roles",
@@ -108,6 +130,8 @@ def test_tensorflow_tells_chief_worker_and_ps_their_own_place(jobs: Jobs) -> Non
     sizes = {role: len(places) for role, places in told[0]["cluster"].items()}
     assert sizes == {"chief": 1, "worker": 2, "ps": 1}
     assert [one["role"] for one in found["replicas"]] == ["chief", "worker", "worker", "ps"]
+    (made,) = owned(kube, found, "jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert gang(kube, made) == [1, 2, 1]
 
 
 def test_cancelled_no_pod_of_any_role_is_left_running(jobs: Jobs, kube: Kube) -> None:
@@ -118,3 +142,44 @@ def test_cancelled_no_pod_of_any_role_is_left_running(jobs: Jobs, kube: Kube) ->
     found = jobs.until(one, "cancelled")
     alive = [p for p in owned(kube, found, "v1", "Pod") if p["status"]["phase"] == "Running"]
     assert (alive, [r["seen"] for r in found["replicas"]]) == ([], ["exited"] * 2)
+
+
+# Adds the ranks of all slots by the library itself; no package of Python's is needed for it.
+MPI_SUM = """
+import ctypes, os, socket
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+at = lambda name: ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
+world, number, add = (at(f"ompi_mpi_{word}") for word in ("comm_world", "int", "op_sum"))
+mpi.MPI_Init(None, None)
+rank, size, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+mpi.MPI_Allreduce(ctypes.byref(rank), ctypes.byref(total), 1, number, add, world)
+print("slot", rank.value, size.value, total.value, socket.gethostname(), os.environ["WORD"])
+mpi.MPI_Finalize()
+"""
+
+
+def test_mpirun_starts_the_program_on_each_replica_over_ssh(
+    jobs: Jobs, kube: Kube, devcluster: dict[str, Any]
+) -> None:
+    one = jobs.make(
+        "ring",
+        framework="mpi",
+        replicas=3,
+        image=devcluster["images"]["mpi"]["reference"],
+        command=["python3", "-c", MPI_SUM],
+        env={"WORD": "passed-on"},
+    )
+    found = jobs.until(one, "succeeded")
+    (log,) = jobs.logs(found, 1)
+    slots = sorted(line.split()[1:] for line in log.splitlines() if line.startswith("slot"))
+    (made,) = owned(kube, found, "kubeflow.org/v2beta1", "MPIJob")
+    name = made["metadata"]["name"]
+    hosts = [f"{name}-launcher", f"{name}-worker-0", f"{name}-worker-1"]
+    assert slots == [[str(n), "3", "3", hosts[n], "passed-on"] for n in range(3)], log
+    assert [one["role"] for one in found["replicas"]] == ["launcher", "worker", "worker"]
+    assert gang(kube, made) == [1, 2]
+    asked = made["spec"]["mpiReplicaSpecs"].values()
+    requests = [r["template"]["spec"]["containers"][0]["resources"]["requests"] for r in asked]
+    assert all({"cpu", "memory"} <= set(one) for one in requests)

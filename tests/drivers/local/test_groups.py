@@ -6,9 +6,11 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from runtime import training
 from runtime.drivers.local import processes
 from runtime.protocol import InvalidSpec, NotYet, PodGroup, RetryPolicy, Seen
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
@@ -298,10 +300,9 @@ def test_without_the_secrets_of_its_start_nothing_is_tried_again(supervisor):
 # -- what is refused -----------------------------------------------------------------------------
 
 
-def test_what_goes_on_has_no_replicas_and_all_replicas_are_alike(ordinary):
+def test_what_goes_on_has_no_replicas_and_what_ends_not_too_many(ordinary):
     server = ordinary.server(groups=(PodGroup(replicas=2),))
-    mixed = group(ordinary, "true", groups=(PodGroup("a"), PodGroup("b")))
-    for spec in (server, mixed, group(ordinary, "true", replicas=5000)):
+    for spec in (server, group(ordinary, "true", replicas=5000)):
         with pytest.raises(InvalidSpec):
             ordinary.driver.ensure(spec)
         assert ordinary.seen(spec.uid).seen == Seen.MISSING
@@ -310,3 +311,21 @@ def test_what_goes_on_has_no_replicas_and_all_replicas_are_alike(ordinary):
 def test_a_uid_that_looks_like_a_part_is_refused(ordinary):
     with pytest.raises(InvalidSpec):
         ordinary.driver.ensure(ordinary.shell("true", uid="a.1"))
+
+
+ROLES = 'printf "%s" "$TF_CONFIG"; [ "$BERTH_ROLE" != ps ] || exec sleep 600'
+
+
+def test_tensorflow_is_told_its_role_and_servers_end_with_the_workers(supervisor):
+    roles = training.groups("tensorflow", 2, 1)
+    found = supervisor.ended(group(supervisor, ROLES, groups=roles, framework="tensorflow"))
+    assert (found.seen, found.exit_code, found.reason) == (Seen.EXITED, 0, "exit")
+    told = [(one.role, one.reason) for one in found.replicas]
+    assert told == [("chief", "exit"), ("worker", "exit"), ("ps", "stopped")]
+    uid = SimpleNamespace(uid=found.uid)
+    said = [json.loads(log_of(supervisor, uid, number)) for number in range(3)]
+    assert [one["task"] for one in said] == [
+        {"type": role, "index": 0} for role in ("chief", "worker", "ps")
+    ]
+    places = [place for one in said[0]["cluster"].values() for place in one]
+    assert len(set(places)) == 3
