@@ -1,4 +1,4 @@
-"""``python -m devcluster up|down|status|storage|training|build|lock``; ``make cluster-…`` calls it."""
+"""``python -m devcluster up|down|status|storage|training|build|lock``; `make` calls it."""
 
 import argparse
 import fcntl

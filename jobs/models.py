@@ -29,9 +29,7 @@ class Job(Workload):
         _("keep together"), max_length=12, default="none", db_default="none"
     )
     topology_level = models.CharField(_("level"), max_length=8, default="unit", db_default="unit")
-    framework = models.CharField(
-        _("framework"), max_length=12, default="none", db_default="none"
-    )
+    framework = models.CharField(_("framework"), max_length=12, default="none", db_default="none")
     parameter_servers = models.PositiveSmallIntegerField(
         _("parameter servers"), default=0, db_default=0
     )

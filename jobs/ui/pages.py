@@ -82,13 +82,18 @@ class ShownReplica:
 def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     """Return every replica of the latest launch; one that was not seen yet waits."""
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
-    roles = training.roles(
-        training.groups(row.framework, row.replicas, row.parameter_servers)
-    )
-    shown = [_shown(row, index, known.get(index), roles) for index in sorted(known) or range(row.all_replicas)]
+    roles = training.roles(training.groups(row.framework, row.replicas, row.parameter_servers))
+    shown = [
+        _shown(row, index, known.get(index), roles)
+        for index in sorted(known) or range(row.all_replicas)
+    ]
     counts = Counter(one.word for one in shown)
     words = [f"{count}\N{NO-BREAK SPACE}{word}" for word, count in counts.items()]
-    told: dict[str, Any] = {"replicas": shown, "has_roles": any(one.role for one in shown), "replica_counts": " · ".join(words)}
+    told: dict[str, Any] = {
+        "replicas": shown,
+        "has_roles": any(one.role for one in shown),
+        "replica_counts": " · ".join(words),
+    }
     if row.failed_replica is not None:
         query = {"replica": row.failed_replica}
         told["failed_log_url"] = PAGES.address("logs", row, query=query)

@@ -104,17 +104,15 @@ def test_pytorch_is_a_trainjob_whose_replicas_sum_up_at_the_master(jobs: Jobs, k
 
 
 def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
-    script = '[ "$RANK" = 2 ] && exit 7; exec sleep 600'
+    script = '[ "$RANK" = 2 ] && exit 7; exec tini sleep 600'
     one = jobs.make("dead", framework="pytorch", replicas=4, command=["bash", "-c", script])
     found = jobs.until(one, "failed")
     assert (found["exit_code"], found["failed_replica"]) == (7, 2)
     assert {one["seen"] for one in found["replicas"]} == {"exited"}
 
 
-def test_tensorflow_tells_chief_worker_and_ps_their_own_place(
-    jobs: Jobs, kube: Kube
-) -> None:
-    script = 'echo "$TF_CONFIG"; [ "$BERTH_ROLE" = ps ] && exec sleep 600; true'
+def test_tensorflow_tells_chief_worker_and_ps_their_own_place(jobs: Jobs, kube: Kube) -> None:
+    script = 'echo "$TF_CONFIG"; [ "$BERTH_ROLE" = ps ] && exec tini sleep 600; true'
     one = jobs.make(
         "roles",
         framework="tensorflow",
@@ -135,7 +133,7 @@ def test_tensorflow_tells_chief_worker_and_ps_their_own_place(
 
 
 def test_cancelled_no_pod_of_any_role_is_left_running(jobs: Jobs, kube: Kube) -> None:
-    one = jobs.make("long", framework="pytorch", replicas=2, command=["sleep", "3600"])
+    one = jobs.make("long", framework="pytorch", replicas=2, command=["tini", "sleep", "3600"])
     running = jobs.until(one, "running")
     assert len(owned(kube, running, "v1", "Pod")) == 2
     jobs.stop(one)

@@ -16,7 +16,13 @@ from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, u
 from runtime.drivers.kubernetes.namespaces import NamespaceCache
 from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
-from runtime.drivers.kubernetes.pruning import small_event, small_job, small_operated, small_pod, small_set
+from runtime.drivers.kubernetes.pruning import (
+    small_event,
+    small_job,
+    small_operated,
+    small_pod,
+    small_set,
+)
 from runtime.drivers.kubernetes.queued import Queued, in_queue
 from runtime.protocol import Observation, Seen
 

@@ -14,7 +14,7 @@ PROJECT, OWNER, LAUNCH = f"{DOMAIN}/project", f"{DOMAIN}/owner", f"{DOMAIN}/laun
 INSTANCE, GPU = f"{DOMAIN}/instance", f"{DOMAIN}/gpu"
 INSTALLATION = f"{DOMAIN}/installation"
 ENDED = f"{DOMAIN}/ended"
-# Of what owns pods the annotation that says the roles of its replicas; of a pod the label of its own.
+# Of what owns pods the annotation that tells their roles; of a pod the label of its own.
 ROLE = f"{DOMAIN}/role"
 RETRIES = f"{DOMAIN}/retries"  # annotation: how often an operator of the cluster tries again
 WORKLOAD = f"{DOMAIN}/workload"  # label of a pod that an operator made: the name of its owner

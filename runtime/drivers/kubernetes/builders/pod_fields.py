@@ -129,9 +129,7 @@ def environment(spec: WorkloadSpec) -> dict[str, str]:
         "WORLD_SIZE": str(len(found)),
     }
     if spec.framework == training.PYTORCH:
-        told |= training.torch_environment(
-            len(found), found[0], MEETING_PORT, spec.resources.gpus
-        )
+        told |= training.torch_environment(len(found), found[0], MEETING_PORT, spec.resources.gpus)
     return told
 
 

@@ -32,9 +32,7 @@ def _made(roles: Roles) -> list[dict[str, Any]]:
         "apiVersion": VERSION,
         "kind": "TrainJob",
         "metadata": dict(roles.meta),
-        "spec": {
-            "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": roles.name}
-        },
+        "spec": {"runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": roles.name}},
     }
     return [runtime, made]
 
