@@ -202,7 +202,7 @@ class Workloads:
         if found is not None and self._is_ours(found, uid):
             self._remove_secrets_of(found)
             if not found["metadata"].get("deletionTimestamp"):
-                self._client.delete(statefulset.VERSION, statefulset.PLURAL, name, namespace)
+                statefulset.remove(self._hands, found)
         pod = self._client.get("v1", "pods", names.pod(name), namespace)
         if pod is not None and self._is_ours(pod, uid):
             if not pod["metadata"].get("deletionTimestamp"):
@@ -247,7 +247,8 @@ class Workloads:
         place = self._locator.workload(uid)
         if place is None:
             return None
-        for shape in (statefulset, *self._ends()):
+        every: list[shapes.Shape] = [statefulset, *self._ends()]
+        for shape in every:
             found = self._get(shape, place[1], place[0])
             if found is not None and self._is_ours(found, uid):
                 return found

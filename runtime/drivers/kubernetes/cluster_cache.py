@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Workload"
 JOBS = "Job"
-_OWNERS = (SETS, *observe.JOBS)
+_OWNERS = (SETS, *names.JOBS)
 OTHERS = "OtherPod"  # a pod that is not this portal's: only the devices that it holds count
 _EVENTS_KEPT = 8
 _GONE_KEPT = 20_000

@@ -28,6 +28,7 @@ JOB = "batch.kubernetes.io/job-name"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it
 INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a group's pod
 
+JOBS = frozenset(("Job", "JobSet", "MPIJob", "TrainJob"))  # kinds of what runs to its end
 REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
 HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY

@@ -22,7 +22,6 @@ from runtime.reasons import Reason
 
 Object = Mapping[str, Any]
 EVENTS_KEPT = 5
-JOBS = frozenset(("Job", "JobSet", "MPIJob", "TrainJob"))
 # The node itself was away: what it says about the container then is not the program's end.
 NOT_AN_END = frozenset(("Unknown", "ContainerStatusUnknown"))
 
@@ -383,7 +382,7 @@ def pod_name(sight: Sight) -> str:
 
 def is_job(owner: Object) -> bool:
     """Whether it runs to its end, in pods whose names nobody knows before."""
-    return owner.get("kind") in JOBS
+    return owner.get("kind") in names.JOBS
 
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from runtime import training
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
 from runtime.protocol import Observation, PodGroup, ReplicaSeen, RetryPolicy, Seen
@@ -214,11 +215,11 @@ def index_of(pod: Object) -> int:
 def judge_group(sights: Sequence[Sight]) -> Observation:
     """Return the observation of the whole, with each replica's own."""
     job, first = sights[0].owner, sights[0]
-    each = [_replica(sight) for sight in sights]
+    roles = roles_of(job)
+    each = [_replica(sight, role) for sight, role in zip(sights, roles, strict=True)]
     whole, at = _whole(sights, each)
     # Always the same pod, or it would look as if another had taken its place.
     told = observe.told(replace(first, events=sights[at].events), whole)
-    roles = roles_of(job)
     replicas = tuple(
         ReplicaSeen(
             index=number,
@@ -265,7 +266,7 @@ def _whole(sights: Sequence[Sight], each: Sequence[Found]) -> tuple[Found, int]:
     return replace(each[at], address=each[0].address, ready_at=ready or None), at
 
 
-def _replica(sight: Sight) -> Found:
+def _replica(sight: Sight, role: str) -> Found:
     job, pod = sight.owner, sight.pod
     told_to_end = observe.note_of(job).get("launch") == observe.launch_of(job)
     is_ending = told_to_end or is_failing(job) or is_complete(job)
@@ -276,7 +277,14 @@ def _replica(sight: Sight) -> Found:
     if not is_ending:
         return alive(sight)
     is_gone = pod is None or is_over(pod)
+    if is_gone and is_complete(job) and not told_to_end and not _serves(job, role):
+        return Found(Seen.EXITED, exit_code=0)  # the whole would not be complete otherwise
     return Found(Seen.EXITED, _STOPPED) if is_gone else Found(Seen.STOPPING)
+
+
+def _serves(job: Object, role: str) -> bool:
+    """Whether it goes on until it is ended when the others are done."""
+    return role == training.PS or (role == training.WORKER and job.get("kind") == "MPIJob")
 
 
 def _end(
