@@ -162,7 +162,7 @@ def run(rounds: int = sized(10, 2)) -> list[Result]:
         from django.db import connection
 
         from common.clock import now
-        from usage import closing, ratios
+        from usage import closing, ratio_history
         from usage.ratios import By, Scope
         from usage.selectors import Range
 
@@ -185,11 +185,11 @@ def run(rounds: int = sized(10, 2)) -> list[Result]:
                 return answer[0]
 
             with connection.execute_wrapper(watched):
-                ratios.history(Scope(), span, by, drawn=True)
+                ratio_history.history(Scope(), span, by, drawn=True)
             return spent[0] * 1000
 
         def whole(by: By) -> float:
-            return timed(lambda: ratios.history(Scope(), span, by, drawn=True)) * 1000
+            return timed(lambda: ratio_history.history(Scope(), span, by, drawn=True)) * 1000
 
         note = f"{rows:,} rows of {DAYS} days, {PROJECTS:,} projects, {name}"
         results = []

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rest_framework import serializers
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.response import Response
 
+from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
+from jobs.packages import package_keep
 from jobs.states import STATES
+from projects.access import Permission
+from projects.api.base import ProjectAPIView
 from runtime.protocol import Seen
 from work.api.kinds import Api
 from work.api.views import urls_for
 
 if TYPE_CHECKING:
+    from rest_framework.request import Request
+
     from jobs.models import Job
 
 
@@ -55,4 +65,34 @@ API = Api(
     detail=_replicas,
     detail_shape={"replicas": ReplicaOut(many=True, allow_null=True, help_text="null in lists")},
 )
-urlpatterns = urls_for(API)
+
+
+class PackageOut(serializers.Serializer[Any]):
+    sha256 = serializers.CharField(help_text="a job names it as package:…")
+    size = serializers.IntegerField(help_text="bytes as it was sent")
+    files = serializers.IntegerField()
+    unpacked = serializers.IntegerField(help_text="bytes of all files")
+    sent_at = serializers.DateTimeField()
+
+
+class Packages(ProjectAPIView):
+    """Keep a folder that was packed as tar.gz, for jobs to be run with."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+    serializer_class = PackageOut
+
+    @extend_schema(
+        operation_id="packages_send",
+        request={"application/gzip": OpenApiTypes.BINARY},
+        responses={201: PackageOut},
+    )
+    def post(self, request: Request, project: str) -> Response:  # noqa: ARG002
+        stream: Any = request._request  # noqa: SLF001 - read as it comes, whatever type it says
+        kept = package_keep(principal=self.principal, project=self.project, stream=stream)
+        return Response(PackageOut(kept).data, status=status.HTTP_201_CREATED)
+
+
+urlpatterns = [
+    *urls_for(API, own={"goodput": WorkGoodput}),
+    path("projects/<slug:project>/packages", Packages.as_view(), name="api-packages"),
+]

@@ -7,7 +7,7 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from jobs import listeners
+        from jobs import goodput, listeners
         from jobs.kind import JOB
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
@@ -15,9 +15,11 @@ class JobsConfig(AppConfig):
         from runtime import reconcilers
         from work import kinds
         from work.ui import pages
+        from work.ui.panels import panels
 
         kinds.register(JOB)
         pages.register(PAGES)
+        panels.register(goodput.panel)
         reconcilers.register(JobReconciler())
         reconcilers.on_transition(listeners.on_transition)
         register_lookup(lookup_of(Job, lambda row: row.short_id))

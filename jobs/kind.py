@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
 from jobs.models import Job
+from jobs.packages import require_package
 from projects.access import Permission
 from runtime import training
 from runtime.protocol import Together
@@ -18,6 +19,8 @@ from work.choices import StopReason
 from work.kinds import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from clusters.models import Cluster
 
 MAX_REPLICAS = 64
@@ -37,6 +40,25 @@ RETRIES = f.Count(
     help=_("How often it runs again after its program ended badly."),
     high=MAX_RETRIES,
 )
+CODE = f.Line(
+    name="code",
+    label=_("Code"),
+    help=_("A package that was sent before: its program starts in that folder."),
+    longest=80,
+    pattern=r"package:[0-9a-f]{64}",
+    refusal=_("“package:” and the digest that was answered when the folder was sent."),
+    quiet=True,
+    folded=True,
+)
+
+
+def _settle(row: Job, said: Mapping[str, Any]) -> None:
+    """Have the package there that it is run with, and a program that can be begun in it."""
+    if said.get("code"):
+        require_package(row.project, row.code)
+    if row.code and not row.command:
+        raise wrong("command", gettext("What is run in a package needs a command."))
+
 
 FRAMEWORK = f.Choice(
     name="framework",
@@ -100,23 +122,14 @@ JOB = Kind(
     many=_("Jobs"),
     icon="stack-2",
     table=f.Table(
-        *(
-            s.NAME,
-            s.ENVIRONMENT,
-            s.IMAGE,
-            s.COMMAND,
-            s.ARGS,
-            FRAMEWORK,
-            REPLICAS,
-            PARAMETER_SERVERS,
-            *s.SIZE,
-            *s.PLACE,
-        ),
+        *(s.NAME, s.ENVIRONMENT, s.IMAGE, s.COMMAND, s.ARGS, CODE, FRAMEWORK, REPLICAS),
+        *(PARAMETER_SERVERS, *s.SIZE, *s.PLACE),
         *(s.TOPOLOGY, s.TOPOLOGY_LEVEL, s.ENV, RETRIES, s.TIME_LIMIT, *s.ATTACHED),
     ),
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
+    settle=_settle,
     check_place=_check_place,
     replicas=lambda row: row.all_replicas,
     together=_together,

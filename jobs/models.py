@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from credentials.sealing import SealedMapping
+from projects.models import Project
 from runtime.protocol import Seen
 from work.models import Workload
 
@@ -34,6 +36,8 @@ class Job(Workload):
         _("parameter servers"), default=0, db_default=0
     )
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
+    # Where the files come from that its program starts in: "package:" and a digest; "": none.
+    code = models.CharField(_("code"), max_length=80, blank=True, default="", db_default="")
     # --- how the latest launch ended ----------------------------------------------------------
     exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet
     failed_replica = models.PositiveSmallIntegerField(null=True)
@@ -70,3 +74,37 @@ class Replica(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}/{self.index}"
+
+
+class Package(models.Model):
+    """A folder of code, packed as tar.gz, that jobs of a project are run with."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="packages")
+    sha256 = models.CharField(max_length=64)
+    content = models.BinaryField()
+    size = models.PositiveIntegerField()
+    files = models.PositiveIntegerField()
+    unpacked = models.PositiveBigIntegerField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    sent_at = models.DateTimeField(auto_now_add=True)  # last
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "sha256"], name="jobs_package_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
+class TrainingInput(models.Model):
+    """What a job was submitted as, in the words of AI Platform Training."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="training_input")
+    document = models.JSONField(default=dict)  # its trainingInput
+    labels = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return str(self.job_id)

@@ -1,7 +1,12 @@
-"""The pages of jobs: those of any kind of work."""
+"""The pages of jobs: those of any kind of work; where programs fetch their code."""
 
+from django.urls import include, path
+
+from jobs import code
 from jobs.ui.pages import PAGES
 from work.ui.urls import urls_for
 
-app_name = PAGES.routes
-urlpatterns = urls_for(PAGES)
+urlpatterns = [
+    path("hub/api/berth/jobs/<uuid:job>/code", code.code, name="job-code"),
+    path("", include((urls_for(PAGES), PAGES.routes))),
+]

@@ -271,7 +271,7 @@ class ProjectPatrolView(ProjectAPIView):
 
     @extend_schema(operation_id="project_patrol", parameters=_PARAMETERS, responses=PatrolOut)
     def get(self, request: Request, project: str) -> Response:
-        return _answer(patrol(_wanted(request), self.project))
+        return _answer(patrol(_wanted(request), self.project, self.can))
 
     @extend_schema(operation_id="project_patrol_act", request=ActIn, responses=ActOut)
     def post(self, request: Request, project: str) -> Response:

@@ -30,8 +30,9 @@ from work import kinds
 from work.models import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from projects.access import Permission
     from projects.models import Project
 
 MOST_HOURS = 24 * 30
@@ -103,8 +104,15 @@ class Patrol:
         return sum(known, Decimal()) if known else None
 
 
-def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
-    """Return who holds GPUs and does not use them, the most lost first."""
+def patrol(
+    wanted: Filter,
+    project: Project | None = None,
+    may: Callable[[Permission], bool] = lambda _permission: True,
+) -> Patrol:
+    """Return who holds GPUs and does not use them, the most lost first.
+
+    ``may`` says which kinds of work are told of, by their right to be read.
+    """
     at = now()
     open_now = Interval.objects.filter(ended_at=None, gpus__gt=0)
     if project is not None:
@@ -115,7 +123,7 @@ def patrol(wanted: Filter, project: Project | None = None) -> Patrol:
         phase=Phase.RUNNING,
         desired=Desired.RUNNING,
         deleted_at__isnull=True,
-        kind__in=[kind.word for kind in kinds.kinds()],
+        kind__in=[kind.word for kind in kinds.kinds() if may(kind.read)],
     ).select_related("project", "owner", "idle__policy")
     if wanted.kind:
         rows = rows.filter(kind=wanted.kind)

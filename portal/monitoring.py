@@ -32,7 +32,7 @@ from loaders.models import LoadRun
 from runtime.reconcilers import registered, rows_of
 from usage.capacity import supply_now
 from usage.ledger import WASTE
-from usage.ratios import Ratio, Scope, live, lost_lately
+from usage.ratios import Ratio, Scope, live, lost_lately, nodes_now
 
 
 class DomainCollector(Collector):
@@ -132,6 +132,23 @@ class DomainCollector(Collector):
         for cause, seconds in lost_lately().items():
             lost.add_metric([cause, "yes" if cause in WASTE else "no"], seconds)
         yield from (supply, requested, attached, measured, use, lost)
+        yield from self._nodes()
+
+    def _nodes(self) -> Iterator[GaugeMetricFamily]:
+        labels = ["cluster", "node"]
+        there = GaugeMetricFamily("berth_node_gpus", "GPUs in service by node.", labels=labels)
+        held = GaugeMetricFamily(
+            "berth_node_gpus_attached", "GPUs of a node that work holds.", labels=labels
+        )
+        use = GaugeMetricFamily(
+            "berth_node_gpu_utilisation_ratio", "How busy those are, where known.", labels=labels
+        )
+        for key, node, ratio in nodes_now():
+            there.add_metric([key, node], ratio.supply)
+            held.add_metric([key, node], ratio.attached)
+            if ratio.utilisation is not None:
+                use.add_metric([key, node], ratio.utilisation)
+        yield from (there, held, use)
 
     def _loads(self) -> Iterator[GaugeMetricFamily]:
         runs = GaugeMetricFamily(

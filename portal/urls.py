@@ -19,6 +19,7 @@ API = (
     "files.api",
     "notebooks.api.urls",
     "jobs.api",
+    "jobs.ai_platform.api",
     "gate.api",
     "usage.api",
     "fleet.api",

@@ -70,8 +70,11 @@ def torch_environment(replicas: int, address: str, port: int, processes: int) ->
     }
 
 
+def starts_others(command: Sequence[str]) -> bool:
+    """Whether it is run as it stands: it starts the slots itself."""
+    return not command or PurePosixPath(command[0]).name in _STARTERS
+
+
 def mpirun(command: Sequence[str], slots: int, *more: str) -> tuple[str, ...]:
     """Return what the launcher runs: the program once for each slot."""
-    if not command or PurePosixPath(command[0]).name in _STARTERS:
-        return tuple(command)
     return ("mpirun", "-n", str(slots), *more, *command)

@@ -17,7 +17,7 @@ from common.errors import wrong
 from common.ui import responses
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
-from usage import ratios
+from usage import ratio_history, ratios
 from usage.ledger import CAUSES
 from usage.ranges import range_of
 from usage.ratios import By, Scope
@@ -100,19 +100,19 @@ class WasteSerializer(serializers.Serializer[Any]):
     losses = LossSerializer(many=True)
 
 
-def by_of(request: Request, default: By) -> By:
-    """Return what groups are wanted; what there is not is refused."""
+def by_of(request: Request, scope: Scope, default: By) -> By:
+    """Return what groups are wanted; nodes are told of everybody's work only."""
     word = request.query_params.get("by", default)
-    try:
-        return By(word)
-    except ValueError:
-        raise wrong("by", _("One of: %(words)s.") % {"words": ", ".join(By)}) from None
+    offered = [str(by) for by in By if scope.is_all or by != By.NODE]
+    if word not in offered:
+        raise wrong("by", _("One of: %(words)s.") % {"words": ", ".join(offered)})
+    return By(word)
 
 
 def _ratios(request: Request, scope: Scope, default: By) -> Response:
-    by = by_of(request, default)
+    by = by_of(request, scope, default)
     total, groups = ratios.at_present(scope, by)
-    found = ratios.history(scope, range_of(request.query_params), by)
+    found = ratio_history.history(scope, range_of(request.query_params), by)
     data = RatiosSerializer(
         {
             "now": {"total": total, "groups": groups},
@@ -132,13 +132,15 @@ def _ratios_csv(request: Request, scope: Scope, default: By, name: str) -> HttpR
     if step not in {"day", "month"}:
         raise wrong("step", _("One of: %(words)s.") % {"words": "day, month"})
     span = range_of(request.query_params)
-    rows = ratios.csv_rows(scope, span, by_of(request, default), monthly=step == "month")
-    return responses.csv_download(f"{name}.csv", ratios.RATIO_HEAD, rows)
+    rows = ratio_history.csv_rows(
+        scope, span, by_of(request, scope, default), monthly=step == "month"
+    )
+    return responses.csv_download(f"{name}.csv", ratio_history.RATIO_HEAD, rows)
 
 
 def _waste(request: Request, scope: Scope, default: By) -> Response:
-    by = by_of(request, default)
-    found = ratios.history(scope, range_of(request.query_params), by)
+    by = by_of(request, scope, default)
+    found = ratio_history.history(scope, range_of(request.query_params), by)
     data = WasteSerializer(
         {
             "span": found.span,
@@ -153,9 +155,11 @@ def _waste(request: Request, scope: Scope, default: By) -> Response:
 
 
 def _waste_csv(request: Request, scope: Scope, default: By, name: str) -> HttpResponseBase:
-    found = ratios.history(scope, range_of(request.query_params), by_of(request, default))
-    rows = ratios.waste_rows(found, settings.BERTH_CURRENCY)
-    return responses.csv_download(f"{name}.csv", ratios.WASTE_HEAD, rows)
+    found = ratio_history.history(
+        scope, range_of(request.query_params), by_of(request, scope, default)
+    )
+    rows = ratio_history.waste_rows(found, settings.BERTH_CURRENCY)
+    return responses.csv_download(f"{name}.csv", ratio_history.WASTE_HEAD, rows)
 
 
 class RatiosView(PlatformAPIView):

@@ -14,9 +14,10 @@ from django.utils.translation import gettext_lazy as _
 
 from common.clock import now
 from common.errors import wrong
-from usage import ratios
+from usage import ratio_history, ratios
 from usage.ledger import CAUSES
-from usage.ratios import SHOWN, By, Group, History, Loss, Ratio, Scope
+from usage.ratio_history import SHOWN, History, Loss
+from usage.ratios import By, Group, Ratio, Scope
 from usage.words import CAUSES as WORDS
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ BY_WORDS: dict[By, Promise] = {
     By.FLAVOR: _("Kind of GPU"),
     By.KIND: _("Kind of work"),
     By.CLUSTER: _("Cluster"),
+    By.NODE: _("Node"),
 }
 
 
@@ -125,7 +127,7 @@ def dashboard(
     if word not in choices:
         raise wrong("by", _text("One of: %(words)s.") % {"words": ", ".join(choices)})
     by = By(word)
-    found = ratios.history(scope, span, by, drawn=True)
+    found = ratio_history.history(scope, span, by, drawn=True)
     present, _groups = ratios.at_present(scope)
     shown, has_rest = found.shown, len(found.groups) > SHOWN
     whole = sum(found.causes.values())
@@ -175,7 +177,7 @@ def _lines(values: list[float | None]) -> list[str]:
     return [" ".join(line) for line in whole]
 
 
-def _row(step: ratios.Step, *, has_rest: bool) -> Row:
+def _row(step: ratio_history.Step, *, has_rest: bool) -> Row:
     ratio, of = step.ratio, [amount / _HOUR_S for amount in step.of]
     if has_rest:
         of.append(max(0.0, ratio.attached / _HOUR_S - sum(of)))

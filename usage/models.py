@@ -208,6 +208,30 @@ class LedgerDay(LedgerRow):
         ]
 
 
+class NodeDay(models.Model):
+    """One node on one day (UTC), in GPU-seconds: a look each ten minutes stands for these.
+
+    Of its devices: in service and not held by others, held by work, of which of those use is
+    known, and their utilisation times that length. A node that nobody looked at has no time.
+    """
+
+    cluster_key = models.CharField(max_length=63)
+    node = models.CharField(max_length=253, blank=True, default="")  # "": the machine itself
+    day = models.DateField()
+    supply = models.FloatField(default=0)
+    attached = models.FloatField(default=0)
+    measured = models.FloatField(default=0)
+    utilised = models.FloatField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["day", "cluster_key", "node"], name="usage_node_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster_key}/{self.node} on {self.day}"
+
+
 class Digest(models.Model):
     """A week that somebody was told of: once, whatever is killed or repeated."""
 

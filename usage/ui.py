@@ -14,7 +14,7 @@ from django.utils import timezone
 from common.ui import responses
 from projects.access import Permission
 from projects.ui.base import PlatformView, ProjectView
-from usage import export, names, ratios, selectors, showback
+from usage import export, names, ratio_history, selectors, showback
 from usage.dashboard import dashboard
 from usage.models import Interval
 from usage.ranges import range_of
@@ -40,11 +40,11 @@ def answer(view: Any, request: HttpRequest, asked: Asked, span: Range) -> HttpRe
     if request.GET.get("format") == "csv":
         return responses.csv_download(f"{name}.csv", export.HEAD, export.csv_rows(rows, span))
     if request.GET.get("format") == "ratios":
-        lines = ratios.csv_rows(scope, span, board.by, monthly=False)
-        return responses.csv_download(f"{name}-ratios.csv", ratios.RATIO_HEAD, lines)
+        lines = ratio_history.csv_rows(scope, span, board.by, monthly=False)
+        return responses.csv_download(f"{name}-ratios.csv", ratio_history.RATIO_HEAD, lines)
     if request.GET.get("format") == "waste":
-        lost = ratios.waste_rows(board.history, settings.BERTH_CURRENCY)
-        return responses.csv_download(f"{name}-waste.csv", ratios.WASTE_HEAD, lost)
+        lost = ratio_history.waste_rows(board.history, settings.BERTH_CURRENCY)
+        return responses.csv_download(f"{name}-waste.csv", ratio_history.WASTE_HEAD, lost)
     report = selectors.report(rows, span, by_project=scope.project_uid is None)
     last = names.name_all(report, rows.order_by("-started_at", "-id")[:LAST])
     context: dict[str, Any] = {

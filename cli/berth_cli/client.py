@@ -7,7 +7,7 @@ import os
 import ssl
 import uuid
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import httpx
 
@@ -31,6 +31,7 @@ _BY_STATUS = {
     404: EXIT_NOT_FOUND,
     409: EXIT_CONFLICT,
     412: EXIT_CONFLICT,
+    413: EXIT_USAGE,
     428: EXIT_CONFLICT,
     429: EXIT_CONFLICT,
     502: EXIT_UNREACHABLE,
@@ -113,6 +114,16 @@ class Client:
                     raise self._unreachable(error) from error
         return self._answer(response)
 
+    def send(self, path: str, content: IO[bytes], length: int) -> Any:
+        """POST a file as it is; what is the same is kept once, so it may be sent again."""
+        headers = {"Content-Type": "application/gzip", "Content-Length": str(length)}
+        timeout = httpx.Timeout(60.0, read=600.0)
+        try:
+            response = self._http.post(path, content=content, headers=headers, timeout=timeout)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        return self._answer(response)
+
     def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
         """Yield every row of a cursor-paginated list."""
         answer = self.get(path, **params)
@@ -161,7 +172,7 @@ class Client:
         if status == httpx.codes.UNAUTHORIZED:
             message = f"You are not signed in to {self.server}. Run: berth login {self.server}"
         for name, errors in (problem.get("fields") or {}).items():
-            if (said := _flat(errors)) != message:  # a refusal of one field says it already
+            if (said := _flat(errors)) not in message:  # a refusal of few fields says them already
                 message += f"\n  {name}: {said}"
         raise ApiError(message, exit_of(status), status=status, problem=problem)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
 from berth_cli.following import show_log
 from berth_cli.output import age, cpus, mib, moment
+from berth_cli.packages import package_sent
 from berth_cli.work import DAY_S, Row, Work, gpus
 
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
@@ -44,6 +46,11 @@ _REPLICAS: Any = (
     ("EXIT", lambda r: r["exit_code"]),
     ("NODE", lambda r: r["node"]),
     ("REASON", lambda r: r["reason"]),
+)
+_GOODPUT: Any = (
+    ("CAUSE", lambda r: r["cause"]),
+    ("GPU-HOURS", lambda r: f"{r['hours']:.2f}"),
+    ("SHARE", lambda r: f"{r['share']:.0%}"),
 )
 
 
@@ -109,6 +116,11 @@ register("Job", Kind("jobs", JOB.settle))
 @job.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @JOB.creates(but=("command",))
+@click.option(
+    "--package-path",
+    type=click.Path(file_okay=False),
+    help="Folder of code that is sent along; COMMAND starts in the folder that holds it.",
+)
 @click.option("--follow", is_flag=True, help="As --wait, and print its log as lines come.")
 @with_session
 def run(
@@ -117,13 +129,18 @@ def run(
     *,
     wanted: Waiting,
     follow: bool,
+    package_path: str | None,
     **said: Any,
 ) -> None:
     """Run COMMAND to its end: berth job run --gpus 1 -- python train.py --epochs 3
 
     Without one the image's own program runs. Nothing of it is expanded, here or there.
     """
-    own = {"command": list(command)} if command else {}
+    own: Row = {"command": list(command)} if command else {}
+    if package_path and said["code"]:
+        raise click.UsageError("Say --package-path or --code, not both.")
+    if package_path and (sent := package_sent(s, Path(package_path), plan=said["plan"])):
+        own["code"] = f"package:{sent}"
     wanted = replace(wanted, wait=wanted.wait or follow)
     JOB.create(s, said, own, wanted=wanted, then=JOB.print_log if follow else None)
 
@@ -137,6 +154,27 @@ JOB.add_logs(
     ),
     follow="Go on as lines come, until it has ended.",
 )
+
+
+@job.command("goodput")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@with_session
+def goodput(s: Session, name: str) -> None:
+    """Show what the time of a job's latest run came to, from its press to its end."""
+    found = s.client.get(f"{JOB.path(s, JOB.find(s, name))}/goodput")
+    if s.fmt != "table":
+        s.show(found)
+        return
+    wall, gpus_of = found["wall_seconds"], found["gpus"]
+    lines = [
+        {"cause": cause, "hours": seconds * gpus_of / 3600, "share": seconds / wall}
+        for cause, seconds in found["seconds"].items()
+    ]
+    s.show(lines, _GOODPUT)
+    if found["advice"]:
+        click.echo(f"\n{found['advice']}")
+
+
 JOB.add_act("start", "Run one that has ended again, as it is set.")
 JOB.add_act("cancel", "End it; what it wrote to volumes stays.", ends=True, within=300.0)
 JOB.add_edit("Change its name or time limit; of one that has ended, what its next run is.")

@@ -23,6 +23,7 @@ SERVER_VERBS = (
 COMMANDS = {
     **{name: f"accounts:{name}" for name in ("login", "logout", "token", "whoami")},
     **{name: f"projects:{name}" for name in ("preset", "project")},
+    "ai-platform": "ai_platform:ai_platform",
     "apply": "documents:apply",
     "budgets": "budgets:budgets",
     "completion": "completing:completion",
@@ -104,6 +105,12 @@ def print_utf_8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
+
+
+def kubectl_main() -> None:
+    """Entry point of ``kubectl ai-platform …``: the same commands below that word."""
+    sys.argv.insert(1, "ai-platform")
+    main()
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ _SHOWBACK: Any = (
     ("GPU-HOURS", lambda r: f"{float(r['gpu_hours']):.2f}"),
     ("COST", lambda r: f"{r['cost']} {r['currency']}"),
 )
-_BY = ("project", "person", "flavor", "kind", "cluster")
+_BY = ("project", "person", "flavor", "kind", "cluster", "node")
 
 
 def _percent(part: float | None) -> str:

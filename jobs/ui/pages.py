@@ -16,7 +16,7 @@ from clusters.options import UNIT, options_of
 from common.clock import now
 from jobs.choices import State
 from jobs.kind import JOB
-from jobs.models import Replica
+from jobs.models import Replica, TrainingInput
 from jobs.states import STATES
 from placement.decision import DeviceRequest, Request
 from placement.levels import LABELS
@@ -132,6 +132,9 @@ def _facts(row: Job) -> list[Fact]:
         found.append(Fact(_("Exit code"), str(row.exit_code)))
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
+    if submitted := TrainingInput.objects.filter(job=row).first():
+        labels = ", ".join(f"{name}={value}" for name, value in submitted.labels.items())
+        found += [Fact(_("Labels"), labels, code=True)] if labels else []
     return found
 
 

@@ -29,6 +29,7 @@ from credentials.rules import tell_due
 from events import sealer
 from files import services as files
 from hubapi import activity, revocation
+from jobs.packages import packages_prune
 from loaders import services as loaders
 from metrics import sampling
 from notebooks import services as notebooks
@@ -42,7 +43,7 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
-from usage import capacity, closing, digest
+from usage import capacity, closing, digest, node_days
 from volumes import measuring
 from volumes.services import create
 from webhooks import sending
@@ -370,12 +371,14 @@ def tidy() -> None:
     create.shared_volumes_repair()
     measuring.prune_days()
     turns.prune()
+    packages_prune()
     middleware.purge()
     notifications.housekeeping()
     sending.housekeeping()
     tell_due()
     rekey.seal_plain()
     capacity.sample()
+    node_days.sample()
     digest.tell_week()
 
 

@@ -75,7 +75,13 @@ def check_names() -> None:
 
     from clusters.options import ClusterOptions, check, options_of
     from common.errors import Invalid
+    from jobs.ai_platform.machines import Tables
 
+    try:
+        Tables.of(settings.BERTH_AI_PLATFORM)
+    except (TypeError, ValueError, AttributeError) as error:
+        message = f"BERTH_AI_PLATFORM can't be used: {error}"
+        raise Refusal(message, code=2) from error
     known = {field.name for field in fields(ClusterOptions)}
     if strange := sorted(settings.BERTH_IN_CLUSTER_OPTIONS.keys() - known):
         message = f"BERTH_IN_CLUSTER_OPTIONS: there is no option {strange[0]!r}."

@@ -73,8 +73,12 @@ BERTH_GATEWAY_PROXY = text("GATEWAY_PROXY")
 # Attached clusters may lie on this machine's own addresses (trials; never a shared portal).
 BERTH_ALLOW_PRIVATE_CLUSTERS = flag("ALLOW_PRIVATE_CLUSTERS")
 BERTH_IN_CLUSTER_OPTIONS = mapping("IN_CLUSTER_OPTIONS")
+# What machine types, accelerators and runtime versions of AI Platform Training stand for here.
+BERTH_AI_PLATFORM = mapping("AI_PLATFORM")
 
 
+# How large a folder of code may be, packed, that is sent to be run as a job.
+BERTH_PACKAGE_MIB = number("PACKAGE_MIB")
 # How many loads of one project run at once; the others wait in its line.
 BERTH_LOADS_PER_PROJECT = number("LOADS_PER_PROJECT")
 # What one load asks of a machine and takes of its project's limits.

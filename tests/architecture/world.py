@@ -12,7 +12,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
     from accounts.models import ApiToken, SshKey
     from credentials.models import Credential
-    from jobs.models import Job
+    from jobs.models import Job, TrainingInput
     from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
@@ -74,10 +74,12 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     job = Job.objects.create(
         project=project, owner=owner, name=f"job{mark}", launch=1, phase="stopped"
     )
+    TrainingInput.objects.create(job=job)
     return {
         "project": project.slug,
         "project_slug": project.slug,
         "job": job.short_id,
+        "training": job.name,
         "workspace": workspace.short_id,
         "workspace_uid": str(workspace.uid),
         "workload": str(workspace.uid),

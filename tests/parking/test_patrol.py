@@ -6,8 +6,11 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from accounts.principal import Principal
+from accounts.services.tokens import token_create
 from clusters.models import Flavor
 from common.clock import now
 from events.models import Event
@@ -65,6 +68,17 @@ def test_who_may_see_it(wasted, alice, bob, mona, charlie, auditor, api, project
         assert api(user, "GET", "/api/v1/patrol").status_code == everywhere
         assert api(user, "GET", of_project).status_code == here
     assert api(auditor, "POST", "/api/v1/patrol", {"act": "park", "ids": []}).status_code == 403
+
+
+def test_f8_a_token_is_told_of_the_kinds_of_work_that_it_may_read(wasted, mona, project):
+    url = f"/api/v1/projects/{project.slug}/patrol"
+    rights = ["project:read", "workspace:manage"]
+    told = []
+    for scopes in (rights, [*rights, "workspace:read"]):
+        secret = token_create(who=Principal(user=mona), name="limited", scopes=scopes)[1]
+        answer = Client(headers={"Authorization": f"Bearer {secret}"}).get(url).json()
+        told.append([one["name"] for one in answer["holders"]])
+    assert told == [[], [wasted.name]]
 
 
 def test_a_message_and_parking_are_audited_and_told(wasted, alice, operator, api, settle):

@@ -10,20 +10,22 @@ from uuid import UUID
 import pytest
 import time_machine
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters import services as clusters
 from clusters.models import Flavor
 from common.clock import now
-from metrics.models import Sample
+from metrics.models import DeviceReading, Sample
 from runtime.protocol import Device
 from tests.support.workspaces import workspace_stop
-from usage import closing, ratios
+from usage import closing, node_days, ratio_history, ratios
 from usage.models import CapacityHour, Interval, LedgerDay, Wait
 from usage.ratios import By, Scope
 from usage.selectors import Range
 
 pytestmark = pytest.mark.django_db
+OF_WORK = [by for by in By if by != By.NODE]
 DAY = datetime(2026, 11, 2, tzinfo=UTC)
 
 
@@ -58,7 +60,7 @@ def test_c31_ten_gpus_twelve_requested_eight_attached_a_mean_of_thirty_percent(
         (as_user(auditor), "/api/v1/ratios"),
         (as_user(alice), "/api/v1/projects/vision/ratios"),
     ):
-        for by in By:
+        for by in OF_WORK:
             told = client.get(f"{url}?by={by}").json()["now"]
             total = told["total"]
             assert (total["supply"], total["requested"], total["attached"]) == (10, 12, 8)
@@ -68,7 +70,7 @@ def test_c31_ten_gpus_twelve_requested_eight_attached_a_mean_of_thirty_percent(
             assert group["ratio"] == total
     labels = [
         as_user(auditor).get(f"/api/v1/ratios?by={by}").json()["now"]["groups"][0]["label"]
-        for by in By
+        for by in OF_WORK
     ]
     assert labels == ["vision", "alice", "h100-80", "workspace", "local"]
 
@@ -173,7 +175,7 @@ def test_c31_history_by_project_person_kind_of_gpu_and_kind_of_work(
             .get(f"/api/v1/projects/vision/ratios?{SPAN}&by={by}")
             .json()["groups"]
         }
-        for by in By
+        for by in OF_WORK
     }
     whole = 4 * 72 + 2 * 24
     assert found[By.PERSON] == {"alice": 4 * 72, "bob": 2 * 24}
@@ -181,7 +183,7 @@ def test_c31_history_by_project_person_kind_of_gpu_and_kind_of_work(
     assert found[By.FLAVOR] == {"h100-80": whole}
     assert found[By.KIND] == {"workspace": whole}
     assert found[By.CLUSTER] == {"local": whole}
-    mine = ratios.history(Scope(owner_uid=alice.uid), week, By.FLAVOR)
+    mine = ratio_history.history(Scope(owner_uid=alice.uid), week, By.FLAVOR)
     assert (mine.total.attached / 3600, mine.total.supply / 3600) == (4 * 72, 8 * 72)
 
 
@@ -232,7 +234,7 @@ def test_a_dashboard_asks_the_same_of_one_day_and_of_many_projects(week: Range, 
         with CaptureQueriesContext(
             connection,
         ) as seen:
-            ratios.history(Scope(), week, by, drawn=True)
+            ratio_history.history(Scope(), week, by, drawn=True)
         return len(seen)
 
     few = count()
@@ -245,3 +247,52 @@ def test_a_dashboard_asks_the_same_of_one_day_and_of_many_projects(week: Range, 
             row.owner_uid = row.owner_uid and UUID(int=100 + n)
         LedgerDay.objects.bulk_create(rows)
     assert count() == few <= 8
+
+
+def test_c31_by_node_as_it_is_and_over_days(
+    machine: Any, launch: Any, settle: Any, alice: Any, auditor: Any, as_user: Any
+) -> None:
+    """Two nodes and the machine; what is out, old or held by others counts as what it is."""
+    launch(alice)  # so that there is a project to ask about
+    at = DAY + timedelta(days=1, hours=12)
+    held = {"uid": UUID(int=1), "seen_at": at, "at": at}
+    rows = [
+        ("east", "n1", {**held, "utilisation": 50}),
+        ("east", "n1", {**held, "utilisation": None}),
+        ("east", "n1", {"seen_at": at}),
+        ("east", "n2", {"seen_at": at, "healthy": False}),
+        ("east", "n2", {"seen_at": at, "foreign": True}),
+        ("east", "n2", {**held, "utilisation": 90, "at": at - timedelta(hours=1)}),
+        ("east", "gone", {"seen_at": at - timedelta(hours=1)}),
+        ("local", "", {**held, "utilisation": 10}),
+    ]
+    LedgerDay.objects.create(day=at.date(), grain=0, cluster_key="east", supply=3 * 86_400)
+    DeviceReading.objects.all().delete()
+    for n, (key, node, values) in enumerate(rows):
+        DeviceReading.objects.create(cluster_key=key, node=node, device=f"d{n}", **values)
+    with time_machine.travel(at, tick=False):
+        told = as_user(auditor).get("/api/v1/ratios?by=node").json()["now"]["groups"]
+        assert node_days.sample() == node_days.sample() == 3
+        url = "/api/v1/ratios?by=node&since=2026-11-03&until=2026-11-03"
+        days = as_user(auditor).get(url).json()
+        lines = as_user(auditor).get(url.replace("ratios?", "ratios.csv?"))
+        page = as_user(auditor).get("/usage/all?by=node&since=2026-11-03")
+        refused = as_user(alice).get("/api/v1/projects/vision/ratios?by=node")
+        metrics = Client().get("/metrics").content
+    seen = {
+        one["label"]: tuple(one["ratio"][k] for k in ("supply", "attached", "measured"))
+        for one in told
+    }
+    assert seen == {"east/n1": (3, 2, 1), "east/n2": (1, 1, 0), "local": (1, 1, 1)}
+    shares = {one["label"]: one["ratio"]["utilisation"] for one in told}
+    assert shares == {"east/n1": 0.5, "east/n2": None, "local": 0.1}
+    past = {one["label"]: one["ratio"] for one in days["groups"]}
+    assert past["east/n1"]["attached"] == 2 * 2 * 600
+    assert past["east/n1"]["utilisation"] == 0.5
+    assert (days["step_seconds"], past["east/n2"]["utilisation"]) == (86_400, None)
+    text = b"".join(lines.streaming_content).decode()
+    assert "2026-11-03,east/n1,1.0,0.6667,0.6667,0.3333,0.1667,66.67,66.67,50.0" in text
+    assert "east/n2" in page.content.decode()
+    assert refused.status_code == 400
+    assert b'berth_node_gpus_attached{cluster="east",node="n1"} 2.0' in metrics
+    assert b'berth_node_gpu_utilisation_ratio{cluster="east",node="n2"}' not in metrics

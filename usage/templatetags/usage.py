@@ -10,7 +10,7 @@ from django.template.defaultfilters import floatformat
 
 from common.clock import now
 from projects.models import Project
-from usage import ratios
+from usage import ratio_history
 from usage.ratios import By, Scope
 from usage.selectors import Range
 
@@ -40,7 +40,7 @@ def project_members_gpus(project: Project) -> dict[str, Any]:
     """Show what each member's work attached in the last week, and how busy that was."""
     until = now()
     span = Range(until - timedelta(days=_DAYS), until)
-    found = ratios.history(Scope(project.uid), span, By.PERSON)
+    found = ratio_history.history(Scope(project.uid), span, By.PERSON)
     whole = found.total.attached
     held = [group for group in found.groups if group.ratio.attached]
     rows = [(group, group.ratio.attached / whole) for group in held[:_MOST]]

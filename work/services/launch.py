@@ -43,7 +43,7 @@ _TURNS = 16
 
 
 @roles_kept()
-def workload_create(
+def workload_create(  # noqa: PLR0913 - all by name
     *,
     principal: Principal,
     project: Project,
@@ -52,12 +52,13 @@ def workload_create(
     nonce: str = "",
     must_fit: bool = False,
     launch: Callable[[Principal, Any], None] | None = None,
+    beside: Callable[[Any], object] | None = None,
 ) -> Any:
     """Make and start one. ``said`` as API and document say it; what is None was not said.
 
     ``must_fit``: refuse what would wait without end, as pages do; who types a command or asks the
     API may wait for a machine that is still to come. ``launch``: how it begins, where it is not as
-    its kind always is.
+    its kind always is. ``beside``: keeps what belongs to the row, in its transaction.
     """
     require_startable(principal, project, kind)
     nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
@@ -66,7 +67,8 @@ def workload_create(
         raise Conflict(found.decision.sentence, code="does-not-fit")
     if kind.check_new is not None:
         kind.check_new(found.row)
-    new = _New(found, nonce, digest_of(principal, kind, found.row), launch or kind.launch)
+    digest = digest_of(principal, kind, found.row)
+    new = _New(found, nonce, digest, launch or kind.launch, beside)
     for turn in range(1, _TURNS + 1):
         try:
             with transaction.atomic():
@@ -87,6 +89,7 @@ class _New:
     nonce: str
     digest: str
     launch: Callable[[Principal, Any], None] | None
+    beside: Callable[[Any], object] | None
 
 
 def _create(principal: Principal, new: _New) -> Any:
@@ -112,6 +115,8 @@ def _create(principal: Principal, new: _New) -> Any:
         kind.pin(row, new.digest)
     row.save(force_insert=True)
     attach(row, attached, is_new=True)
+    if new.beside is not None:
+        new.beside(row)
     row.just_attached = attached
     if new.launch is None:
         reserve(principal, row, found.amounts, is_new=True)

@@ -176,6 +176,15 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "WebSockets go through it, so that those of a revoked visitor are cut; empty: "
             "they are not",
         ),
+        Setting(
+            "AI_PLATFORM",
+            json_object(),
+            {},
+            "what the words of AI Platform Training stand for here, as JSON: `accelerators` "
+            '(`{"NVIDIA_TESLA_V100": "h100-80"}`), `machines` (`{"n1-standard-4": {"cpu": 2, '
+            '"memory_gib": 8}}`), `runtimes` (`{"2.11": {"image": …}}` or `{"environment": …}`)',
+            otherwise="`{}`: machine types as they are published, kinds of GPU by their names",
+        ),
     ),
     "Volumes and loads": (
         Setting(
@@ -183,6 +192,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             whole(0, unit="days"),
             7,
             "days in which a deleted volume can be brought back",
+        ),
+        Setting(
+            "PACKAGE_MIB",
+            whole(1, unit="MiB"),
+            64,
+            "how large a folder of code may be, packed, that is sent to be run as a job",
         ),
         Setting(
             "LOADS_PER_PROJECT",

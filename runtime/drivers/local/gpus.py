@@ -14,6 +14,7 @@ from runtime.use_sources import Holder
 
 log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
+_SPAN_S = 10.0  # as often as figures of work are taken: what lies between two looks counts, too
 _SCRIPT = re.compile(r"(?P<count>\d+)x(?P<name>.+)-(?P<gib>\d+)")
 
 
@@ -70,16 +71,32 @@ class NvmlSource:
             log.warning("GPU %d can't be read: %s", index, problem)
             return None
         memory = _try(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-        rates = _try(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
         return Device(
             uuid=_text(uuid),
             index=index,
             name=_text(name),
             memory_mib=memory.total // _MIB if memory else 0,
             memory_used_mib=memory.used // _MIB if memory else None,
-            utilisation=rates.gpu if rates else None,
+            utilisation=self._utilisation(nvml, handle),
             healthy=memory is not None,
         )
+
+    def _utilisation(self, nvml: Any, handle: Any) -> int | None:
+        """Return the mean of the last ten seconds in percent, or of a moment if no more is kept.
+
+        The rate of the moment is of a sixth of a second to one second, by the device: who computes
+        in short bursts would mostly be met between two of them.
+        """
+        since = int((time.time() - _SPAN_S) * 1e6)
+        kind = nvml.NVML_GPU_UTILIZATION_SAMPLES
+        kept = _try(nvml, lambda: nvml.nvmlDeviceGetSamples(handle, kind, since))
+        found = [
+            one.sampleValue.uiVal for one in (kept[1] if kept else ()) if one.timeStamp > since
+        ]
+        if found:
+            return min(100, math.ceil(sum(found) / len(found)))
+        rates = _try(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        return rates.gpu if rates else None
 
 
 def _unread(device: Device) -> Device:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +21,13 @@ class Nvml:
     """A library of two GPUs, whose answers stop as told. ``lost``: indexes that can't be read."""
 
     NVMLError = NVMLError
+    NVML_GPU_UTILIZATION_SAMPLES = 1
 
     def __init__(self) -> None:
         self.up = True
         self.uuids = ["GPU-a", "GPU-b"]
         self.lost: set[int] = set()
+        self.kept: list[tuple[float, int]] | None = None  # of its use: when, and how much
 
     def nvmlInit(self) -> None:
         if not self.up:
@@ -50,6 +53,15 @@ class Nvml:
 
     def nvmlDeviceGetUtilizationRates(self, _handle: int) -> Any:
         return SimpleNamespace(gpu=7)
+
+    def nvmlDeviceGetSamples(self, _handle: int, _kind: int, _since: int) -> Any:
+        if self.kept is None:  # a device that keeps none
+            raise NVMLError
+        samples = [
+            SimpleNamespace(timeStamp=int(at * 1e6), sampleValue=SimpleNamespace(uiVal=value))
+            for at, value in self.kept
+        ]
+        return 1, samples
 
 
 @pytest.fixture
@@ -100,3 +112,12 @@ def test_one_gpu_that_can_not_be_read_is_told_and_one_that_is_not_listed_is_not(
     assert healthy(source) == {"GPU-a": True}
     nvml.up = False
     assert healthy(source) == {"GPU-a": False}
+
+
+def test_a_burst_between_two_looks_counts(nvml: Nvml) -> None:
+    source, at = NvmlSource(), time.time()
+    assert {device.utilisation for device in source.devices()} == {7}  # of the moment
+    nvml.kept = [(at - 60, 100), *((at - age, 100 if age == 5 else 0) for age in range(9, 0, -1))]
+    assert {device.utilisation for device in source.devices()} == {12}  # one second of nine
+    nvml.kept = [(at - 60, 100)]
+    assert {device.utilisation for device in source.devices()} == {7}

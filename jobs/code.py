@@ -1,0 +1,108 @@
+"""How a program gets the code that goes along with it: it asks the portal, once, at its start.
+
+One way for a process and a pod: a few lines of Python fetch the package from the listener for
+workloads, with a token of this launch, unpack it into a folder of their own and become the program.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+from common.errors import Conflict, Forbidden, NotFound
+from hubapi import services
+from hubapi.api import hub_api
+from jobs.models import Job, Package
+from jobs.packages import PREFIX
+from runtime.protocol import Desired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+PURPOSE = "job-code"  # of the derived token
+_TOKEN = re.compile(r"\ABearer ([A-Za-z0-9_-]{43})\Z")
+
+# Also for the Python of an old image.
+_BEGIN = """
+import hashlib, os, sys, tarfile, tempfile, time
+from urllib import request
+from urllib.error import HTTPError
+url, wanted = os.environ.pop("BERTH_CODE_URL"), sys.argv[1]
+token = os.environ.pop("BERTH_CODE_TOKEN")
+folder = tempfile.mkdtemp(prefix="code-")
+straight = request.build_opener(request.ProxyHandler({}))
+for pause in (1, 2, 4, 8, 16, 0):
+    try:
+        asked = request.Request(url, headers={"Authorization": "Bearer " + token})
+        with straight.open(asked, timeout=60) as answer, tempfile.TemporaryFile() as held:
+            digest = hashlib.sha256()
+            for data in iter(lambda: answer.read(1 << 20), b""):
+                digest.update(data)
+                held.write(data)
+            if digest.hexdigest() != wanted:
+                raise OSError("it came incomplete")
+            held.seek(0)
+            with tarfile.open(fileobj=held, mode="r:gz") as tar:
+                safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+                tar.extractall(folder, **safe)
+        break
+    except OSError as error:
+        if not pause or isinstance(error, HTTPError) and error.code < 500:
+            sys.exit("Its code could not be fetched from the portal: %s" % error)
+        time.sleep(pause)
+os.chdir(folder)
+os.environ["BERTH_CODE"] = folder
+path = os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = folder + (os.pathsep + path if path else "")
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.stderr.write("%s: %s\\n" % (sys.argv[2], error.strerror))
+    sys.exit(127)
+"""
+
+
+def with_code(row: Job, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of what is run, which begin in the folder of its code, if it has some."""
+    if not row.code:
+        return tuple(words)
+    return ("python3", "-c", _BEGIN, row.code.removeprefix(PREFIX), *words)
+
+
+def environment(row: Job, hub_url: str) -> dict[str, str]:
+    if not row.code:
+        return {}
+    base = (hub_url or settings.BERTH_INTERNAL_URL).rstrip("/")
+    return {"BERTH_CODE_URL": f"{base}/hub/api/berth/jobs/{row.uid}/code"}
+
+
+def secrets(row: Job) -> dict[str, str]:
+    if not row.code:
+        return {}
+    return {"BERTH_CODE_TOKEN": services.derive(PURPOSE, row.uid, row.launch)}
+
+
+@hub_api("GET")
+def code(request: HttpRequest, job: UUID) -> HttpResponse:
+    """Give the launch whose token comes the package that it is run with."""
+    if request.META.get("SERVER_PORT") != str(settings.BERTH_INTERNAL_PORT):
+        raise NotFound("There is nothing here.")
+    match = _TOKEN.match(request.headers.get("Authorization", ""))
+    launch = Job.objects.filter(uid=job).values_list("launch", flat=True).first() or 1
+    # A stranger learns nothing, whether the job exists or not.
+    if match is None or not services.matches(PURPOSE, job, launch, match[1]):
+        raise Forbidden("This token is not valid here.")
+    rows = Job.objects.filter(uid=job, launch=launch, deleted_at__isnull=True, code__gt="")
+    row = rows.exclude(desired=Desired.ABSENT).first()
+    if row is None:
+        raise Conflict("There is a newer launch, or none.")
+    wanted = Package.objects.filter(
+        project=row.project_id, sha256=row.code.removeprefix(PREFIX)
+    ).first()
+    if wanted is None:
+        raise NotFound("Its package is gone.")
+    return HttpResponse(bytes(wanted.content), content_type="application/gzip")

@@ -1,0 +1,1 @@
+"""A package as it is sent to be trained."""

@@ -1,0 +1,217 @@
+"""Goodput of one run: what its time came to, as parts that add up to wall time x GPUs (G9).
+
+A run is what somebody started once: its launch, and those before it that lost their place and of
+which it is the going on. Times are whole milliseconds since 1970, as in the ledger. Work that a
+restart does again is not productive: what was computed since the last checkpoint that is known,
+or since the program began. The definition is that of ``ml-goodput-measurement``: productive time
+of all time, where a step that is computed again counts once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import isnan
+from typing import NamedTuple
+from uuid import UUID
+
+from common.clock import now
+from metrics.models import HourSample, MinuteSample
+from metrics.sampling import GPU_BUSY
+from usage.ledger import HOUR, MINUTE
+from usage.listeners import TAKEN
+from usage.models import Interval, Mark, Wait
+
+# In the order in which they are shown; only ``run`` is productive.
+CAUSES = ("run", "checkpoint", "idle", "repeated", "restart", "queue", "suspended", "pull",
+          "start", "end")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Held:
+    """One launch. ``begin``: it got its place; ``taken``: that was taken from it in the end."""
+
+    launch: int
+    asked: int
+    begin: int
+    end: int
+    marks: Sequence[tuple[int, str]] = ()
+    taken: bool = False
+
+
+class Part(NamedTuple):
+    """What a run did for a time."""
+
+    begin: int
+    end: int
+    cause: str
+    launch: int
+
+
+@dataclass
+class Goodput:
+    """A run in parts, without a gap. ``gpus`` is 1 for work that has none: then time is told."""
+
+    gpus: int
+    has_gpus: bool
+    parts: list[Part]
+    is_over: bool
+    measured: bool  # whether it is known how busy its GPUs were
+    sums: dict[str, int] = field(init=False)  # milliseconds by cause, without those that are 0
+
+    def __post_init__(self) -> None:
+        found = dict.fromkeys(CAUSES, 0)
+        for part in self.parts:
+            found[part.cause] += part.end - part.begin
+        self.sums = {cause: length for cause, length in found.items() if length}
+
+    @property
+    def wall(self) -> int:
+        return sum(self.sums.values())
+
+    @property
+    def ratio(self) -> float | None:
+        return self.sums.get("run", 0) / self.wall if self.wall else None
+
+    @property
+    def greatest_loss(self) -> str | None:
+        lost = {cause: length for cause, length in self.sums.items() if cause != "run"}
+        return max(lost, key=lambda cause: lost[cause]) if lost else None
+
+
+def parts(
+    run: Sequence[Held],
+    use: Mapping[int, float],
+    checkpoints: Sequence[tuple[int, int]] = (),
+    *,
+    busy: float,
+) -> Iterator[Part]:
+    """Yield the parts of a run in their order. ``use``: minute → percent, where it is known."""
+    began_once, until = False, run[0].asked if run else 0
+    steps: list[tuple[int, int, str, int]] = []  # begin, end, what the engine saw, launch
+    for held in run:
+        begin = max(held.begin, until)
+        steps.append((until, begin, Mark.WAIT, held.launch))
+        at, word = begin, str(Mark.START)
+        for moment, mark in held.marks:  # a clock that moved back moves nothing back
+            moment = min(max(moment, at), max(held.end, begin))  # noqa: PLW2901
+            steps.append((at, moment, word, held.launch))
+            at, word = moment, mark
+        until = max(held.end, at)
+        steps.append((at, until, word, held.launch))
+    ends = {held.launch: max(held.end, held.begin) for held in run if held.taken}
+    restarts = [first for first, _last, word, _n in steps if word in _AGAIN] + list(ends.values())
+    for first, last, word, launch in steps:
+        if first >= last:
+            continue
+        if word == Mark.RUN:
+            again = min((at for at in restarts if at >= last), default=None)
+            yield from _of_running(first, last, launch, use, checkpoints, again, busy)
+            began_once = True
+        else:
+            yield Part(first, last, (_LATER if began_once else _FIRST)[Mark(word)], launch)
+
+
+_AGAIN = frozenset({Mark.DOWN, Mark.LOST, Mark.WAIT})
+_FIRST = {
+    Mark.WAIT: "queue",
+    Mark.START: "start",
+    Mark.PULL: "pull",
+    Mark.DOWN: "restart",
+    Mark.LOST: "restart",
+    Mark.STOP: "end",
+}
+_LATER = {**_FIRST, Mark.WAIT: "suspended", Mark.START: "restart"}
+
+
+def _of_running(
+    first: int,
+    last: int,
+    launch: int,
+    use: Mapping[int, float],
+    checkpoints: Sequence[tuple[int, int]],
+    again: int | None,
+    busy: float,
+) -> Iterator[Part]:
+    """Yield what a program did while it ran. ``again``: when it had to begin anew."""
+    saved = max((end for _begin, end in checkpoints if again is None or end <= again), default=0)
+    edges = {first, last, *(edge for pair in checkpoints for edge in pair), saved}
+    edges.update(range(first // MINUTE * MINUTE, last, MINUTE))
+    cuts = sorted(edge for edge in edges if first <= edge <= last)
+    at, before = first, ""
+    for begin, end in itertools.pairwise(cuts):
+        rate = use.get(begin // MINUTE * MINUTE)
+        if any(start <= begin and end <= stop for start, stop in checkpoints):
+            cause = "checkpoint"
+        elif rate is not None and not isnan(rate) and rate < busy:
+            cause = "idle"
+        else:
+            cause = "run" if again is None or end <= saved else "repeated"
+        if before and cause != before:
+            yield Part(at, begin, before, launch)
+            at = begin
+        before = cause
+    if before:
+        yield Part(at, last, before, launch)
+
+
+def of_work(uid: UUID, checkpoints: Sequence[tuple[int, int]] = ()) -> Goodput | None:
+    """Return the goodput of the latest run of a piece of work; None: none got its place yet.
+
+    Four queries, however long it ran.
+    """
+    at = now()
+    rows = list(Interval.objects.filter(uid=uid).order_by("launch"))
+    waits = {wait.launch: wait for wait in Wait.objects.filter(uid=uid)}
+    first = len(rows) - 1
+    while first > 0 and rows[first - 1].end_reason in TAKEN:
+        first -= 1
+    run = [_held(row, waits.get(row.launch), at) for row in rows[first:]]
+    if not run:
+        return None
+    latest = rows[-1]
+    waits_again = waits.get(latest.launch + 1) if latest.end_reason in TAKEN else None
+    if waits_again is not None:  # its place was taken, and it waits for another
+        moment = _millis(waits_again.ended_at or at)
+        run.append(Held(waits_again.launch, _millis(waits_again.began_at), moment, moment))
+    use = _use(uid, run[0].begin, run[-1].end) if latest.gpus else {}
+    found = list(parts(run, use, checkpoints, busy=GPU_BUSY))
+    over = latest.ended_at is not None and (waits_again is None or bool(waits_again.ended_at))
+    return Goodput(max(1, latest.gpus), latest.gpus > 0, found, over, bool(use))
+
+
+def _held(row: Interval, wait: Wait | None, at: datetime) -> Held:
+    begin = row.placed_at or row.started_at
+    asked = min(begin, wait.began_at if wait else row.asked_at or begin)
+    marks = [(int(moment), str(word)) for moment, word in row.marks]
+    if not marks and row.ready_at is not None:  # work without GPUs has none
+        marks = [(_millis(row.ready_at), str(Mark.RUN))]
+    taken = row.end_reason in TAKEN
+    return Held(
+        row.launch, _millis(asked), _millis(begin), _millis(row.ended_at or at), marks, taken
+    )
+
+
+def _use(uid: UUID, begin: int, end: int) -> dict[int, float]:
+    """Return mean utilisation by minute; of hours whose minutes are gone, that of the hour."""
+    found: dict[int, float] = {}
+    span = (_moment(begin // HOUR * HOUR), _moment(end))
+    columns = ("at", "gpu_utilisation_sum", "gpu_utilisation_count")
+    for model, length in ((HourSample, HOUR), (MinuteSample, MINUTE)):
+        rows = model.objects.filter(
+            uid=uid, device="", at__range=span, gpu_utilisation_count__gt=0
+        ).values_list(*columns)
+        for at, total, count in rows:
+            start = _millis(at)
+            found.update(dict.fromkeys(range(start, start + length, MINUTE), total / count))
+    return found
+
+
+def _millis(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def _moment(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, tz=now().tzinfo)
