@@ -14,6 +14,7 @@ from clusters.registry import REVISION_EVERY_S
 from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.jobs.running import Jobs
+from tests.support import torch
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [
@@ -101,6 +102,15 @@ def test_pytorch_is_a_trainjob_whose_replicas_sum_up_at_the_master(jobs: Jobs, k
     assert ends(found) == [("master", "exited", 0), *[("worker", "exited", 0)] * 2]
     (made,) = owned(kube, found, "trainer.kubeflow.org/v1alpha1", "TrainJob")
     assert gang(kube, made) == [3]
+
+
+@pytest.mark.long("the sum at the master meets by the same variables, without PyTorch")
+def test_pytorch_itself_trains_one_model_as_a_trainjob(jobs: Jobs) -> None:
+    one = jobs.make("ddp", framework="pytorch", replicas=2, image=torch.image(), memory_mib=1024)
+    found = jobs.until(one, "succeeded")
+    zero, other = (torch.trained(text) for text in jobs.logs(found, 2))
+    assert (zero[:3], other[:3]) == ((0, 2, 3), (1, 2, 3))
+    assert zero[3] == other[3]
 
 
 def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:

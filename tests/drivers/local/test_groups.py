@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -329,3 +330,19 @@ def test_tensorflow_is_told_its_role_and_servers_end_with_the_workers(supervisor
     ]
     places = [place for one in said[0]["cluster"].values() for place in one]
     assert len(set(places)) == 3
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed here")
+def test_mpirun_has_the_room_of_all_slots_and_ends_with_one_that_fails(supervisor):
+    slots = ("mpirun", "-n", "3", "--host", "localhost:3")
+    rank = '[ "$OMPI_COMM_WORLD_RANK" = "$1" ] && exit 9; echo "slot=$OMPI_COMM_WORLD_RANK"'
+    for fails, code in (("none", 0), ("1", 9)):
+        words = training.mpirun(("sh", "-c", rank, "x", fails), 3, *slots[3:])
+        assert words[:5] == slots
+        launcher = training.groups("mpi", 1)
+        spec = replace(group(supervisor, "", groups=launcher, framework="mpi"), command=words)
+        found = supervisor.ended(spec)
+        assert found.exit_code == code, log_of(supervisor, spec, 0)
+        assert [one.role for one in found.replicas] == ["launcher"]
+    said = sorted(x for x in log_of(supervisor, spec, 0).splitlines() if x.startswith("slot="))
+    assert set(said) <= {"slot=0", "slot=2"}
