@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0003_code_and_training_input'),
+        ('jobs', '0004_runs'),
     ]
 
     operations = [
