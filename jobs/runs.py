@@ -37,6 +37,7 @@ def run_keep(principal: Principal, row: Job) -> None:
     """Write down what a launch is, in its own transaction."""
     said = values_of(row, private=True)
     env = said.pop("env", None) or {}
+    del said["name"]  # it is the job's, whatever runs
     Run.objects.create(
         job=row,
         launch=row.launch,
