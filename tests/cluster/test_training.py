@@ -67,7 +67,7 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
 @pytest.fixture(scope="module")
 def jobs(portal: ClusteredPortal, devcluster: dict[str, Any]) -> Jobs:
     tool = devcluster["images"]["tool"]["reference"]
-    size = {"cpu_milli": 100, "memory_mib": 256}
+    size: dict[str, Any] = {"cpu_milli": 100, "memory_mib": 256}
     return Jobs(portal, owner="admin", cluster_key=KEY, image=tool, **size)
 
 

@@ -286,7 +286,7 @@ def test_without_the_trainer_pytorch_is_an_indexed_job_and_with_it_a_trainjob(
 def test_on_one_machine_mpi_needs_mpirun_and_has_the_room_of_all_slots(
     asked: dict[str, Any], ran: Ran
 ) -> None:
-    said = {"framework": "mpi", "replicas": 3, "cpu_milli": 500, "memory_mib": 256}
+    said: dict[str, Any] = {"framework": "mpi", "replicas": 3, "cpu_milli": 500, "memory_mib": 256}
     with pytest.raises(Invalid) as refused:
         ran(None, **said)
     assert "openmpi-bin" in refused.value.fields["framework"][0]
