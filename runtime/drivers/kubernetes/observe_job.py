@@ -277,7 +277,7 @@ def _replica(sight: Sight, role: str) -> Found:
     if not is_ending:
         return alive(sight)
     is_gone = pod is None or is_over(pod)
-    if is_gone and is_complete(job) and not told_to_end and not _serves(job, role):
+    if is_gone and is_complete(job) and not _serves(job, role):
         return Found(Seen.EXITED, exit_code=0)  # the whole would not be complete otherwise
     return Found(Seen.EXITED, _STOPPED) if is_gone else Found(Seen.STOPPING)
 

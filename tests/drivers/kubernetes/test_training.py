@@ -1,5 +1,7 @@
 """The objects of operators of training: what each role asks for, who they are, how they are judged."""
 
+import json
+
 import pytest
 
 from runtime import training
@@ -67,10 +69,13 @@ def test_any_name_gives_a_valid_and_distinct_one_with_room_for_its_pods(framewor
         assert made[0] != made[1]
 
 
-def whole(framework, operator, conditions, codes):
+def whole(framework, operator, conditions, codes, *, noted=False):
     spec = asked(framework, operator, retry=RetryPolicy(1))
     owner = shapes.of_spec(spec).build(spec, OPTIONS)[-1]
     owner["metadata"]["uid"] = "o"
+    if noted:  # its end was written down before all its pods were seen
+        note = json.dumps({"launch": spec.launch, "code": 0})
+        owner["metadata"]["annotations"][names.ENDED] = note
     owner["status"] = {"conditions": [{"type": c, "status": "True"} for c in conditions]}
     shape = shapes.of_owner(owner)
     pods = []
@@ -107,6 +112,11 @@ def test_one_of_eight_that_is_dead_is_named_and_its_end_is_the_wholes():
     seen = whole("pytorch", "trainer", ["Failed"], codes)
     assert (seen.seen, seen.exit_code) == (Seen.EXITED, 137)
     assert [(one.role, one.exit_code) for one in seen.replicas][2] == ("worker", 137)
+
+
+def test_a_pod_that_the_watch_has_not_told_of_ended_well_where_the_whole_did():
+    seen = whole("pytorch", "trainer", ["Complete"], [0, 0, None], noted=True)
+    assert [(one.exit_code, one.reason) for one in seen.replicas] == [(0, "")] * 3
 
 
 def test_mpi_has_succeeded_with_its_launcher_whatever_becomes_of_the_workers():
