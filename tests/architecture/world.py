@@ -12,7 +12,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
     from accounts.models import ApiToken, SshKey
     from credentials.models import Credential
-    from jobs.models import Job, TrainingInput
+    from jobs.models import Job, Run, TrainingInput
     from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
@@ -74,6 +74,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     job = Job.objects.create(
         project=project, owner=owner, name=f"job{mark}", launch=1, phase="stopped"
     )
+    Run.objects.create(job=job, launch=1, asked_at=now())
     TrainingInput.objects.create(job=job)
     return {
         "project": project.slug,
