@@ -334,6 +334,8 @@ def test_g13_the_replicas_of_a_job_share_its_checkpoints_and_the_next_start_begi
     assert [log_of(supervisor, spec, n) for n in (0, 1)] == ["of 1\n"] * 2
     supervisor.finish(lambda: supervisor.driver.remove(spec.uid))
     assert list((supervisor.state / "spaces").glob(f"{spec.uid}*")) == []
+
+
 ROLES = 'printf "%s" "$TF_CONFIG"; [ "$BERTH_ROLE" != ps ] || exec sleep 600'
 
 
