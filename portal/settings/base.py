@@ -127,6 +127,7 @@ INSTALLED_APPS = [
     "queues",
     "notebooks",
     "jobs",
+    "experiments",
     "usage",
     "gate",
     "console",
