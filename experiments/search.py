@@ -54,10 +54,11 @@ def ask(
     import optuna  # noqa: PLC0415 - half a second and 40 MB that only the worker pays
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    at = (seed * 1_000_003 + number) % 2**32  # searches with near seeds share no values
     samplers: Mapping[str, Any] = {
-        "random": lambda: optuna.samplers.RandomSampler(seed=seed + number),
+        "random": lambda: optuna.samplers.RandomSampler(seed=at),
         "tpe": lambda: optuna.samplers.TPESampler(
-            seed=seed + number, constant_liar=True, n_startup_trials=5
+            seed=at, constant_liar=True, n_startup_trials=5
         ),
     }
     study = optuna.create_study(

@@ -55,7 +55,10 @@ def test_eight_trials_two_at_a_time_find_the_best_and_it_becomes_a_job(portal: P
             together = max(together, running)
             assert time.monotonic() < until, (found, portal.tail())
             time.sleep(0.3)
-        assert (found["state"], found["reason"]) == ("succeeded", "max-trials")
+        assert (found["state"], found["reason"]) == ("succeeded", "max-trials"), (
+            found,
+            [api.get(f"projects/{project}/jobs/{t['job']}").json() for t in found["trials"]],
+        )
         assert [trial["state"] for trial in found["trials"]] == ["succeeded"] * 8
         assert together == 2
         for trial in found["trials"]:
