@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
+from jobs.runs_api import WorkRunAgain, WorkRuns, WorkRunsDiff
 from jobs.states import STATES
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
@@ -93,6 +94,14 @@ class Packages(ProjectAPIView):
 
 
 urlpatterns = [
-    *urls_for(API, own={"goodput": WorkGoodput}),
+    *urls_for(
+        API,
+        own={
+            "goodput": WorkGoodput,
+            "runs": WorkRuns,
+            "runs/diff": WorkRunsDiff,
+            "runs/<int:run>/again": WorkRunAgain,
+        },
+    ),
     path("projects/<slug:project>/packages", Packages.as_view(), name="api-packages"),
 ]

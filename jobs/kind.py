@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from common.errors import wrong
 from jobs.models import Job
 from jobs.packages import require_package
+from jobs.runs import run_keep
 from projects.access import Permission
 from runtime.protocol import Together
 from work import fields as f
@@ -94,5 +95,6 @@ JOB = Kind(
     of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None},
     asked=StopReason.CANCELLED.value,
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
+    launched=run_keep,
     once=True,
 )

@@ -11,6 +11,7 @@ from common.clock import now
 from events import services as events
 from jobs.models import Job
 from jobs.replicas import moment
+from jobs.runs import run_end
 from jobs.states import ENDED
 from notifications.services import notify_owner
 from runtime import reasons
@@ -34,6 +35,7 @@ def on_transition(change: Transition) -> None:
     written = row.mounts.filter(read_only=False).values_list("volume__uid", flat=True)
     volume_note_written(uids=list(written))
     how = _how(change)
+    run_end(change, at, how)
     events.record(
         actor=None,
         verb=f"job.ended-{how}",

@@ -43,6 +43,40 @@ class Job(Workload):
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
 
 
+class Run(models.Model):
+    """What somebody started once: all that was said of it, and how it ended.
+
+    ``launch`` is that of its start; what lost its place goes on as a later launch of the same run.
+    ``said`` is every field of the kind by its name, as API and document say it, without ``env``.
+    """
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
+    launch = models.PositiveIntegerField()
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    asked_at = models.DateTimeField()
+    said = models.JSONField(default=dict)
+    env = SealedMapping(default=dict, blank=True)
+    image_digest = models.CharField(max_length=80, blank=True, default="")
+    cluster_key = models.CharField(max_length=63, blank=True, default="")
+    # --- how it ended; None: it has not -------------------------------------------------------
+    began_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    how = models.CharField(max_length=16, blank=True, default="")  # succeeded, failed, cancelled
+    exit_code = models.IntegerField(null=True)
+    failed_replica = models.PositiveSmallIntegerField(null=True)
+    reason = models.CharField(max_length=64, blank=True, default="")
+    nodes = models.JSONField(default=list)  # of its replicas, as last seen
+
+    class Meta:
+        ordering = ["-launch"]
+        constraints = [models.UniqueConstraint(fields=["job", "launch"], name="jobs_run_once")]
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.launch}"
+
+
 class Replica(models.Model):
     """One replica of the latest launch, as it was last seen."""
 

@@ -105,6 +105,8 @@ class Kind:
     # is not as of every kind.
     launch: Callable[[Principal, Any], None] | None = None
     start: Callable[..., Any] | None = None  # principal=, row=
+    # In the transaction of a launch that a person asked for, when all of it is written.
+    launched: Callable[[Principal, Any], None] | None = None
     # What it brings is there: a document that is applied again does not start it.
     done: Callable[[Any], bool] | None = None
     # Columns of its own as a new launch finds them, or what gives them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ _REPLICAS: Any = (
     ("EXIT", lambda r: r["exit_code"]),
     ("NODE", lambda r: r["node"]),
     ("REASON", lambda r: r["reason"]),
+)
+_RUNS: Any = (
+    ("RUN", lambda r: r["run"]),
+    ("ENDED", lambda r: r["how"]),
+    ("EXIT", lambda r: r["exit_code"]),
+    ("BY", lambda r: r["by"]),
+    ("ASKED", lambda r: moment(r["asked_at"])),
+    ("CODE", lambda r: (r["said"].get("code") or "")[:20]),
+    ("NODES", lambda r: ", ".join(r["nodes"])),
 )
 _GOODPUT: Any = (
     ("CAUSE", lambda r: r["cause"]),
@@ -173,6 +183,40 @@ def goodput(s: Session, name: str) -> None:
     s.show(lines, _GOODPUT)
     if found["advice"]:
         click.echo(f"\n{found['advice']}")
+
+
+@job.command("runs")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@with_session
+def runs(s: Session, name: str) -> None:
+    """List the runs of a job, the newest first."""
+    s.show(s.client.pages(f"{JOB.path(s, JOB.find(s, name))}/runs"), _RUNS)
+
+
+@job.command("diff")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("a", type=click.IntRange(1))
+@click.argument("b", type=click.IntRange(1))
+@with_session
+def diff(s: Session, name: str, a: int, b: int) -> None:
+    """Show what runs A and B of a job differ in: what was said, the code, how they ended."""
+    found = s.client.get(f"{JOB.path(s, JOB.find(s, name))}/runs/diff", a=a, b=b)
+    if s.fmt != "table":
+        s.show(found)
+        return
+    lines = [*found["said"], *found["ended"]]
+    lines += [{"name": path, "a": "", "b": how} for path, how in found["files"].items()]
+    columns = (("FIELD", "name"), (f"RUN {a}", "a"), (f"RUN {b}", "b"))
+    s.show(lines, tuple((head, itemgetter(key)) for head, key in columns))
+
+
+@job.command("again")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("run", type=click.IntRange(1))
+@with_session
+def again(s: Session, name: str, run: int) -> None:
+    """Start exactly what a run of a job was: its settings become the job's."""
+    s.show(s.client.post(f"{JOB.path(s, JOB.find(s, name))}/runs/{run}/again"), _ONE)
 
 
 JOB.add_act("start", "Run one that has ended again, as it is set.")

@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 
 from clusters.options import UNIT, options_of
 from common.clock import now
+from common.ui.components import Tab
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica, TrainingInput
@@ -232,6 +233,7 @@ PAGES = Pages(
     # it answers nobody; and who reads of a job that it stopped asks by whom
     step_words={"ready": "", "stopped": _("Ended")},
     facts_of=_facts,
+    tabs=lambda _who, _row: (Tab("runs", "runs", _t("Runs")),),
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,
     logs_of=_logs,

@@ -61,6 +61,10 @@ def test_a_certificate_that_is_not_there_is_refused(settings: Any) -> None:
         ("EMAIL_BACKEND", "django.core.mail.backends.smpt.EmailBackend"),
         ("BERTH_IN_CLUSTER_OPTIONS", {"volume_kind": "floppy"}),
         ("BERTH_IN_CLUSTER_OPTIONS", {"internett": True}),
+        ("BERTH_AI_PLATFORM", {"machine": {}}),
+        ("BERTH_AI_PLATFORM", {"machines": {"n1-standard-4": {"cpu": "four"}}}),
+        ("BERTH_AI_PLATFORM", {"runtimes": {"2.11": "registry/tf"}}),
+        ("BERTH_AI_PLATFORM", {"accelerators": ["V100"]}),
     ],
 )
 def test_what_settings_name_in_berth_itself_is_looked_up(

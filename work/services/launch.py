@@ -192,9 +192,9 @@ def begin_launch(kind: Kind, row: Any) -> None:
 def reserve(
     principal: Principal, row: Workload, amounts: Mapping[str, int], *, is_new: bool = False
 ) -> None:
-    """Hold what it takes of the limits, in the transaction of the intent.
+    """Hold what a new launch takes of the limits, in the transaction of the intent.
 
-    Its GPU-hours are asked last, and decide how it stands in line.
+    Its GPU-hours are asked last, and decide how it stands in line. Then its kind is told.
     """
     quotas.reserve(
         principal=principal,
@@ -215,6 +215,9 @@ def reserve(
     if stands != row.over_budget:
         row.over_budget = stands
         Workload.objects.filter(pk=row.pk).update(over_budget=stands)
+    launched = kinds.kind_of(row.kind).launched
+    if launched is not None:
+        launched(principal, row)
 
 
 def digest_of(principal: Principal, kind: Kind, row: Any, *, newest: bool = False) -> str:

@@ -1,0 +1,206 @@
+"""Runs of a job: what each was, how it ended, what two of them differ in, and one of them again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from common.clock import now
+from common.errors import Conflict, NotFound
+from jobs.models import Package, Run
+from jobs.packages import PREFIX
+from work import kinds, services
+from work.selectors import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from django.db.models import QuerySet
+
+    from accounts.principal import Principal
+    from jobs.models import Job
+    from runtime.reconcilers import Transition
+    from work.fields import Text
+
+MOST_FILES = 200  # of code, of which a difference is told
+_AS_LINES = ("command", "args")
+
+
+def run_keep(principal: Principal, row: Job) -> None:
+    """Write down what a launch is, in its own transaction."""
+    said = values_of(row, private=True)
+    env = said.pop("env", None) or {}
+    del said["name"]  # it is the job's, whatever runs
+    Run.objects.create(
+        job=row,
+        launch=row.launch,
+        by=principal.user,
+        asked_at=row.asked_at or now(),
+        said=said,
+        env=dict(env),
+        image_digest=row.image_digest,
+        cluster_key=row.cluster_key,
+    )
+
+
+def run_end(change: Transition, at: datetime, how: str) -> None:
+    """Write down how the latest run ended, in the transaction that saw it."""
+    row, told = change.row, change.outcome.updates
+    latest = Run.objects.filter(job=row.pk, launch__lte=change.seen.launch).order_by("-launch")
+    replicas = row.replica_rows.filter(launch=change.seen.launch).exclude(node="")
+    Run.objects.filter(pk__in=latest.values("pk")[:1], ended_at__isnull=True).update(
+        began_at=told.get("started_at", row.started_at),
+        ended_at=at,
+        how=how,
+        exit_code=told.get("exit_code", row.exit_code),
+        failed_replica=told.get("failed_replica", row.failed_replica),
+        reason=str(change.outcome.reason or row.reason)[:64],
+        cluster_key=row.cluster_key,
+        nodes=list(dict.fromkeys(replicas.order_by("index").values_list("node", flat=True))),
+    )
+
+
+def runs_of(row: Job) -> QuerySet[Run]:
+    """Return the runs of a job, the newest first. One of a version before was not written down."""
+    return Run.objects.filter(job=row).select_related("by").order_by("-launch")
+
+
+def run_get(row: Job, launch: int) -> Run:
+    found = runs_of(row).filter(launch=launch).first()
+    if found is None:
+        raise NotFound(_("There is no run %(n)d of it.") % {"n": launch})
+    return found
+
+
+def run_again(*, principal: Principal, row: Job, launch: int) -> Job:
+    """Start exactly what a run was: its settings become the job's, with the same bytes.
+
+    Conflict while another one goes on. Never inside a transaction: a registry may be asked.
+    """
+    run = run_get(row, launch)
+    if row.is_on_its_way:
+        raise Conflict(_("It has not ended: cancel it, or wait for its end."), code="running")
+    table = kinds.kind_of(row.kind).table
+    said = {**run.said, "env": dict(run.env)}
+    if run.image_digest and run.image_digest != row.image_digest:
+        said["image"] = f"{run.said['image'].partition('@')[0]}@{run.image_digest}"
+    known = {one.name: getattr(one, "empty", None) for one in table.but("name")}
+    values = {n: known[n] if v is None else v for n, v in said.items() if n in known}
+    given = {name: value for name, value in values.items() if value is not None}
+    edited: Job = services.workload_edit(principal=principal, row=row, said=given)
+    started: Job = services.workload_start(principal=principal, row=edited)
+    return started
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field that two runs do not say alike; as people read it."""
+
+    name: str
+    label: Text
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """``files``: how the code of two packages differs, path → added, removed or changed."""
+
+    a: Run
+    b: Run
+    said: list[Difference] = field(default_factory=list)
+    ended: list[Difference] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    more_files: int = 0
+    code_is_gone: bool = False
+
+    @property
+    def is_same(self) -> bool:
+        return not self.said
+
+
+def compare(a: Run, b: Run, *, private: bool) -> Compared:
+    """Return what differs. ``private``: what only its owner may read is told, too."""
+    job = a.job
+    table = kinds.kind_of(job.kind).table
+    fields = [one for one in table.but("name", "env") if private or not one.private]
+    pairs: list[tuple[str, Text, Any, Any]] = [
+        (f.name, f.label, a.said.get(f.name), b.said.get(f.name)) for f in fields
+    ]
+    pairs.append(("image_digest", gettext_lazy("Image digest"), a.image_digest, b.image_digest))
+    if private:
+        pairs += [
+            (f"env.{name}", name, a.env.get(name), b.env.get(name))
+            for name in sorted({*a.env, *b.env})
+        ]
+    ended = [
+        ("how", gettext_lazy("How it ended"), a.how, b.how),
+        ("exit_code", gettext_lazy("Exit code"), a.exit_code, b.exit_code),
+        ("cluster", gettext_lazy("Cluster"), a.cluster_key, b.cluster_key),
+        ("nodes", gettext_lazy("Nodes"), a.nodes, b.nodes),
+        ("seconds", gettext_lazy("Seconds"), _seconds(a), _seconds(b)),
+    ]
+    files, more, is_gone = _files(a, b) if private else ({}, 0, False)
+    return Compared(a, b, _differing(pairs), _differing(ended), files, more, is_gone)
+
+
+def _differing(pairs: Sequence[tuple[str, Text, Any, Any]]) -> list[Difference]:
+    return [
+        Difference(name, label, _shown(name, a), _shown(name, b))
+        for name, label, a, b in pairs
+        if (a or b) and a != b
+    ]
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return (" " if name in _AS_LINES else ", ").join(map(str, value))
+    return str(value)
+
+
+def _seconds(run: Run) -> int | None:
+    if run.began_at is None or run.ended_at is None:
+        return None
+    return round((run.ended_at - run.began_at).total_seconds())
+
+
+def _files(a: Run, b: Run) -> tuple[dict[str, str], int, bool]:
+    """Return the files in which the packages of two runs differ, and how many more there are."""
+    codes = [run.said.get("code") or "" for run in (a, b)]
+    if codes[0] == codes[1] or not all(code.startswith(PREFIX) for code in codes):
+        return {}, 0, False
+    digests = [code.removeprefix(PREFIX) for code in codes]
+    rows = Package.objects.filter(project=a.job.project_id, sha256__in=digests)
+    kept = {row.sha256: _listed(bytes(row.content)) for row in rows}
+    if len(kept) < len(set(digests)):
+        return {}, 0, True
+    before, after = (kept[digest] for digest in digests)
+    found: dict[str, str] = {}
+    for path in sorted({*before, *after}):
+        if path not in after:
+            found[path] = "removed"
+        elif path not in before:
+            found[path] = "added"
+        elif before[path] != after[path]:
+            found[path] = "changed"
+    return dict(list(found.items())[:MOST_FILES]), max(0, len(found) - MOST_FILES), False
+
+
+def _listed(packed: bytes) -> Mapping[str, bytes]:
+    """Return the files of a package, which was looked through when it was kept."""
+    found: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+        for entry in tar:
+            if entry.isreg() and (file := tar.extractfile(entry)) is not None:
+                name = entry.name.removeprefix("./")
+                found[name] = hashlib.file_digest(file, "sha256").digest()  # type: ignore[arg-type]
+    return found

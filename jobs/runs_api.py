@@ -1,0 +1,115 @@
+"""Runs of a job through the API: all of them, what two differ in, one again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from common.errors import wrong
+from jobs import runs
+from jobs.models import Run
+from work import kinds
+from work.api.views import ActView, OneView
+from work.selectors import reads_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rest_framework.request import Request
+
+    from work.api.kinds import Api
+
+
+class RunOut(serializers.ModelSerializer[Run]):
+    """``said``: every field as the run had it; what only the owner may read is null for others."""
+
+    run = serializers.IntegerField(source="launch")
+    by = serializers.CharField(source="by.username", default=None, allow_null=True)
+    said = serializers.SerializerMethodField()
+    variables = serializers.SerializerMethodField(help_text="names; null for others")
+    cluster = serializers.CharField(source="cluster_key")
+
+    class Meta:
+        model = Run
+        fields = ("run", "by", "asked_at", "said", "variables", "image_digest", "cluster",
+                  "began_at", "ended_at", "how", "exit_code", "failed_replica", "reason",
+                  "nodes")  # fmt: skip
+
+    def get_said(self, row: Run) -> dict[str, Any]:
+        hidden = {} if self.context["private"] else self.context["hidden"]
+        return {**row.said, **dict.fromkeys(hidden)}
+
+    def get_variables(self, row: Run) -> list[str] | None:
+        return sorted(row.env) if self.context["private"] else None
+
+
+class DifferenceOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    a = serializers.CharField(allow_blank=True)
+    b = serializers.CharField(allow_blank=True)
+
+
+class ComparedOut(serializers.Serializer[Any]):
+    said = DifferenceOut(many=True)
+    ended = DifferenceOut(many=True)
+    files = serializers.DictField(
+        child=serializers.CharField(), help_text="path → added, removed or changed"
+    )
+    more_files = serializers.IntegerField()
+    code_is_gone = serializers.BooleanField(help_text="a package is not kept any more")
+
+
+class WorkRuns(OneView):
+    """All runs of a {one}, the newest first."""
+
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"get": extend_schema(responses=RunOut(many=True))}
+
+    def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        row = self.row()
+        table = kinds.kind_of(row.kind).table
+        context = {
+            "private": reads_private(self.principal, row),
+            "hidden": [one.name for one in table if one.private and one.name != "env"],
+        }
+        page = self.paginate_queryset(runs.runs_of(row)) or []
+        return self.get_paginated_response(RunOut(page, many=True, context=context).data)
+
+
+class WorkRunsDiff(OneView):
+    """What two runs of a {one} differ in."""
+
+    pagination_class = None  # one answer
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        numbers = [OpenApiParameter(name, int, required=True) for name in ("a", "b")]
+        return {"get": extend_schema(parameters=numbers, responses=ComparedOut)}
+
+    def get(self, request: Request, **_ids: str) -> Response:
+        row, found = self.row(), []
+        for name in ("a", "b"):
+            text = request.query_params.get(name, "")
+            if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
+                raise wrong(name, _("The number of a run, please."))
+            found.append(runs.run_get(row, int(text)))
+        compared = runs.compare(*found, private=reads_private(self.principal, row))
+        return Response(ComparedOut(compared).data)
+
+
+class WorkRunAgain(ActView):
+    """Start exactly what a run of a {one} was: its settings become the {one}'s."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(runs.run_again)
+
+    def told(self) -> dict[str, Any]:
+        return {"launch": self.kwargs["run"]}

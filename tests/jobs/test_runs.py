@@ -1,0 +1,143 @@
+"""Each run of a job: what it was, how it ended, two of them side by side, one of them again."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from common.clock import now
+from jobs.models import Job, Run
+from work import services
+from work.kinds import kind_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def made(project: Any, principal: Any, settle: Any) -> Callable[..., Job]:
+    """A job that somebody started through the services."""
+
+    def make(user: Any, **said: Any) -> Job:
+        values = {"name": "train", "command": ["python", "train.py"], **said}
+        row: Job = settle(
+            services.workload_create(
+                principal=principal(user), project=project, kind=kind_of("job"), said=values
+            )
+        )
+        return row
+
+    return make
+
+
+def packed(**files: str) -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return gzip.compress(held.getvalue(), mtime=0)
+
+
+def url_of(row: Job, more: str = "") -> str:
+    return f"/api/v1/projects/{row.project.slug}/jobs/{row.short_id}/runs{more}"
+
+
+def test_a_run_keeps_what_was_said_and_how_it_ended(
+    made: Any, end: Any, alice: Any, bob: Any, as_user: Any
+) -> None:
+    row = made(alice, env={"TOKEN": "s3cret"}, replicas=2, cpu_milli=500)
+    end(row, 3)
+    (run,) = as_user(alice).get(url_of(row)).json()["results"]
+    assert (run["run"], run["by"], run["how"], run["exit_code"]) == (1, "alice", "failed", 3)
+    assert run["began_at"]
+    assert run["ended_at"]
+    assert run["said"]["command"] == ["python", "train.py"]
+    assert (run["said"]["replicas"], run["said"]["cpu_milli"]) == (2, 500)
+    assert run["variables"] == ["TOKEN"]
+    (told,) = as_user(bob).get(url_of(row)).json()["results"]
+    assert (told["said"]["command"], told["variables"]) == (None, None)
+    assert "s3cret" not in str(Run.objects.values("said", "env"))
+
+
+def test_a_run_of_before_is_run_again_exactly(
+    made: Any, end: Any, settle: Any, alice: Any, bob: Any, principal: Any, as_user: Any
+) -> None:
+    row = made(alice, env={"LR": "1"}, args=["--epochs", "3"], time_limit_minutes=60)
+    end(row, 0)
+    said = {"env": {"LR": "2"}, "args": [], "cpu_milli": 250, "name": "renamed"}
+    row = services.workload_edit(principal=principal(alice), row=row, said=said)
+    row = services.workload_edit(
+        principal=principal(alice), row=row, said={"time_limit_minutes": 0}, start=True
+    )
+    row = settle(services.workload_start(principal=principal(alice), row=row))
+    again = as_user(alice).post(url_of(row, "/1/again"))
+    assert (again.status_code, again.json()["code"]) == (409, "running")
+    end(row, 1)
+    assert as_user(bob).post(url_of(row, "/1/again")).status_code == 403
+    assert as_user(alice).post(url_of(row, "/9/again")).status_code == 404
+    assert as_user(alice).post(url_of(row, "/1/again")).status_code == 202
+    row.refresh_from_db()
+    assert (dict(row.env), row.args, row.name) == ({"LR": "1"}, ["--epochs", "3"], "renamed")
+    newest, _second, first = Run.objects.filter(job=row).order_by("-launch")
+    assert newest.said == first.said
+    assert (dict(newest.env), newest.launch) == ({"LR": "1"}, 3)
+
+
+def test_two_runs_are_told_apart_field_by_field_and_file_by_file(
+    made: Any, end: Any, settle: Any, alice: Any, bob: Any, principal: Any, as_user: Any
+) -> None:
+    def sent(**files: str) -> str:
+        url = f"/api/v1/projects/{row.project.slug}/packages"
+        answer = as_user(alice).post(url, packed(**files), content_type="application/gzip")
+        return f"package:{answer.json()['sha256']}"
+
+    row = made(alice, env={"LR": "1", "SEED": "7"})
+    end(row, 1)
+    first = sent(**{"train.py": "a", "data.py": "same", "old.py": "x"})
+    second = sent(**{"train.py": "b", "data.py": "same", "new.py": "x"})
+    for code, lr in ((first, "1"), (second, "3")):
+        said = {"code": code, "env": {"LR": lr, "SEED": "7"}}
+        row = services.workload_edit(principal=principal(alice), row=row, said=said)
+        end(settle(services.workload_start(principal=principal(alice), row=row)), 0)
+    told = as_user(alice).get(url_of(row, "/diff?a=2&b=3")).json()
+    names = {one["name"]: (one["a"], one["b"]) for one in told["said"]}
+    assert names == {"code": (first, second), "env.LR": ("1", "3")}
+    assert told["files"] == {"new.py": "added", "old.py": "removed", "train.py": "changed"}
+    ended = {
+        one["name"] for one in as_user(alice).get(url_of(row, "/diff?a=1&b=3")).json()["ended"]
+    }
+    assert {"how", "exit_code"} <= ended
+    others = as_user(bob).get(url_of(row, "/diff?a=2&b=3")).json()
+    assert [one["name"] for one in others["said"]] == ["code"]
+    assert others["files"] == {}
+    for numbers in ("", "?a=1", "?a=x&b=2", "?a=1&b=99999999999"):
+        assert as_user(alice).get(url_of(row, f"/diff{numbers}")).status_code == 400
+    page = as_user(alice).get(f"{row.get_absolute_url()}runs/?of=2&of=3").content.decode()
+    assert "old.py" in page
+    assert "Run 3 again" in page
+    assert "Run 3 again" not in as_user(bob).get(f"{row.get_absolute_url()}runs/").content.decode()
+    one = as_user(alice).get(f"{row.get_absolute_url()}runs/?of=2").content.decode()
+    assert "Choose two runs" in one
+
+
+def test_a_page_of_runs_costs_the_same_for_many(made: Any, alice: Any, as_user: Any) -> None:
+    row = made(alice)
+    client, counts = as_user(alice), []
+    for number in (2, 120):
+        Run.objects.bulk_create(
+            Run(job=row, launch=number + n, asked_at=now(), by=alice) for n in range(number)
+        )
+        for url in (url_of(row), f"{row.get_absolute_url()}runs/"):
+            client.get(url)
+            with CaptureQueriesContext(connection) as seen:
+                assert client.get(url).status_code == 200
+            counts.append(len(seen))
+    assert counts[:2] == counts[2:]
