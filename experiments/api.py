@@ -208,7 +208,5 @@ urlpatterns = [
     path(_ONE, OneExperiment.as_view(), name="api-experiment"),
     path(f"{_ONE}/stop", StopExperiment.as_view(), name="api-experiment-stop"),
     path(f"{_ONE}/promote", PromoteExperiment.as_view(), name="api-experiment-promote"),
-    path(
-        f"{_ONE}/trials/<int:number>/stop", StopTrial.as_view(), name="api-experiment-trial-stop"
-    ),
+    path(f"{_ONE}/trials/<int:number>/stop", StopTrial.as_view(), name="api-experiment-trial-stop"),
 ]

@@ -54,6 +54,10 @@ class Experiment(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def get_absolute_url(self) -> str:
+        kwargs = {"project": self.project.slug, "experiment": self.uid}
+        return reverse("experiments:detail", kwargs=kwargs)
+
     @property
     def template(self) -> dict[str, Any]:
         """The fields of a job, with ``${trialParameters.name}`` where a value goes."""
@@ -63,10 +67,6 @@ class Experiment(models.Model):
     @property
     def maximizes(self) -> bool:
         return self.objective == Goal.MAXIMIZE
-
-    def get_absolute_url(self) -> str:
-        kwargs = {"project": self.project.slug, "experiment": self.uid}
-        return reverse("experiments:detail", kwargs=kwargs)
 
 
 class Trial(models.Model):

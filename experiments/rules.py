@@ -34,7 +34,7 @@ def require_parameters(parameters: Sequence[Mapping[str, Any]], algorithm: str) 
             raise wrong("parameters", f"{one['name']}: {why}")
 
 
-def _why_not(one: Mapping[str, Any], algorithm: str) -> str:
+def _why_not(one: Mapping[str, Any], algorithm: str) -> str:  # noqa: PLR0911 - one per fault
     if one["type"] == "categorical":
         values = one.get("values") or []
         good = 1 <= len(values) <= MAX_VALUES and len(set(map(repr, values))) == len(values)

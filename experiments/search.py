@@ -51,15 +51,13 @@ def ask(
     if algorithm == "grid":
         found = next(itertools.islice(grid(parameters), number, None), None)
         return None if found is None else dict(zip(names, found, strict=True))
-    import optuna  # noqa: PLC0415 - half a second and 40 MB that only the worker pays
+    import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     at = (seed * 1_000_003 + number) % 2**32  # searches with near seeds share no values
     samplers: Mapping[str, Any] = {
         "random": lambda: optuna.samplers.RandomSampler(seed=at),
-        "tpe": lambda: optuna.samplers.TPESampler(
-            seed=at, constant_liar=True, n_startup_trials=5
-        ),
+        "tpe": lambda: optuna.samplers.TPESampler(seed=at, constant_liar=True, n_startup_trials=5),
     }
     study = optuna.create_study(
         sampler=samplers[algorithm](), direction="maximize" if maximizes else "minimize"
@@ -92,7 +90,7 @@ def lags(curve: Sequence[float], others: Sequence[Sequence[float]], *, maximizes
 
 
 def _distribution(one: Mapping[str, Any]) -> BaseDistribution:
-    from optuna import distributions  # noqa: PLC0415 - as above
+    from optuna import distributions
 
     if one["type"] == "categorical":
         return distributions.CategoricalDistribution([json.dumps(v) for v in one["values"]])

@@ -69,4 +69,4 @@ def test_eight_trials_two_at_a_time_find_the_best_and_it_becomes_a_job(portal: P
         assert found["best"]["number"] == best["number"]
         job = api.post(f"{one}/promote", json={}).json()
         kept = api.get(f"projects/{project}/jobs/{job['id']}").json()
-        assert kept["args"] == [str(best["parameters"]["x"])]
+        assert kept["spec"]["args"] == [str(best["parameters"]["x"])]

@@ -31,7 +31,7 @@ def fake(world: Any) -> Any:
 
 
 @pytest.fixture
-def begin(api: Any, alice: Any, project: Any) -> Callable[..., Experiment]:  # noqa: ARG001
+def begin(api: Any, alice: Any, project: Any) -> Callable[..., Experiment]:
     def make(**said: Any) -> Experiment:
         answer = api(alice, "POST", HERE, {**LEAST, **said})
         assert answer.status_code == 202, answer.content
@@ -117,7 +117,7 @@ def test_a_worker_that_is_killed_between_two_steps_makes_no_trial_twice(
     monkeypatch.undo()
     go(row)
     stale = list(row.trials.all())[:1]  # what another worker read before the second was made
-    assert not steering._begin(row, stale)  # noqa: SLF001
+    assert not steering._begin(row, stale)
     assert (row.trials.count(), Job.objects.count()) == (2, 2)
 
 
@@ -136,7 +136,9 @@ def test_stop_all_ends_every_trial_and_stop_one_only_that(
 
 
 def test_what_a_job_would_be_refused_for_is_said_before_it_begins(
-    api: Any, alice: Any, project: Any  # noqa: ARG001
+    api: Any,
+    alice: Any,
+    project: Any,
 ) -> None:
     for bad in (
         {"job": {"command": ["x"], "args": ["${trialParameters.x}"], "nonsense": 1}},
