@@ -94,9 +94,10 @@ def _distribution(one: Mapping[str, Any]) -> BaseDistribution:
 
     if one["type"] == "categorical":
         return distributions.CategoricalDistribution([json.dumps(v) for v in one["values"]])
-    of = distributions.IntDistribution if one["type"] == "int" else distributions.FloatDistribution
-    step = one.get("step") or (1 if one["type"] == "int" else None)
-    return of(one["min"], one["max"], log=bool(one.get("log")), step=step)
+    log, step = bool(one.get("log")), one.get("step")
+    if one["type"] == "int":
+        return distributions.IntDistribution(one["min"], one["max"], log=log, step=step or 1)
+    return distributions.FloatDistribution(one["min"], one["max"], log=log, step=step)
 
 
 def _inner(space: BaseDistribution, value: Any) -> Any:

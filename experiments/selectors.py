@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 def visible_to(who: Principal, project: Project) -> QuerySet[Experiment]:
     rows = scoped(Experiment.objects.filter(project=project), who, Permission.JOB_READ)
     done = Count("trials", filter=~Q(trials__state=TrialState.RUNNING))
-    return rows.select_related("project", "owner").annotate(begun=Count("trials"), done=done)
+    return (
+        rows.select_related("project", "owner")
+        .annotate(begun=Count("trials"), done=done)
+        .order_by("-id")
+    )
 
 
 def experiment_get(who: Principal, project: Project, uid: UUID) -> Experiment:
