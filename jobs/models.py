@@ -31,6 +31,9 @@ class Job(Workload):
         _("keep together"), max_length=12, default="none", db_default="none"
     )
     topology_level = models.CharField(_("level"), max_length=8, default="unit", db_default="unit")
+    checkpoints = models.CharField(  # a folder in one of its volumes: NAME or NAME/PATH
+        _("checkpoints"), max_length=255, blank=True, default="", db_default=""
+    )
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
     # Where the files come from that its program starts in: "package:" and a digest; "": none.
     code = models.CharField(_("code"), max_length=80, blank=True, default="", db_default="")

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from common.errors import wrong
+from common.errors import NotFound, wrong
 from jobs import runs
 from jobs.models import Run
 from work import kinds
@@ -85,24 +85,29 @@ class WorkRuns(OneView):
 
 
 class WorkRunsDiff(OneView):
-    """What two runs of a {one} differ in."""
+    """What two runs of a {one} differ in; those of the two last starts where none are named."""
 
     pagination_class = None  # one answer
     demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
 
     @classmethod
     def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
-        numbers = [OpenApiParameter(name, int, required=True) for name in ("a", "b")]
+        numbers = [OpenApiParameter(name, int) for name in ("a", "b")]
         return {"get": extend_schema(parameters=numbers, responses=ComparedOut)}
 
     def get(self, request: Request, **_ids: str) -> Response:
         row, found = self.row(), []
-        for name in ("a", "b"):
-            text = request.query_params.get(name, "")
+        asked = {name: request.query_params.get(name, "") for name in ("a", "b")}
+        for name, text in asked.items() if any(asked.values()) else ():
             if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
                 raise wrong(name, _("The number of a run, please."))
             found.append(runs.run_get(row, int(text)))
-        compared = runs.compare(*found, private=reads_private(self.principal, row))
+        newer_first = found[::-1] or list(runs.runs_of(row)[:2])
+        if not newer_first:
+            raise NotFound(_("It has no run yet."))
+        compared = runs.compare(
+            newer_first[-1], newer_first[0], private=reads_private(self.principal, row)
+        )
         return Response(ComparedOut(compared).data)
 
 

@@ -32,6 +32,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
         "secret_env": lambda: {**keys.secret_env(), **code.secrets(row)},
         "stop_grace_s": STOP_GRACE_S,
+        "checkpoints": f"{row.checkpoints}/{row.short_id}" if row.checkpoints else "",
     }
     if not cluster.runs_images:
         if not row.command:

@@ -221,6 +221,8 @@ def again(s: Session, name: str, run: int) -> None:
 
 JOB.add_act("start", "Run one that has ended again, as it is set.")
 JOB.add_act("cancel", "End it; what it wrote to volumes stays.", ends=True, within=300.0)
+JOB.add_keep()
+JOB.add_extend()
 JOB.add_edit("Change its name or time limit; of one that has ended, what its next run is.")
 JOB.add_delete(
     "Delete a job and its log. What it wrote to volumes stays.",

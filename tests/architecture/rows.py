@@ -202,9 +202,17 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
     )
     Experiment.objects.bulk_create(
         Experiment(
-            **{"project": project, "owner": person, "name": f"s{mark}-{i}", "parameters": []},
-            **{"metric": "m", "objective": "maximize", "algorithm": "tpe", "seed": 1},
-            **{"trials_max": 1, "parallel": 1, "failed_max": 1},
+            project=project,
+            owner=person,
+            name=f"s{mark}-{i}",
+            parameters=[],
+            metric="m",
+            objective="maximize",
+            algorithm="tpe",
+            seed=1,
+            trials_max=1,
+            parallel=1,
+            failed_max=1,
         )
         for i, person in enumerate(people)
     )

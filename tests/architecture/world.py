@@ -13,7 +13,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from accounts.models import ApiToken, SshKey
     from credentials.models import Credential
     from experiments.models import Experiment, Trial
-    from jobs.models import Job, TrainingInput
+    from jobs.models import Job, Run, TrainingInput
     from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
@@ -75,11 +75,21 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     job = Job.objects.create(
         project=project, owner=owner, name=f"job{mark}", launch=1, phase="stopped"
     )
+    Run.objects.create(job=job, launch=1, asked_at=now())
     TrainingInput.objects.create(job=job)
     search = Experiment.objects.create(
-        **{"project": project, "owner": owner, "name": f"search{mark}", "parameters": []},
-        **{"metric": "m", "objective": "maximize", "algorithm": "tpe", "seed": 1},
-        **{"trials_max": 1, "parallel": 1, "failed_max": 1, "state": "succeeded"},
+        project=project,
+        owner=owner,
+        name=f"search{mark}",
+        parameters=[],
+        metric="m",
+        objective="maximize",
+        algorithm="tpe",
+        seed=1,
+        trials_max=1,
+        parallel=1,
+        failed_max=1,
+        state="succeeded",
     )
     Trial.objects.create(experiment=search, number=1, parameters={}, state="failed")
     return {

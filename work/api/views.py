@@ -301,7 +301,9 @@ def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) ->
     if api.kind.shared:
         routes[f"{one}/shares"] = (f"api-{word}-shares", WorkShares)
         routes[f"{one}/shares/<str:username>"] = (f"api-{word}-share", WorkShare)
-    routes |= {f"{one}/{name}": (f"api-{word}-{name}", view) for name, view in (own or {}).items()}
+    for name, view in (own or {}).items():
+        words = [part for part in name.split("/") if not part.startswith("<")]
+        routes[f"{one}/{name}"] = ("-".join(("api", word, *words)), view)
     for name, view in (of_all or {}).items():
         routes[f"{every}/{name}"] = (f"api-{word}-{name}", view)
     return [path(route, _made(view, api), name=name) for route, (name, view) in routes.items()]

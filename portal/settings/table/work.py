@@ -98,7 +98,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "RECLAIM_GRACE_SECONDS",
             whole(1),
             60,
-            "how long work on this machine has to end that gives back borrowed GPUs, or is parked",
+            "how long work has to end that gives back borrowed GPUs, or is parked",
         ),
         Setting(
             "RETURN_TICKET_DAYS",

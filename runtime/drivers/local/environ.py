@@ -60,6 +60,7 @@ _REFUSED = frozenset(
         "BERTH_VOLUMES",
         "BERTH_NOTICE_FILE",
         "BERTH_CHECKPOINTS",
+        "BERTH_CHECKPOINT_LATEST",
     )
 )
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_")

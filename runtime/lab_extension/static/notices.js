@@ -1,6 +1,6 @@
 // JupyterLab (4 and later) loads this as a prebuilt extension: it needs no build and none of Lab's
 // packages, only its commands. It asks the portal what is to be told of this workspace, shows that
-// with a countdown, and saves open documents before the end. Whoever may press a button is the
+// with a countdown, says beside it since when nobody touched the page, and saves open documents before the end. Whoever may press a button is the
 // portal's to decide. Where a portal or a Lab does not know it, nothing is shown.
 (() => {
   "use strict";
@@ -28,10 +28,16 @@
     if (!hubPrefix || !hubServerName || !token) return;
     const owner = encodeURIComponent(hubServerUser || hubUser);
     const url = `${hubHost}${hubPrefix}api/notices/${owner}/${encodeURIComponent(hubServerName)}`;
+    let touched = Date.now(); // Lab's own questions are no use of it: this is
+    for (const act of ["keydown", "input", "pointerdown", "pointermove", "wheel"]) {
+      const note = () => { touched = Date.now(); };
+      window.addEventListener(act, note, { capture: true, passive: true });
+    }
     const shown = new Map(); // id → {toast, notice, saved, text}
 
     const ask = async (body) => {
-      const answer = await fetch(url, {
+      const idle = Math.max(0, Math.floor((Date.now() - touched) / 1000));
+      const answer = await fetch(`${url}?idle=${idle}`, {
         method: body ? "POST" : "GET",
         headers: { Authorization: `token ${token}`, "Content-Type": "application/json" },
         body: body && JSON.stringify(body),
