@@ -261,6 +261,8 @@ class WorkloadSpec:
     # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
     # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
     checkpoints: str = ""
+    # One machine: the workload of the same person whose installed packages it sees, too; "": none.
+    packages_of: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster

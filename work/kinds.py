@@ -142,6 +142,9 @@ class Kind:
     shared: bool = False  # its owner may let members of the project open it
     renews: bool = False  # its owner may have it take the newest image of its tag
     longest: Callable[[Any], int | None] | None = None  # minutes of its time limit, at most
+    # What a new row sees where nothing is said of it; None: the project's volume.
+    attached_first: Callable[[Principal, Any], Attached | None] = lambda _who, _row: None
+    hidden: Q | None = None  # those that no list shows: they belong to another one
     timeline: bool = True  # its steps are kept; False: what happened to it is told otherwise
     alive: Q | None = None  # those of which something runs or will; None: their phase says it
 

@@ -130,6 +130,7 @@ def resolved(
         project=project,
         cluster_key=row.cluster_key,
         said=said,
+        before=kind.attached_first(principal, row),
         takes=kind.attachments,
     )
     kind.remarks(row, attached)

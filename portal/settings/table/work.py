@@ -101,6 +101,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "how long work has to end that gives back borrowed GPUs, or is parked",
         ),
         Setting(
+            "SMOKE_SECONDS",
+            whole(5),
+            60,
+            "how long a smoke run of a job may take: who still runs then has passed",
+        ),
+        Setting(
             "RETURN_TICKET_DAYS",
             whole(0),
             14,

@@ -272,6 +272,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "project": spec.project,
         "owner": spec.owner,
         "environment": spec.environment,
+        "packages_of": spec.packages_of,
         "command": list(spec.command),
         "verbatim": spec.verbatim,
         "env": dict(spec.env),

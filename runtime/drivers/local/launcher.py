@@ -146,6 +146,8 @@ class Launcher:
                 f"environment {self.base.name} is not on this machine",
                 reason="invalid-spec",
             )
+        if self.base is not None and self.spec.get("packages_of"):
+            self.packages()
         if self.machine.users:
             for folder in (self.space.parent, self.machine.volumes, *self._interpreter()):
                 if shut := isolating.closed_folder(folder):
@@ -156,6 +158,20 @@ class Launcher:
                         reason="start-failed",
                     )
         self.program()
+
+    def packages(self) -> Path | None:
+        """Return the layer of the workload whose packages it sees; that must be its user's own."""
+        if not (uid := self.spec.get("packages_of")):
+            return None
+        folder = self.machine.spaces / checked_name(uid, "uid") / "env"
+        try:
+            found = folder.lstat()
+        except FileNotFoundError:
+            found = None
+        if found is None or not stat.S_ISDIR(found.st_mode) or found.st_uid != self.user.uid:
+            message = "the workspace is gone whose installed packages it needs"
+            raise Refused("invalid-spec", message, reason="invalid-spec")
+        return folder
 
     def _interpreter(self) -> list[Path]:
         return [(self.base / "bin/python").resolve().parent] if self.base else []
@@ -251,7 +267,9 @@ class Launcher:
     ) -> dict[str, Any]:
         """Return everything the shim needs, as plain values."""
         machine, user = self.machine, self.user
-        layer = environ.python_layer(self.space, self.base) if self.base else environ.Furniture()
+        layer = environ.Furniture()
+        if self.base:
+            layer = environ.python_layer(self.space, self.base, self.packages())
         tmp = str(self.space / "tmp")
         shared = isolating.SHARED_FOLDERS if machine.isolation.tmp else ()
         words = self.spec["command"][1:]

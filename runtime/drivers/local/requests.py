@@ -75,6 +75,7 @@ def parse_spec(raw: Any) -> Facts:
             "project": str(raw["project"]),
             "owner": str(raw["owner"]),
             "environment": str(raw["environment"]),
+            "packages_of": str(raw.get("packages_of", "")),
             "command": _texts(raw["command"]),
             "verbatim": bool(raw.get("verbatim")),  # a portal before this one never says so
             "env": _pairs(raw["env"]),

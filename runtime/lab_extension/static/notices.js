@@ -111,10 +111,52 @@
     setInterval(tick, 1000);
   }
 
-  const plugin = { id: `${NAME}:plugin`, autoStart: true, activate };
+  // --- run as job ---------------------------------------------------------------------------
+  function offerJobs(app) {
+    const { hubHost = "", hubServerUser, hubUser, hubServerName } = config();
+    if (!hubServerName || (hubServerUser && hubServerUser !== hubUser)) return;
+    const japanese = navigator.language.startsWith("ja");
+    const label = japanese ? "ジョブとして実行" : "Run as job";
+    const caption = japanese
+      ? "同じパッケージ・ファイル・認証情報で、最後まで自動で実行します"
+      : "It runs to its end by itself, with the same packages, files and credentials";
+
+    // Opened at the press, as browsers allow; filled once what is on the screen is saved.
+    const run = async (path, save) => {
+      const tab = window.open("about:blank");
+      const url = `${hubHost}/jobs/from/${encodeURIComponent(hubServerName)}/?path=${encodeURIComponent(path)}`;
+      if (save) await app.commands.execute("docmanager:save").catch(() => {});
+      if (!tab) return location.assign(url);
+      tab.opener = null;
+      tab.location.href = url;
+    };
+    const open = () => app.shell.currentWidget?.context?.path;
+    const chosen = () => {
+      const browser = [...app.shell.widgets("left")].find((one) => one.id === "filebrowser");
+      return browser ? [...browser.selectedItems()][0]?.path : undefined;
+    };
+    const may = (path) => /\.(ipynb|py)$/.test(path ?? "");
+    app.commands.addCommand("berth:run-notebook", {
+      label,
+      caption,
+      isEnabled: () => may(open()),
+      execute: () => run(open(), true),
+    });
+    app.commands.addCommand("berth:run-file", {
+      label,
+      caption,
+      isVisible: () => may(chosen()),
+      execute: () => run(chosen(), false),
+    });
+  }
+
+  const plugins = [
+    { id: `${NAME}:plugin`, autoStart: true, activate },
+    { id: `${NAME}:run`, autoStart: true, activate: offerJobs },
+  ];
   window._JUPYTERLAB = window._JUPYTERLAB || {};
   window._JUPYTERLAB[NAME] = {
     init: () => {},
-    get: async () => () => ({ __esModule: true, default: plugin }),
+    get: async () => () => ({ __esModule: true, default: plugins }),
   };
 })();
