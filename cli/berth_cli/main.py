@@ -28,6 +28,7 @@ COMMANDS = {
     "budgets": "budgets:budgets",
     "completion": "completing:completion",
     "credentials": "credentials:credentials",
+    "experiment": "experiments:experiment",
     "fleet": "fleet:fleet",
     "idle-policies": "patrol:policies",
     "images": "images:images",

@@ -27,6 +27,7 @@ from common import disk
 from credentials import rekey
 from credentials.rules import tell_due
 from events import sealer
+from experiments import steering as experiments
 from files import services as files
 from hubapi import activity, revocation
 from jobs.packages import packages_prune
@@ -268,6 +269,7 @@ class Worker:
             Loop("workspace-idle", parking.enforce, 15.0, leased=True),
             Loop("job-hints", parking.hints_tell, 900.0, leased=True, first_s=LATER_S),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
+            Loop("experiments", experiments.turn, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),

@@ -127,6 +127,7 @@ INSTALLED_APPS = [
     "queues",
     "notebooks",
     "jobs",
+    "experiments",
     "usage",
     "gate",
     "console",
@@ -431,6 +432,9 @@ SPECTACULAR_SETTINGS = {
         "IdleActEnum": "parking.choices.Act",
         "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
+        "SearchStateEnum": "experiments.choices.State",
+        "TrialStateEnum": "experiments.choices.TrialState",
+        "SearchReasonEnum": "experiments.choices.Reason",
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }

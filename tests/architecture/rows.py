@@ -141,6 +141,7 @@ def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
 
 def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
     from credentials.models import Credential
+    from experiments.models import Experiment
     from jobs.models import Job
     from loaders.models import Load
     from notebooks.models import Preset, Workspace
@@ -198,6 +199,22 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
             phase="running" if i % 3 else "pending",
         )
         for i, p in enumerate(people)
+    )
+    Experiment.objects.bulk_create(
+        Experiment(
+            project=project,
+            owner=person,
+            name=f"s{mark}-{i}",
+            parameters=[],
+            metric="m",
+            objective="maximize",
+            algorithm="tpe",
+            seed=1,
+            trials_max=1,
+            parallel=1,
+            failed_max=1,
+        )
+        for i, person in enumerate(people)
     )
     Share.objects.bulk_create(Share(workload=w, user=p) for w, p in zip(rows, people, strict=True))
 

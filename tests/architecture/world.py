@@ -12,6 +12,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
     from accounts.models import ApiToken, SshKey
     from credentials.models import Credential
+    from experiments.models import Experiment, Trial
     from jobs.models import Job, Run, TrainingInput
     from loaders.models import Load
     from notebooks.models import Workspace
@@ -76,7 +77,24 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     )
     Run.objects.create(job=job, launch=1, asked_at=now())
     TrainingInput.objects.create(job=job)
+    search = Experiment.objects.create(
+        project=project,
+        owner=owner,
+        name=f"search{mark}",
+        parameters=[],
+        metric="m",
+        objective="maximize",
+        algorithm="tpe",
+        seed=1,
+        trials_max=1,
+        parallel=1,
+        failed_max=1,
+        state="succeeded",
+    )
+    Trial.objects.create(experiment=search, number=1, parameters={}, state="failed")
     return {
+        "experiment": str(search.uid),
+        "number": "1",
         "project": project.slug,
         "project_slug": project.slug,
         "job": job.short_id,

@@ -1,0 +1,100 @@
+"""Searches for parameters: begin one of a file, look at it, stop it, keep the best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from berth_cli.client import EXIT_NOT_FOUND, EXIT_USAGE, ApiError
+from berth_cli.context import Session, with_session
+from berth_cli.manifests import documents_of
+from berth_cli.output import emit
+
+_LIST: Any = (
+    ("NAME", lambda r: r["name"]),
+    ("STATE", lambda r: r["state"]),
+    ("METRIC", lambda r: r["metric"]),
+    ("TRIALS", lambda r: f"{r['done']}/{r['trials_max']}"),
+    ("OWNER", lambda r: r["owner"]),
+    ("ID", lambda r: r["id"]),
+)
+_TRIALS: Any = (
+    ("TRIAL", lambda r: r["number"]),
+    ("STATE", lambda r: r["state"]),
+    ("VALUE", lambda r: "-" if r["value"] is None else f"{r['value']:g}"),
+    ("PARAMETERS", lambda r: " ".join(f"{k}={v}" for k, v in r["parameters"].items())),
+    ("JOB", lambda r: r["job"] or "-"),
+)
+
+
+@click.group()
+def experiment() -> None:
+    """Searches: the same job with other values, until the best are found."""
+
+
+@experiment.command("create")
+@click.option("-f", "--file", required=True, help="A YAML document (- is standard input).")
+@with_session
+def experiment_create(s: Session, file: str) -> None:
+    """Begin the search that a file describes (kind: Experiment)."""
+    for document in documents_of(file):
+        if document.pop("kind", "Experiment") != "Experiment":
+            raise ApiError(f"{file}: its kind is Experiment.", EXIT_USAGE)
+        made = s.client.call("POST", f"projects/{s.project}/experiments", json_body=document)
+        emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_LIST)
+
+
+@experiment.command("list")
+@with_session
+def experiment_list(s: Session) -> None:
+    """List the searches of the project, newest first."""
+    emit(list(s.client.pages(f"projects/{s.project}/experiments")), fmt=s.fmt, columns=_LIST)
+
+
+@experiment.command("show")
+@click.argument("name")
+@with_session
+def experiment_show(s: Session, name: str) -> None:
+    """Show a search: its trials, and what each came to."""
+    found = s.client.call("GET", _address(s, name))
+    if s.fmt != "table":
+        emit(found, fmt=s.fmt)
+        return
+    emit([found], fmt=s.fmt, columns=_LIST)
+    if found["message"]:
+        click.echo(found["message"])
+    if found["best"]:
+        click.echo(f"best: trial {found['best']['number']}, {found['best']['value']:g}")
+    emit(found["trials"], fmt=s.fmt, columns=_TRIALS)
+
+
+@experiment.command("stop")
+@click.argument("name")
+@click.option("--trial", type=int, help="Only this trial; the search goes on.")
+@click.option("--reason", default="", help="Why; needed where it is somebody else's.")
+@with_session
+def experiment_stop(s: Session, name: str, trial: int | None, reason: str) -> None:
+    """Stop a search with its trials, or one trial."""
+    one = f"/trials/{trial}/stop" if trial is not None else "/stop"
+    made = s.client.call("POST", _address(s, name) + one, json_body={"reason": reason})
+    emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_LIST)
+
+
+@experiment.command("promote")
+@click.argument("name")
+@click.option("--name", "job", default="", help="The name of the job.")
+@with_session
+def experiment_promote(s: Session, name: str, job: str) -> None:
+    """Run a job with the values of the best trial."""
+    made = s.client.call("POST", _address(s, name) + "/promote", json_body={"name": job})
+    columns: Any = (("NAME", lambda r: r["name"]), ("ID", lambda r: r["id"]))
+    emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=columns)
+
+
+def _address(s: Session, name: str) -> str:
+    """Return where a search is, by its name or its id."""
+    for one in s.client.pages(f"projects/{s.project}/experiments"):
+        if name in {one["name"], one["id"]}:
+            return f"projects/{s.project}/experiments/{one['id']}"
+    raise ApiError(f"There is no search “{name}” in this project.", EXIT_NOT_FOUND)

@@ -1,0 +1,212 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""The API of searches for parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.response import Response
+
+from common.drf.serializers import StrictSerializer, given
+from experiments import selectors, services
+from experiments.choices import Algorithm, Goal, Reason, State, TrialState
+from experiments.models import Experiment, Trial
+from projects.access import Permission
+from projects.api.base import ProjectAPIView, ReasonIn, reason_in
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
+
+MAX_TRIALS = 500
+MAX_PARALLEL = 32
+
+
+class ParameterIn(StrictSerializer):
+    name = serializers.CharField(max_length=63)
+    type = serializers.ChoiceField(["double", "int", "categorical"])
+    min = serializers.FloatField(required=False)
+    max = serializers.FloatField(required=False)
+    step = serializers.FloatField(required=False)
+    log = serializers.BooleanField(required=False, help_text="on a logarithmic scale")
+    values = serializers.ListField(
+        child=serializers.CharField(max_length=200), required=False, help_text="of a categorical"
+    )
+
+
+class ExperimentIn(StrictSerializer):
+    name = serializers.CharField(max_length=services.NAME_MAX)
+    job = serializers.DictField(
+        help_text="the fields of a job, with ${trialParameters.name} where a value goes"
+    )
+    parameters = ParameterIn(many=True)
+    metric = serializers.CharField(
+        max_length=63, help_text="the name that a trial prints it by: name=value"
+    )
+    objective = serializers.ChoiceField(Goal.choices, default=Goal.MAXIMIZE.value)
+    goal = serializers.FloatField(required=False, allow_null=True, help_text="ends the search")
+    algorithm = serializers.ChoiceField(Algorithm.choices, default=Algorithm.TPE.value)
+    seed = serializers.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
+    trials_max = serializers.IntegerField(min_value=1, max_value=MAX_TRIALS, default=20)
+    parallel = serializers.IntegerField(min_value=1, max_value=MAX_PARALLEL, default=2)
+    failed_max = serializers.IntegerField(
+        min_value=0, max_value=MAX_TRIALS, default=3, help_text="more failed trials end it"
+    )
+    gpu_hours = serializers.FloatField(
+        required=False, allow_null=True, min_value=0.01, max_value=1e6
+    )
+    early_stopping = serializers.BooleanField(
+        default=False, help_text="end trials that are worse than the median of those before"
+    )
+
+
+class TrialOut(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    state = serializers.ChoiceField(TrialState.choices)
+    parameters = serializers.DictField()
+    value = serializers.FloatField(allow_null=True)
+    curve = serializers.ListField(child=serializers.FloatField())
+    job = serializers.CharField(source="job.short_id", default=None, allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ExperimentOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="uid")
+    name = serializers.CharField()
+    owner = serializers.CharField(source="owner.username")
+    state = serializers.ChoiceField(State.choices)
+    reason = serializers.ChoiceField(Reason.choices, allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    metric = serializers.CharField()
+    objective = serializers.ChoiceField(Goal.choices)
+    goal = serializers.FloatField(allow_null=True)
+    algorithm = serializers.ChoiceField(Algorithm.choices)
+    seed = serializers.IntegerField()
+    trials_max = serializers.IntegerField()
+    parallel = serializers.IntegerField()
+    failed_max = serializers.IntegerField()
+    gpu_hours = serializers.FloatField(allow_null=True)
+    early_stopping = serializers.BooleanField()
+    begun = serializers.IntegerField(help_text="trials")
+    done = serializers.IntegerField(help_text="trials that are over")
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ExperimentDetailOut(ExperimentOut):
+    parameters = serializers.ListField(child=serializers.DictField())
+    best = TrialOut(allow_null=True)
+    trials = TrialOut(many=True)
+
+
+class PromoteIn(StrictSerializer):
+    name = serializers.CharField(max_length=63, required=False, default="")
+
+
+class PromotedOut(serializers.Serializer[Any]):
+    id = serializers.CharField(source="short_id")
+    name = serializers.CharField()
+
+
+class Experiments(ProjectAPIView):
+    """Searches of a project, newest first. POST begins one."""
+
+    required_permissions: ClassVar = {"GET": Permission.JOB_READ, "POST": Permission.JOB_CREATE}
+    queryset = Experiment.objects.none()
+    serializer_class = ExperimentOut
+
+    @extend_schema(operation_id="experiments_list", responses=ExperimentOut(many=True))
+    def get(self, request: Request, project: str) -> Response:
+        rows = selectors.visible_to(self.principal, self.project)
+        page = self.paginate_queryset(rows) or []
+        return self.get_paginated_response(ExperimentOut(page, many=True).data)
+
+    @extend_schema(
+        operation_id="experiments_create",
+        request=ExperimentIn,
+        responses={202: ExperimentDetailOut},
+    )
+    def post(self, request: Request, project: str) -> Response:
+        said = given(ExperimentIn, request)
+        row = services.experiment_create(principal=self.principal, project=self.project, said=said)
+        return _told(self, row, status.HTTP_202_ACCEPTED)
+
+
+class OneExperiment(ProjectAPIView):
+    """One search with its trials."""
+
+    required_permissions: ClassVar = {"GET": Permission.JOB_READ}
+
+    @extend_schema(operation_id="experiments_show", responses=ExperimentDetailOut)
+    def get(self, request: Request, project: str, experiment: Any) -> Response:
+        return _told(self, selectors.experiment_get(self.principal, self.project, experiment))
+
+
+class StopExperiment(ProjectAPIView):
+    """Stop a search and its trials."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="experiments_stop", request=ReasonIn, responses={202: ExperimentDetailOut}
+    )
+    def post(self, request: Request, project: str, experiment: Any) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        services.experiment_stop(principal=self.principal, row=row, said=reason_in(request))
+        return _told(self, row, status.HTTP_202_ACCEPTED)
+
+
+class StopTrial(ProjectAPIView):
+    """Stop one trial; the search goes on."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="experiments_trial_stop",
+        request=ReasonIn,
+        responses={202: ExperimentDetailOut},
+    )
+    def post(self, request: Request, project: str, experiment: Any, number: int) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        trial = selectors.trial_get(row, number)
+        services.trial_stop(principal=self.principal, trial=trial, said=reason_in(request))
+        return _told(self, row, status.HTTP_202_ACCEPTED)
+
+
+class PromoteExperiment(ProjectAPIView):
+    """Run a job with the values of the best trial."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="experiments_promote", request=PromoteIn, responses={202: PromotedOut}
+    )
+    def post(self, request: Request, project: str, experiment: Any) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        name = given(PromoteIn, request)["name"]
+        job = services.experiment_promote(principal=self.principal, row=row, name=name)
+        return Response(PromotedOut(job).data, status=status.HTTP_202_ACCEPTED)
+
+
+def _told(view: ProjectAPIView, row: Experiment, code: int = status.HTTP_200_OK) -> Response:
+    row = selectors.experiment_get(view.principal, view.project, row.uid)
+    trials: list[Trial] = selectors.trials_of(row)
+    told = {
+        **ExperimentOut(row).data,
+        "parameters": row.parameters,
+        "best": TrialOut(best).data if (best := services.best_of(row, trials)) else None,
+        "trials": TrialOut(trials, many=True).data,
+    }
+    return Response(told, status=code)
+
+
+_ONE = "projects/<slug:project>/experiments/<uuid:experiment>"
+urlpatterns = [
+    path("projects/<slug:project>/experiments", Experiments.as_view(), name="api-experiments"),
+    path(_ONE, OneExperiment.as_view(), name="api-experiment"),
+    path(f"{_ONE}/stop", StopExperiment.as_view(), name="api-experiment-stop"),
+    path(f"{_ONE}/promote", PromoteExperiment.as_view(), name="api-experiment-promote"),
+    path(f"{_ONE}/trials/<int:number>/stop", StopTrial.as_view(), name="api-experiment-trial-stop"),
+]

@@ -1,0 +1,46 @@
+"""Searches that somebody may see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db.models import Count, Q, QuerySet
+from django.utils.translation import gettext as _
+
+from common.errors import NotFound
+from experiments.choices import TrialState
+from experiments.models import Experiment, Trial
+from projects.access import Permission, scoped
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from projects.models import Project
+
+
+def visible_to(who: Principal, project: Project) -> QuerySet[Experiment]:
+    rows = scoped(Experiment.objects.filter(project=project), who, Permission.JOB_READ)
+    done = Count("trials", filter=~Q(trials__state=TrialState.RUNNING))
+    return (
+        rows.select_related("project", "owner")
+        .annotate(begun=Count("trials"), done=done)
+        .order_by("-id")
+    )
+
+
+def experiment_get(who: Principal, project: Project, uid: UUID) -> Experiment:
+    row = visible_to(who, project).filter(uid=uid).first()
+    if row is None:
+        raise NotFound(_("There is no such thing, or you may not see it."))
+    return row
+
+
+def trials_of(row: Experiment) -> list[Trial]:
+    return list(row.trials.select_related("job__project", "job__owner", "experiment"))
+
+
+def trial_get(row: Experiment, number: int) -> Trial:
+    trial = row.trials.select_related("job__project", "job__owner").filter(number=number).first()
+    if trial is None:
+        raise NotFound(_("There is no such thing, or you may not see it."))
+    return trial

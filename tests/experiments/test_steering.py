@@ -1,0 +1,164 @@
+"""How a search goes on, by its rows and what the machine did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from common.errors import Conflict
+from experiments import steering
+from experiments.models import Experiment
+from jobs.models import Job
+from runtime.hints import hint
+
+pytestmark = pytest.mark.django_db
+HERE = "/api/v1/projects/vision/experiments"
+LEAST: dict[str, Any] = {
+    "name": "search",
+    "metric": "score",
+    "parameters": [{"name": "x", "type": "double", "min": 0, "max": 1}],
+    "trials_max": 4,
+    "parallel": 2,
+    "job": {"command": ["python", "t.py"], "args": ["${trialParameters.x}"]},
+}
+
+
+@pytest.fixture
+def fake(world: Any) -> Any:
+    return world.driver_for("local")
+
+
+@pytest.fixture
+def begin(api: Any, alice: Any, project: Any) -> Callable[..., Experiment]:
+    def make(**said: Any) -> Experiment:
+        answer = api(alice, "POST", HERE, {**LEAST, **said})
+        assert answer.status_code == 202, answer.content
+        return Experiment.objects.get(uid=answer.json()["id"])
+
+    return make
+
+
+@pytest.fixture
+def go(settle: Any, fake: Any) -> Callable[..., Experiment]:
+    """Turn once; then let each running trial print ``says`` and end with ``code``."""
+
+    def turn(row: Experiment, says: str = "", code: int | None = None) -> Experiment:
+        steering.turn()
+        for trial in row.trials.filter(state="running").select_related("job"):
+            settle(trial.job)
+            if says:
+                fake.write_log(str(trial.job.uid), says)
+            if code is not None:
+                fake.exit(str(trial.job.uid), code=code)
+                hint(trial.job)
+                settle(trial.job)
+        row.refresh_from_db()
+        return row
+
+    return turn
+
+
+def _states(row: Experiment) -> list[str]:
+    return list(row.trials.values_list("state", flat=True))
+
+
+def test_so_many_run_at_once_and_it_ends_when_all_were_tried(begin: Any, go: Any) -> None:
+    row = go(begin(), "score=0.5\n")
+    assert _states(row) == ["running"] * 2
+    go(row, "score=0.75\nscore=0.25\n", code=0)
+    assert _states(row) == ["running"] * 2
+    go(row, "score=0.1\n", code=0)
+    assert _states(row) == ["succeeded"] * 2 + ["running"] * 2
+    first = row.trials.get(number=1)
+    assert (first.curve, first.value) == ([0.5, 0.75, 0.25], 0.75)
+    go(row)
+    assert (row.state, row.reason, row.trials.count()) == ("succeeded", "max-trials", 4)
+
+
+def test_a_failed_trial_is_told_and_ends_all_only_when_too_many_fail(begin: Any, go: Any) -> None:
+    row = go(begin(failed_max=2, trials_max=9), code=3)
+    go(row)
+    assert (row.state, _states(row)) == ("running", ["failed"] * 2 + ["running"] * 2)
+    go(row, code=0)  # said no metric: as good as failed
+    go(row)
+    assert (row.state, row.reason) == ("failed", "too-many-failed")
+
+
+def test_a_goal_that_is_reached_ends_it_and_stops_what_runs(
+    begin: Any, go: Any, fake: Any, settle: Any
+) -> None:
+    row = go(begin(goal=0.9))
+    one = row.trials.get(number=1)
+    fake.write_log(str(one.job.uid), "score=0.95\n")
+    fake.exit(str(one.job.uid), code=0)
+    hint(one.job)
+    settle(one.job)
+    go(row)
+    assert (row.state, row.reason) == ("stopping", "goal-reached")
+    go(row)
+    assert (row.state, _states(row)) == ("succeeded", ["succeeded", "stopped"])
+
+
+def test_a_worker_that_is_killed_between_two_steps_makes_no_trial_twice(
+    begin: Any, go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = begin()
+    real = steering.Trial.objects.create
+
+    def killed(**columns: Any) -> Any:
+        real(**columns)
+        raise Conflict("killed", code="killed")
+
+    monkeypatch.setattr(steering.Trial.objects, "create", killed)
+    steering.turn()
+    assert (row.trials.count(), Job.objects.count()) == (0, 0)
+    monkeypatch.undo()
+    go(row)
+    stale = list(row.trials.all())[:1]  # what another worker read before the second was made
+    assert not steering._begin(row, stale)
+    assert (row.trials.count(), Job.objects.count()) == (2, 2)
+
+
+def test_stop_all_ends_every_trial_and_stop_one_only_that(
+    begin: Any, go: Any, api: Any, alice: Any, settle: Any
+) -> None:
+    row = go(begin())
+    assert api(alice, "POST", f"{HERE}/{row.uid}/trials/1/stop", {}).status_code == 202
+    settle(row.trials.get(number=1).job)
+    go(row)
+    assert (row.state, _states(row)) == ("running", ["stopped", "running", "running"])
+    assert api(alice, "POST", f"{HERE}/{row.uid}/stop", {}).status_code == 202
+    go(row)
+    go(row)
+    assert (row.state, row.reason, set(_states(row))) == ("stopped", "stopped", {"stopped"})
+
+
+def test_what_a_job_would_be_refused_for_is_said_before_it_begins(
+    api: Any,
+    alice: Any,
+    project: Any,
+) -> None:
+    for bad in (
+        {"job": {"command": ["x"], "args": ["${trialParameters.x}"], "nonsense": 1}},
+        {"job": {"command": ["x"]}},
+        {"parameters": []},
+        {"metric": ""},
+    ):
+        assert api(alice, "POST", HERE, {**LEAST, **bad}).status_code == 400
+    assert not Experiment.objects.exists()
+
+
+def test_a_stranger_finds_no_search_and_its_pages_show_it(
+    begin: Any, go: Any, api: Any, charlie: Any, as_user: Any, alice: Any
+) -> None:
+    row = go(begin(), "score=0.5\n", code=0)
+    go(row)
+    assert api(charlie, "GET", f"{HERE}/{row.uid}").status_code == 404
+    pages = as_user(alice)
+    for address in (HERE, f"{HERE}/new", f"{HERE}/{row.uid}"):
+        path = address.removeprefix("/api/v1") + ("" if address.endswith("new") else "/")
+        answer = pages.get(path)
+        assert answer.status_code == 200, path
+    assert b"score = 0.5" in answer.content
