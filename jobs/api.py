@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
-from jobs.runs_api import WorkRunAgain, WorkRuns, WorkRunsDiff
+from jobs.runs_api import WorkRunAgain, WorkRuns, WorkRunsDiff, WorkRunsOfAll
 from jobs.states import STATES
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
@@ -102,6 +102,7 @@ urlpatterns = [
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
         },
+        of_all={"runs": WorkRunsOfAll},
     ),
     path("projects/<slug:project>/packages", Packages.as_view(), name="api-packages"),
 ]
