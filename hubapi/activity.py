@@ -31,20 +31,46 @@ AT_ONCE = 32
 _TIMEOUT = httpx.Timeout(5.0)
 _MAX_ANSWER = 512 * 1024
 _PUSH_EVERY = timedelta(seconds=30)
+_PAGE_OPEN = timedelta(seconds=60)  # it tells each 15 s, and each second or third time is written
+_PAGE_TELLS = timedelta(minutes=2)
 _BATCH = 400
 
 
 def note_push(*, uid: UUID, last_activity: datetime | None) -> bool:
-    """Keep what a server told; more often than twice a minute is not even written."""
+    """Keep what a server told; more often than twice a minute is not even written.
+
+    JupyterLab asks its server for something every ten seconds, for as long as it is open, and its
+    server takes that for use. So while a page tells itself whether somebody is at it, that counts.
+    """
     at = now()
     due = Activity.objects.filter(uid=uid).filter(
         Q(pushed_at=None) | Q(pushed_at__lt=at - _PUSH_EVERY)
     )
     if last_activity is None:
         return bool(due.update(pushed_at=at))
-    newer = Q(last_activity=None) | Q(last_activity__lt=last_activity)
-    newest = Case(When(newer, then=Value(last_activity)), default=F("last_activity"))
-    return bool(due.update(pushed_at=at, last_activity=newest))
+    silent = Q(page_at=None) | Q(page_at__lt=at - _PAGE_TELLS)
+    return bool(due.update(pushed_at=at, last_activity=_newest(last_activity, silent)))
+
+
+def note_page(*, uid: UUID, idle_s: float) -> None:
+    """Keep that a page is open, and when somebody last pressed or moved something in it."""
+    at = now()
+    used = at - timedelta(seconds=idle_s)
+    due = (
+        Q(page_at=None) | Q(page_at__lt=at - _PUSH_EVERY) | Q(last_activity__lt=used - _PUSH_EVERY)
+    )
+    Activity.objects.filter(due, uid=uid).update(page_at=at, last_activity=_newest(used))
+
+
+def page_is_open(uid: UUID) -> bool:
+    return Activity.objects.filter(uid=uid, page_at__gte=now() - _PAGE_OPEN).exists()
+
+
+def _newest(moment: datetime, only: Q | None = None) -> Case:
+    """Return an expression for the newer one of a moment and the one that is kept."""
+    newer = Q(last_activity=None) | Q(last_activity__lt=moment)
+    newer = newer if only is None else newer & only
+    return Case(When(newer, then=Value(moment)), default=F("last_activity"))
 
 
 def note_used(uids: Sequence[UUID | str]) -> None:

@@ -93,6 +93,7 @@ class Activity(models.Model):
     uid = models.UUIDField(unique=True)
     pushed_at = models.DateTimeField(null=True)  # when it last reported: a heartbeat
     last_activity = models.DateTimeField(null=True)  # newest act it or its kernels tell of
+    page_at = models.DateTimeField(null=True)  # when a page of it last told whether it is used
     # when a kernel, or a terminal or SSH by the gate, was last seen at work
     last_busy_at = models.DateTimeField(null=True)
     polled_at = models.DateTimeField(null=True)  # last answered question

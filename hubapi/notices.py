@@ -14,6 +14,7 @@ from accounts.models import User
 from accounts.principal import Principal
 from common.errors import Conflict, Forbidden
 from common.hooks import Hook
+from hubapi.activity import note_page
 from hubapi.api import body_json, holder_from, hub_api
 from hubapi.models import TokenKind
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hubapi.selectors import Holder
+
+
+_IDLE_DIGITS = 8  # three years of seconds
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,15 @@ def notices_of(uid: UUID, reader: User) -> list[Notice]:
 
 @hub_api("GET", "POST", cors=True)
 def workload_notices(request: HttpRequest, owner: str, server: str) -> HttpResponse:
-    """Tell the notices of the workload whose page asks; POST presses a button of one."""
+    """Tell the notices of the workload whose page asks; POST presses a button of one.
+
+    The page says beside it for how many seconds nobody has touched it (``?idle=``).
+    """
     holder = holder_from(request, TokenKind.USER)
     if (owner, server) != (holder.info.owner_username, holder.info.short_id):
         raise Forbidden("This token is not valid here.")
+    if (idle := request.GET.get("idle", "")).isdecimal() and len(idle) <= _IDLE_DIGITS:
+        note_page(uid=holder.info.workload_uid, idle_s=int(idle))
     if request.method == "POST":
         asked = body_json(request)
         _press(holder, str(asked.get("id", "")), str(asked.get("act", "")))

@@ -15,6 +15,8 @@ from uuid import UUID, uuid5
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from accounts.models import ApiToken
+from accounts.services.tokens import PREFIX
 from common.clock import now
 from hubapi.models import Activity, Client, Code, Consent, NotebookToken, TokenKind
 from hubapi.registry import WorkloadInfo, base_path, callback_url, redirect_uris, workload_url
@@ -257,6 +259,12 @@ def revoke_workload(uid: UUID) -> None:
     """
     at = now()
     uids = with_ports(uid)
+    launch = (
+        Client.objects.filter(uid=uid, revoked_at=None).values_list("launch", flat=True).first()
+    )
+    if launch is not None:
+        known = digest(command_line_secret(uid, launch))
+        ApiToken.objects.filter(digest=known, revoked_at=None).update(revoked_at=at)
     Client.objects.filter(uid__in=uids, revoked_at=None).update(revoked_at=at)
     Code.objects.filter(client__uid__in=uids, used_at=None).update(used_at=at)
     _revoke(NotebookToken.objects.filter(uid__in=uids), at=at, cut=False)
@@ -324,6 +332,12 @@ def digest(secret: str) -> str:
 
 def new_secret() -> str:
     return secrets.token_urlsafe(32)
+
+
+def command_line_secret(uid: UUID, launch: int) -> str:
+    """Return the API token of the command line in one launch (``hubapi.cli``)."""
+    derived = derive("command-line", uid, launch)
+    return PREFIX + hashlib.sha256(derived.encode()).hexdigest()[:40]
 
 
 def derive(purpose: str, uid: UUID, launch: int) -> str:

@@ -5,7 +5,7 @@ No trailing slashes: servers POST here, and a redirect would lose the body.
 
 from django.urls import include, path
 
-from hubapi import api, notices, pages
+from hubapi import api, cli, notices, pages
 
 _hub = [
     path("", pages.home, name="root"),
@@ -28,6 +28,7 @@ _hub = [
     path("api/users/<str:name>/activity", api.activity_push, name="activity"),
     path("api/groups", api.groups, name="groups"),
     path("api/shares/<str:owner>/<str:server>", api.shares, name="shares"),
+    path("api/berth/token", cli.token, name="cli-token"),
     path("api/notices/<str:owner>/<str:server>", notices.workload_notices, name="notices"),
 ]
 

@@ -10,6 +10,8 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
+from jobs import smoke
+from jobs.choices import State
 from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
 
     from jobs.models import Job
+    from work.api.kinds import Reader
 
 
 class ReplicaOut(serializers.Serializer[Any]):
@@ -40,6 +43,26 @@ class ReplicaOut(serializers.Serializer[Any]):
 
 def _ended(row: Job) -> dict[str, Any]:
     return {name: getattr(row, name) for name in ("exit_code", "failed_replica", "finished_at")}
+
+
+class SmokeOut(serializers.Serializer[Any]):
+    """The smoke run of the latest launch: a job of its own that no list shows."""
+
+    id = serializers.CharField()
+    state = serializers.ChoiceField(State.choices)
+
+
+def _failure(row: Job, reader: Reader) -> dict[str, Any]:
+    return {"failure": row.failure if reader.owns else None}
+
+
+def _in_detail(row: Job) -> dict[str, Any]:
+    return {**_replicas(row), "smoke": _smoke(row)}
+
+
+def _smoke(row: Job) -> dict[str, Any] | None:
+    one = smoke.latest(row) if row.smoke else None
+    return {"id": one.short_id, "state": STATES.of(one)} if one else None
 
 
 def _replicas(row: Job) -> dict[str, Any]:
@@ -63,8 +86,17 @@ API = Api(
         ),
         "finished_at": serializers.DateTimeField(allow_null=True),
     },
-    detail=_replicas,
-    detail_shape={"replicas": ReplicaOut(many=True, allow_null=True, help_text="null in lists")},
+    status_own=_failure,
+    status_shape={
+        "failure": serializers.CharField(
+            allow_null=True, help_text="what its program said of it; its owner's alone"
+        )
+    },
+    detail=_in_detail,
+    detail_shape={
+        "replicas": ReplicaOut(many=True, allow_null=True, help_text="null in lists"),
+        "smoke": SmokeOut(allow_null=True, help_text="null in lists"),
+    },
 )
 
 

@@ -7,11 +7,12 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from jobs import goodput, listeners
+        from jobs import goodput, listeners, references
         from jobs.kind import JOB
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
         from jobs.ui.pages import PAGES
+        from jobs.ui.panels import panel
         from runtime import reconcilers
         from work import kinds
         from work.ui import pages
@@ -19,7 +20,9 @@ class JobsConfig(AppConfig):
 
         kinds.register(JOB)
         pages.register(PAGES)
+        panels.register(panel)
         panels.register(goodput.panel)
+        references.connect()
         reconcilers.register(JobReconciler())
         reconcilers.on_transition(listeners.on_transition)
         register_lookup(lookup_of(Job, lambda row: row.short_id))

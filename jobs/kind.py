@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Q
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from clusters.options import options_of
 from common.errors import wrong
+from jobs import origin, smoke
 from jobs.models import Job
 from jobs.packages import require_package
 from jobs.runs import run_keep
+from placement.clusters import known_cluster
 from projects.access import Permission
 from runtime.protocol import Together
+from volumes.services.create import SHARED
 from work import fields as f
 from work import standard_fields as s
 from work.choices import StopReason
@@ -21,7 +26,9 @@ from work.kinds import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from accounts.principal import Principal
     from clusters.models import Cluster
+    from work.attached import Attached
 
 MAX_REPLICAS = 64
 MAX_RETRIES = 20
@@ -40,6 +47,52 @@ RETRIES = f.Count(
     help=_("How often it runs again after its program ended badly."),
     high=MAX_RETRIES,
 )
+CHECKPOINTS = f.Line(
+    name="checkpoints",
+    label=_("Checkpoints"),
+    help=_(
+        "VOLUME or VOLUME/FOLDER, where a folder of the job is kept for them: its program finds it "
+        "in BERTH_CHECKPOINTS, and the newest complete one in BERTH_CHECKPOINT_LATEST. Without one "
+        "they stay on one machine until the job is deleted, and on a cluster not at all."
+    ),
+    pattern=r"[^/\x00-\x1f]{1,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}){0,3}",
+    refusal=_("The name of a volume, or VOLUME/FOLDER."),
+    example="shared/checkpoints",
+    folded=True,
+    quiet=True,
+)
+SCRIPT = f.Line(
+    name="script",
+    label=_("File"),
+    help=_(
+        "A notebook (.ipynb) or a Python script (.py), run instead of a command. Of a notebook the "
+        "result is kept beside it."
+    ),
+    pattern=r"(?!/|~)(?!(.*/)?\.\.(/|$))[^\x00-\x1f]+\.(ipynb|py)",
+    refusal=_("A path below the working directory that ends with .ipynb or .py."),
+    example="train.ipynb",
+    private=True,
+    quiet=True,
+)
+WORKDIR = f.Line(
+    name="workdir",
+    label=_("Working directory"),
+    help=_("Below the home of the workspace that it is made in. Empty: the home itself."),
+    pattern=r"(?!/|~)(?!(.*/)?\.\.(/|$))[^\x00-\x1f]+",
+    refusal=_("A path below the home, without “..”."),
+    folded=True,
+    private=True,
+    quiet=True,
+)
+SMOKE = f.Flag(
+    name="smoke",
+    label=_("Smoke run first"),
+    help=_(
+        "Its first minute runs on a small slot without GPUs, so that a typo shows in seconds and "
+        "not after the queue. Its program sees BERTH_SMOKE_RUN=1 and may do one step only."
+    ),
+    quiet=True,
+)
 CODE = f.Line(
     name="code",
     label=_("Code"),
@@ -53,18 +106,57 @@ CODE = f.Line(
 
 
 def _settle(row: Job, said: Mapping[str, Any]) -> None:
-    """Have the package there that it is run with, and a program that can be begun in it."""
+    """Have one thing that runs, its package there, and know where its paths begin."""
     if said.get("code"):
         require_package(row.project, row.code)
-    if row.code and not row.command:
+    if row.code and not (row.command or row.script):
         raise wrong("command", gettext("What is run in a package needs a command."))
+    if row.pk is None and row.made_in and "env" in said:
+        row.env = {**row.env_of_workspace, **row.env}
+    if row.script and row.command:
+        raise wrong("script", gettext("Say a file or a command, not both."))
+    if row.is_notebook and row.args:
+        message = gettext("A notebook takes no arguments: give it environment variables.")
+        raise wrong("args", message)
+    if row.is_notebook and row.replicas > 1:
+        raise wrong("replicas", gettext("A notebook runs on one replica."))
+    if row.workdir and not row.made_in:
+        message = gettext("Only a job that is made in a workspace has its home to be in.")
+        raise wrong("workdir", message)
+    if row.smoke and not (row.script or row.command):
+        message = gettext("An image's own program has no smoke run: say a command or a file.")
+        raise wrong("smoke", message)
+
+
+def _look_at_attached(row: Job, attached: Attached) -> list[str]:
+    volume = row.checkpoints.partition("/")[0]
+    if volume and not (attached.with_shared and volume == SHARED):
+        seen = next((one for one in attached.volumes if one.volume.name == volume), None)
+        if seen is None:
+            names = ", ".join(one.volume.name for one in attached.volumes)
+            message = gettext("It is in none of the job's volumes: %(names)s.")
+            raise wrong("checkpoints", message % {"names": names or "-"})
+        if seen.read_only:
+            raise wrong("checkpoints", gettext("The job may only read this volume."))
+    if volume or not row.gpus or not row.cluster_key:
+        return []
+    cluster = known_cluster(row.cluster_key)
+    options = options_of(cluster.options)
+    if not cluster.runs_images or not (options.manages_queues or options.queue):
+        return []
+    return [
+        gettext(
+            "Name a folder for its checkpoints: when its GPUs are asked back it begins anew "
+            "without them."
+        )
+    ]
 
 
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none."""
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
-    if not cluster.runs_images and not row.command:
+    if not cluster.runs_images and not (row.command or row.script):
         raise wrong("command", gettext("This machine has no images: a job needs a command here."))
 
 
@@ -72,6 +164,12 @@ def _together(row: Job) -> Together | None:
     if row.topology == s.TOPOLOGY.usual:
         return None
     return Together(row.topology_level, required=row.topology == "required")
+
+
+def _launched(principal: Principal, row: Job) -> None:
+    """Write down what it is, and begin with its smoke run where one is wanted."""
+    run_keep(principal, row)
+    smoke.begin(row)
 
 
 JOB = Kind(
@@ -82,19 +180,29 @@ JOB = Kind(
     many=_("Jobs"),
     icon="stack-2",
     table=f.Table(
-        *(s.NAME, s.ENVIRONMENT, s.IMAGE, s.COMMAND, s.ARGS, CODE, REPLICAS, *s.SIZE, *s.PLACE),
-        *(s.TOPOLOGY, s.TOPOLOGY_LEVEL, s.ENV, RETRIES, s.TIME_LIMIT, *s.ATTACHED),
+        *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
+        *(REPLICAS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL, s.ENV, RETRIES, s.TIME_LIMIT),
+        *(SMOKE, *s.ATTACHED, CHECKPOINTS),
     ),
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
+    defaults=origin.of_a_workspace,
+    beside={"workspace": str},
+    told_beside=lambda row: {"workspace": row.made_in or None},
     settle=_settle,
     check_place=_check_place,
+    look_at_attached=_look_at_attached,
+    homes=lambda row: row.homes,
+    attached_first=origin.attached_there,
+    stopping=smoke.stopping,
+    hidden=Q(smoke_of__isnull=False),
+    related=("home",),
     replicas=lambda row: row.replicas,
     together=_together,
-    of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None},
+    of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None, "failure": ""},
     asked=StopReason.CANCELLED.value,
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
-    launched=run_keep,
+    launched=_launched,
     once=True,
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from common.clock import now
 from events import services as events
+from jobs import smoke
 from jobs.models import Job
 from jobs.replicas import moment
 from jobs.runs import run_end
@@ -32,6 +33,9 @@ def on_transition(change: Transition) -> None:
     at = min(moment(seen.get("at")) or now(), now())
     latest = Job.objects.filter(pk=row.pk, launch=launch)
     latest.update(stopped_at=at, finished_at=at, ends_at=None)
+    if row.smoke_of is not None:
+        smoke.tell(row)
+        return
     written = row.mounts.filter(read_only=False).values_list("volume__uid", flat=True)
     volume_note_written(uids=list(written))
     how = _how(change)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -9,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from credentials.sealing import SealedMapping
 from projects.models import Project
 from runtime.protocol import Seen
+from volumes.models import Volume
 from work.models import Workload
 
 
@@ -19,6 +23,8 @@ class Job(Workload):
     """
 
     KIND = "job"
+
+    env_of_workspace: Mapping[str, str] = MappingProxyType({})  # of one that is not saved yet
 
     environment = models.CharField(_("environment"), max_length=255, blank=True, default="")
     image = models.CharField(_("image"), max_length=512, blank=True, default="")
@@ -31,16 +37,43 @@ class Job(Workload):
         _("keep together"), max_length=12, default="none", db_default="none"
     )
     topology_level = models.CharField(_("level"), max_length=8, default="unit", db_default="unit")
+    checkpoints = models.CharField(  # a folder in one of its volumes: NAME or NAME/PATH
+        _("checkpoints"), max_length=255, blank=True, default="", db_default=""
+    )
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
+    # What it runs instead of a command, and in which folder of its home.
+    script = models.CharField(_("file"), max_length=255, blank=True, default="", db_default="")
+    workdir = models.CharField(
+        _("working directory"), max_length=255, blank=True, default="", db_default=""
+    )
+    # The workspace that it was made in, by its id: its packages are seen, its home is its own.
+    made_in = models.CharField(max_length=16, blank=True, default="", db_default="")
+    made_in_uid = models.UUIDField(null=True)
+    home = models.ForeignKey(
+        Volume, null=True, on_delete=models.SET_NULL, related_name="jobs_at_home"
+    )
+    # A smoke run comes first; one of those is a job of its own that no list shows.
+    smoke = models.BooleanField(_("smoke run"), default=False, db_default=False)
+    smoke_of = models.UUIDField(null=True, db_index=True)
     # Where the files come from that its program starts in: "package:" and a digest; "": none.
     code = models.CharField(_("code"), max_length=80, blank=True, default="", db_default="")
     # --- how the latest launch ended ----------------------------------------------------------
     exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet
     failed_replica = models.PositiveSmallIntegerField(null=True)
     finished_at = models.DateTimeField(null=True)
+    # What its program reported of its failure; its owner's alone, as its log.
+    failure = models.TextField(blank=True, default="", db_default="")
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
+
+    @property
+    def homes(self) -> tuple[Volume, ...]:
+        return (self.home,) if self.home is not None else ()
+
+    @property
+    def is_notebook(self) -> bool:
+        return self.script.endswith(".ipynb")
 
 
 class Run(models.Model):
@@ -99,6 +132,19 @@ class Replica(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}/{self.index}"
+
+
+class NotebookResult(models.Model):
+    """The notebook that the latest launch of a job ran, as a page without scripts."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="notebook_result")
+    launch = models.PositiveIntegerField()
+    name = models.CharField(max_length=255, blank=True, default="")  # of the file beside it
+    page = models.BinaryField()  # HTML, packed by gzip
+    made_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.launch}"
 
 
 class Package(models.Model):

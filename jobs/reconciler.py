@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
-from jobs import replicas
+from jobs import replicas, smoke
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
@@ -35,7 +35,7 @@ class JobReconciler(WorkloadReconciler):
 
     kind = Job.KIND
     model: type[Reconcilable] = Job
-    related: ClassVar[tuple[str, ...]] = ("project", "owner")
+    related: ClassVar[tuple[str, ...]] = ("project", "owner", "home__owner")
     keeps_what_it_read: ClassVar[bool] = True
     reads_replicas: ClassVar[bool] = True
     stop_grace_s: ClassVar[float] = STOP_GRACE_S
@@ -84,7 +84,17 @@ class JobReconciler(WorkloadReconciler):
         return row.replicas
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
-        return needs.missing(row)
+        lacking = needs.missing(row)
+        if lacking is None and row.smoke and smoke.verdict(row) is None:
+            return Reason.SMOKE_RUN, ""
+        return lacking
+
+    def _place(self, state: ReconcileContext) -> Outcome:
+        """What its smoke run failed at never asks for a place."""
+        row: Any = state.row
+        if row.smoke and smoke.verdict(row) is False:
+            return self._finish(state, Phase.FAILED, Reason.SMOKE_FAILED, "")
+        return super()._place(state)
 
     def secrets_of(self, row: Job) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)

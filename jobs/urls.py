@@ -1,13 +1,27 @@
-"""The pages of jobs: those of any kind of work; where programs fetch their code."""
+"""The pages of jobs: those of any kind of work, and their own; where programs fetch their code and
+report.
+"""
 
 from django.urls import include, path
 
-from jobs import code
+from jobs import code, hub
+from jobs.ui import views
 from jobs.ui.pages import PAGES
 from jobs.ui.runs import RunAgain, Runs
 from work.ui.urls import urls_for
 
+_OWN = {
+    "runs": Runs,
+    "run-again": RunAgain,
+    "result": views.Result,
+    "result-page": views.ResultPage,
+}
+_pages = [
+    path("jobs/from/<slug:workspace>/", views.FromLab.as_view(), name="from-lab"),
+    *urls_for(PAGES, _OWN),
+]
 urlpatterns = [
     path("hub/api/berth/jobs/<uuid:job>/code", code.code, name="job-code"),
-    path("", include((urls_for(PAGES, {"runs": Runs, "run-again": RunAgain}), PAGES.routes))),
+    path("hub/api/berth/jobs/<uuid:job>/report", hub.report, name="job-report"),
+    path("", include((_pages, PAGES.routes))),
 ]

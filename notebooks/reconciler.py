@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
 from hubapi import services as hub
+from hubapi.activity import page_is_open
 from hubapi.registry import route_key
 from notebooks.kind import WORKSPACE, sidecar_port
 from notebooks.models import Workspace
@@ -21,6 +22,9 @@ from work.image_pull import image_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+LAB_READS_S = 20.0  # its page asks each 15 s, and saves at once what it hears is about to end
 
 
 class WorkspaceReconciler(WorkloadReconciler):
@@ -41,6 +45,9 @@ class WorkspaceReconciler(WorkloadReconciler):
 
     def secrets_of(self, row: Workspace) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)
+
+    def notice_lead_s(self, row: Workspace) -> float:
+        return LAB_READS_S if page_is_open(row.uid) else 0.0
 
     def image_bytes(self, row: Workspace) -> int | None:
         return image_bytes(row.image_digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from clusters.options import ClusterOptions, options_of
@@ -104,7 +105,7 @@ def _lab(
     # What is open in this one. Nothing but the home outlives its pod, and several share that.
     layout = {"JUPYTERLAB_WORKSPACES_DIR": f"{HOME}/.jupyter/lab/workspaces/{row.short_id}"}
     extension = lab_extension.files()
-    beside = {f"lab-{name.replace('/', '-')}": name for name in extension}
+    beside = {f"lab-{re.sub('[^a-z.]+', '-', name)}": name for name in extension}
     files = {flat: extension[name] for flat, name in beside.items()}
     common |= {"secret_files": lambda: {**keys.secret_files(), **files}}
     return WorkloadSpec(

@@ -17,7 +17,7 @@ from common.errors import BerthError, wrong
 from parking import dry_run, selectors, services, ui, words
 from parking.choices import MAX_EXTENSIONS, MAX_MINUTES, Act, State
 from parking.models import IdlePolicy
-from parking.patrol import MOST_HOURS, Filter, Patrol, patrol
+from parking.patrol import LEAST_HOURS, MOST_HOURS, Filter, Patrol, patrol
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
 from queues.selectors import rows_named
@@ -206,7 +206,7 @@ _PARAMETERS = [
 
 def _wanted(request: Request) -> Filter:
     said = request.query_params
-    numbers = {"below": (0.1, 100.0), "hours": (0.5, float(MOST_HOURS))}
+    numbers = {"below": (0.1, 100.0), "hours": (LEAST_HOURS, float(MOST_HOURS))}
     found: dict[str, Any] = {k: said[k][:80] for k in ("kind", "flavor", "q") if said.get(k)}
     for name, (low, high) in numbers.items():
         if text := said.get(name):
@@ -261,11 +261,11 @@ class PatrolView(PlatformAPIView):
 
 
 class ProjectPatrolView(ProjectAPIView):
-    """The same of a project, for those who manage its work."""
+    """The same of a project, for those who manage its work; auditors read it."""
 
     pagination_class = None  # one answer
     required_permissions: ClassVar = {
-        "GET": Permission.WORKSPACE_MANAGE,
+        "GET": Permission.PATROL_READ,
         "POST": Permission.WORKSPACE_MANAGE,
     }
 

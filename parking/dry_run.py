@@ -22,7 +22,7 @@ from metrics.peaks import peaks
 from metrics.rollups import HOUR, MINUTE
 from parking.judgement import Quiet, Rule, Span, follow, reached
 from parking.look import span_of
-from parking.policies import projects_below
+from parking.policies import kind_named, projects_below
 from projects.models import Project
 from usage.models import Interval
 from usage.names import people, projects
@@ -85,11 +85,14 @@ def look_back(policy: IdlePolicy, *, days: int) -> Found:
     if below is not None:
         uids = Project.objects.filter(pk__in=below).values_list("uid", flat=True)
         rows = rows.filter(project_uid__in=list(uids))
-    known = {kind.word for kind in kinds.kinds()}
     by_uid: dict[UUID, list[Interval]] = defaultdict(list)
-    for one in rows.order_by("uid", "launch").iterator():
-        if one.kind in known and _reaches(policy, one.kind):
-            by_uid[one.uid].append(one)
+    for one in rows.filter(kind__in=_reached(policy)).order_by("uid", "launch").iterator():
+        by_uid[one.uid].append(one)
+    named = kind_named(policy.kind)
+    if named is not None and policy.kind in named.classes:
+        # of what was deleted nobody knows it any more: the number is rather too low
+        classes = named.classes_of(list(by_uid))
+        by_uid = {uid: of for uid, of in by_uid.items() if classes.get(uid) == policy.kind}
     lines: dict[tuple[UUID, UUID], Line] = {}
     held = measured = 0.0
     for uid, spans in _spans(list(by_uid), since, at, days=days):
@@ -117,9 +120,10 @@ def look_back(policy: IdlePolicy, *, days: int) -> Found:
 _HOUR = timedelta(hours=1)
 
 
-def _reaches(policy: IdlePolicy, kind: str) -> bool:
-    """Whether the policy says something of such work; its scope was asked already."""
-    return kind == policy.kind or (not policy.kind and not kinds.kind_of(kind).once)
+def _reached(policy: IdlePolicy) -> list[str]:
+    """Return the kinds of work of which the policy says something; its scope is asked elsewhere."""
+    named = kind_named(policy.kind)
+    return [one.word for one in kinds.kinds() if one is named or not (policy.kind or one.once)]
 
 
 def _spans(

@@ -82,8 +82,11 @@ def look(pks: Collection[int] | None = None) -> list[Seen]:
         running = running.filter(pk__in=pks)
     columns = ("pk", "uid", "kind", "project_id", "launch", "gpus", "ready_at")
     found: list[tuple[tuple[Any, ...], IdlePolicy | None]] = []
-    for values in running.order_by("pk").values_list(*columns):
-        policy = policies.holding(values[3], values[2]) if values[5] else None
+    seen = list(running.order_by("pk").values_list(*columns))
+    classes = policies.classes_of({values[1]: values[2] for values in seen if values[5]})
+    for values in seen:
+        work_class = classes.get(values[1], "")
+        policy = policies.holding(values[3], values[2], work_class) if values[5] else None
         if policy is not None or values[0] in own:
             found.append((values, policy))
     if not found:

@@ -13,15 +13,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, DateTimeField, F, Max, Min, Q, When
+from django.db.models import Case, Count, DateTimeField, F, Max, Min, Q, Sum, When
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
 from common.clock import now
 from hubapi.selectors import idle_states, uses
-from metrics.models import HourSample
+from metrics.models import HourSample, MinuteSample
 from metrics.selectors import latest
 from parking import words
+from parking.judgement import GAP
 from parking.models import Stretch
 from parking.selectors import address_of, notice_in
 from runtime.protocol import Desired, Phase
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from projects.access import Permission
     from projects.models import Project
 
-MOST_HOURS = 24 * 30
-_HOUR = timedelta(hours=1)
+LEAST_HOURS, MOST_HOURS = 0.1, 24.0 * 30
+_FINE_HOURS = 2.0  # below that minutes are asked: hours tell nothing of what began in this one
+_HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
+_LATE = timedelta(seconds=90)  # so long a minute's last samples take
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,8 @@ def patrol(
         uid: max(filter(None, (held[uid].started_at, row.ready_at))) for uid, row in found.items()
     }
     quiet = _quiet(begun, wanted.below, at)
+    if wanted.hours < _FINE_HOURS:
+        quiet |= _quiet_lately(begun, quiet, wanted, at)
     idle = {uid: one for uid, one in quiet.items() if at - one.since >= wanted.hours * _HOUR}
     known, use, readings = idle_states(list(idle)), uses(list(idle)), latest(list(idle))
     prices = dict(Flavor.objects.values_list("name", "price_per_hour"))
@@ -217,3 +222,35 @@ def _quiet(begun: Mapping[UUID, datetime], below: float, at: datetime) -> dict[U
         uid: _Quiet(begin, total[uid] / count[uid] if count[uid] else None)
         for uid, begin in since.items()
     }
+
+
+def _quiet_lately(
+    begun: Mapping[UUID, datetime], known: Mapping[UUID, _Quiet], wanted: Filter, at: datetime
+) -> dict[UUID, _Quiet]:
+    """Return who was below in each minute of so short a time; one query.
+
+    What hours say of a longer time stays as they say it. A minute may be missing here and there.
+    """
+    until = at - _LATE
+    first = until - wanted.hours * _HOUR
+    whole = [uid for uid, since in begun.items() if since <= first]
+    minutes = MinuteSample.objects.filter(
+        uid__in=whole, device="", at__gte=first, at__lt=until, gpu_utilisation_count__gt=0
+    )
+    high = Q(gpu_utilisation_sum__gte=F("gpu_utilisation_count") * wanted.below)
+    rows = (
+        minutes.order_by()
+        .values_list("uid")
+        .annotate(
+            number=Count("pk"),
+            busy=Count("pk", filter=high),
+            percent=Sum("gpu_utilisation_sum") / Sum("gpu_utilisation_count"),
+        )
+    )
+    enough = max(1, int(wanted.hours * 60) - int(GAP / _MINUTE))
+    found: dict[UUID, _Quiet] = {}
+    for uid, number, busy, percent in rows:
+        longer = known.get(uid)
+        if number >= enough and not busy and (longer is None or longer.since > first):
+            found[uid] = _Quiet(first, percent)
+    return found

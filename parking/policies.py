@@ -13,6 +13,9 @@ from work import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from uuid import UUID
+
+    from work.kinds import Kind
 
 PLATFORM = ("", 0)
 PROJECT, ORGANISATION = "project", "organisation"
@@ -41,9 +44,23 @@ class Policies:
             {project: pk for pk, _parent, project in rows if project},
         )
 
-    def holding(self, project: int, kind: str) -> IdlePolicy | None:
-        """Return the nearest policy; what runs to its end is reached by its own word only."""
-        words = (kind,) if kinds.kind_of(kind).once else (kind, "")
+    def classes_of(self, work: Mapping[UUID, str]) -> dict[UUID, str]:
+        """Return the class of work whose kind has several, where a policy names one; ``work`` says
+        the kind of each.
+        """
+        found: dict[UUID, str] = {}
+        named = {word for _scope, word in self.by_scope}
+        for kind in kinds.kinds():
+            if named & kind.classes.keys():
+                found |= kind.classes_of([uid for uid, word in work.items() if word == kind.word])
+        return found
+
+    def holding(self, project: int, kind: str, work_class: str = "") -> IdlePolicy | None:
+        """Return the nearest policy; of two that are as near the one that names it more exactly.
+        What runs to its end is reached by its own word only.
+        """
+        words = [kind] if kinds.kind_of(kind).once else [kind, ""]
+        words[:0] = [work_class] if work_class else []
         for scope in self._scopes(project):
             for word in words:
                 if found := self.by_scope.get((scope, word)):
@@ -90,3 +107,8 @@ def projects_below(policy: IdlePolicy) -> set[int] | None:
         if pk in projects:
             found.add(projects[pk])
     return found
+
+
+def kind_named(word: str) -> Kind | None:
+    """Return the kind of work whose word, or one of whose classes, a policy names."""
+    return next((one for one in kinds.kinds() if word == one.word or word in one.classes), None)

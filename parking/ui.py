@@ -22,9 +22,10 @@ from common.ids import is_uid
 from common.ui.responses import go
 from parking import selectors, services, ui_policies, words
 from parking.choices import MAX_MINUTES
-from parking.patrol import MOST_HOURS, Filter, Patrol, patrol
+from parking.mail_link import Keep
+from parking.patrol import LEAST_HOURS, MOST_HOURS, Filter, Patrol, patrol
 from parking.ui_policies import kind_choices
-from projects.access import Permission
+from projects.access import Permission, permissions_of
 from projects.models import Project
 from projects.ui.base import BulkPage, Chosen, Deed, PlatformView, ProjectView
 from work import kinds
@@ -41,7 +42,11 @@ class FilterForm(forms.Form):
         label=_("GPU below (%)"), min_value=0.1, max_value=100, required=False, initial=10
     )
     hours = forms.FloatField(
-        label=_("For so many hours"), min_value=0.5, max_value=MOST_HOURS, required=False, initial=2
+        label=_("For so many hours"),
+        min_value=LEAST_HOURS,
+        max_value=MOST_HOURS,
+        required=False,
+        initial=2,
     )
     kind = forms.ChoiceField(label=_("Kind of work"), required=False)
     flavor = forms.ChoiceField(label=_("Kind of GPU"), required=False)
@@ -85,13 +90,14 @@ class PatrolView(PlatformView):
 
 
 class ProjectPatrol(ProjectView):
-    required_permissions: ClassVar = {"GET": Permission.WORKSPACE_MANAGE}
+    required_permissions: ClassVar = {"GET": Permission.PATROL_READ}
     template_name = "parking/patrol.html"
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         said = patrol_page(request, self.project)
         act_url = reverse("parking:project-act", args=[project])
-        return self.render({**said, "may_act": True, "act_url": act_url, "policy_url": ""})
+        may = Permission.WORKSPACE_MANAGE in permissions_of(self.principal, self.project)
+        return self.render({**said, "may_act": may, "act_url": act_url, "policy_url": ""})
 
 
 def patrol_page(request: HttpRequest, project: Project | None) -> dict[str, Any]:
@@ -227,6 +233,7 @@ class Extend(ProjectView):
 app_name = "parking"
 _HERE = "console/idle-policies"
 urlpatterns = [
+    path("idle/keep/<str:token>", Keep.as_view(), name="keep"),
     path("console/patrol/", PatrolView.as_view(), name="patrol"),
     path("console/patrol/act", AllActs.as_view(), name="act"),
     path("projects/<slug:project>/patrol", ProjectPatrol.as_view(), name="project-patrol"),

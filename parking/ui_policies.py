@@ -25,7 +25,19 @@ from work import kinds
 
 def kind_choices() -> list[tuple[str, str]]:
     """Return the kinds of work that may hold GPUs, with their words."""
-    return [(kind.word, str(kind.many)) for kind in kinds.kinds() if "gpus" in kind.table]
+    held = [kind for kind in kinds.kinds() if "gpus" in kind.table]
+    return [(kind.word, str(kind.many)) for kind in held]
+
+
+def policy_kind_choices() -> list[tuple[str, str]]:
+    """Return the same, and the classes of a kind that has several."""
+    classes = [
+        (word, f"{kind.many}: {label}")
+        for kind in kinds.kinds()
+        if "gpus" in kind.table
+        for word, label in kind.classes.items()
+    ]
+    return [*kind_choices(), *classes]
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class PolicyList(PlatformView):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         page = paginate(request, selectors.policies())
-        named = dict(kind_choices())
+        named = dict(policy_kind_choices())
         rows = [
             Listed(
                 one,
@@ -94,7 +106,10 @@ class PolicyForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         fields: Any = self.fields
-        fields["kind"].choices = [("", _t("Any that does not end by itself")), *kind_choices()]
+        fields["kind"].choices = [
+            ("", _t("Any that does not end by itself")),
+            *policy_kind_choices(),
+        ]
         self.initial["weekdays"] = list(self.instance.weekdays)
         if self.instance.pk:
             del fields["whose"]

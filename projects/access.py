@@ -38,6 +38,7 @@ class Permission(StrEnum):
     LOAD_READ = "load:read"
     MEMBER_MANAGE = "member:manage"
     MEMBER_READ = "member:read"
+    PATROL_READ = "patrol:read"
     PROJECT_ARCHIVE = "project:archive"
     PROJECT_DELETE = "project:delete"
     PROJECT_READ = "project:read"
@@ -68,6 +69,7 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.LOAD_READ: _("See loads and how far they are"),
     Permission.MEMBER_MANAGE: _("Invite, remove and change members up to the own role"),
     Permission.MEMBER_READ: _("See who belongs to the project"),
+    Permission.PATROL_READ: _("See who holds GPUs and does not use them"),
     Permission.PROJECT_ARCHIVE: _("Archive the project and bring it back"),
     Permission.PROJECT_DELETE: _("Delete the project with all it holds"),
     Permission.PROJECT_READ: _("See the project"),
@@ -112,6 +114,7 @@ _MANAGER = _MEMBER | {
     Permission.JOB_MANAGE,
     Permission.LOAD_MANAGE,
     Permission.MEMBER_MANAGE,
+    Permission.PATROL_READ,
     Permission.PROJECT_UPDATE,
     Permission.VOLUME_MANAGE,
     Permission.WEBHOOK_MANAGE,
@@ -140,7 +143,7 @@ _MEMBERS_ONLY = frozenset(
 )
 OPERATOR_PERMISSIONS: frozenset[Permission] = frozenset(_OWNER - _MEMBERS_ONLY)
 AUDITOR_PERMISSIONS: frozenset[Permission] = frozenset(
-    (_VIEWER | {Permission.EVENT_READ}) - _MEMBERS_ONLY
+    (_VIEWER | {Permission.EVENT_READ, Permission.PATROL_READ}) - _MEMBERS_ONLY
 )
 
 M = TypeVar("M", bound=Model)

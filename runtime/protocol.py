@@ -240,6 +240,9 @@ class WorkloadSpec:
     port: int | None = None  # None: the driver chooses and substitutes {port}
     probe: Probe | None = None
     stop_grace_s: float = 10.0
+    asked_back_s: float = (
+        0.0  # what it has instead, where that is longer, when others get its place
+    )
     labels: Mapping[str, str] = field(default_factory=dict)
     # Runs to its end; on a cluster a Job. How it ended is its exit code, and ``retry`` says which
     # ends are tried again by the driver.
@@ -255,6 +258,11 @@ class WorkloadSpec:
     # A person's words are in command, args, env: nothing is put into them. On one machine only
     # ``{secrets}`` in ``env``, whose folder nobody else knows.
     verbatim: bool = False
+    # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
+    # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
+    checkpoints: str = ""
+    # One machine: the workload of the same person whose installed packages it sees, too; "": none.
+    packages_of: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster

@@ -80,6 +80,9 @@ class Reason(StrEnum):
     CEILING = "ceiling"
     RECLAIMING = "reclaiming"
     BUDGET = "budget"
+    # --- jobs -------------------------------------------------------------------------------
+    SMOKE_RUN = "smoke-run"
+    SMOKE_FAILED = "smoke-failed"
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,19 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("A load that it needs did not finish."),
         _("Open the load, mend what it names and start it again; or take it off the workspace."),
+    ),
+    Reason.SMOKE_RUN: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("Its smoke run comes first; it asks for its place when that has passed."),
+    ),
+    Reason.SMOKE_FAILED: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("Its smoke run failed, so it was not queued."),
+        _("Mend what the lines name and run it again; or run it without a smoke run."),
     ),
     Reason.SCHEDULING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")

@@ -168,6 +168,11 @@ class WorkloadKind:
         del row
         return None
 
+    def notice_lead_s(self, row: Any) -> float:
+        """Return for how long a page of it should tell why it ends before its program is asked."""
+        del row
+        return 0.0
+
     def secrets_of(self, row: Any) -> str:
         """Return a word that changes when secrets were taken away from what runs.
 

@@ -195,11 +195,15 @@ class WorkloadReconciler(WorkloadKind):
         owed to. Until then they are held: whoever dies in between, it is told again.
         """
         row = state.row
-        state.ref["reclaim"] = {"launch": row.launch, "for": owed.beneficiary}
+        if (state.ref.get("reclaim") or {}).get("launch") != row.launch:
+            state.ref["reclaim"] = {"launch": row.launch, "for": owed.beneficiary}
         state.note(RECLAIMED, owed.beneficiary)
         grace_s = max(1.0, (owed.until - now()).total_seconds())
         notice = {"why": "reclaim", "until": owed.until.isoformat(), "for": owed.beneficiary}
-        if left := self._stop_outside(state, "stop", grace_s=grace_s, notice=notice):
+        if left := (
+            self._tell_first(state, owed, notice)
+            or self._stop_outside(state, "stop", grace_s=grace_s, notice=notice)
+        ):
             return self._lingers(state, Phase.STOPPING, Reason.PREEMPTED, left)
         killpoint("given-back")
         for word in ("devices", "driver", "queue", "line"):
@@ -211,6 +215,24 @@ class WorkloadReconciler(WorkloadKind):
         if hasattr(row, "ticket_at"):
             fresh["ticket_at"] = None  # it had its devices for it
         return replace(found, updates={**found.updates, **fresh})
+
+    def _tell_first(
+        self, state: ReconcileContext, owed: Reclaim, notice: Mapping[str, str]
+    ) -> NotYet | None:
+        """Let who sits in front of it read why it ends before it does; None: it may end now.
+
+        A second pass, by whichever worker, waits for the rest of the same time and no more than
+        half of the grace: GPUs that are owed are not kept for somebody who is away.
+        """
+        row, told = state.row, state.ref["reclaim"]
+        if "ends" not in told:
+            half = (owed.until - now()).total_seconds() / 2
+            told["ends"] = time.time() + max(0.0, min(self.notice_lead_s(row), half))
+            driver = cluster_provider().driver_for(row.cluster_key)
+            if isinstance(driver, SupportsNotice):
+                driver.tell(str(row.uid), notice)
+        left = float(told["ends"]) - time.time()
+        return NotYet(retry_in=left) if left > 0 else None
 
     def _lacks_a_place(self, row: Any) -> str | None:
         """Return what the project still lacks on the row's cluster, None when nothing."""

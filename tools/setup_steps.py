@@ -127,12 +127,17 @@ def notebook_environment(base: Path, uv: Path, name: str = "jupyterlab") -> Path
     """The read-only environment of workspaces; the others are made for tests, as they come."""
     if name != "jupyterlab":
         return named_environment(base, uv, name, LOCKS / f"{name}.txt")
-    parts = (LAB_OVERRIDES_AT, LAB_OVERRIDES, YARN_IS)
+    parts: list[str | Path] = [LAB_OVERRIDES_AT, LAB_OVERRIDES, YARN_IS, *command_line()]
     return named_environment(base, uv, name, LOCKS / "notebook.txt", parts=parts, add=set_lab_up)
 
 
+def command_line() -> list[Path]:
+    """Return the files of ``berth``, which needs no sign-in in a workspace's terminal."""
+    return sorted(path for path in (ROOT / "cli/berth_cli").iterdir() if is_source(path))
+
+
 def set_lab_up(folder: Path) -> None:
-    """Give JupyterLab our defaults, which a person's own settings override.
+    """Give JupyterLab our defaults, which a person's own settings override, and ``berth``.
 
     It asks nobody at first whether it may fetch news from a website. At each start it asks its copy
     of yarn for a setting, which newer Nodes take for a module unless they are told, and then the
@@ -141,6 +146,15 @@ def set_lab_up(folder: Path) -> None:
     target = folder / LAB_OVERRIDES_AT
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(LAB_OVERRIDES.read_bytes())
+    site = next(folder.glob("lib/python3.*/site-packages"))
+    for source in command_line():
+        (site / "berth_cli").mkdir(exist_ok=True)
+        (site / "berth_cli" / source.name).write_bytes(source.read_bytes())
+    program = folder / "bin/berth"
+    text = f"#!{folder}/bin/python\nfrom berth_cli.main import main\n\nmain()\n"
+    program.write_text(text)
+    program.chmod(0o755)
+    run([folder / "bin/python", "-m", "compileall", "-q", site / "berth_cli"])
     for yarn in folder.glob("lib/python3.*/site-packages/jupyter_builder/yarn.js"):
         yarn.with_name("package.json").write_text(YARN_IS)
 

@@ -157,7 +157,10 @@ class _Wish(NamedTuple):
 
 
 # It could not begin yet, whatever were free.
-_NOT_YET = (Reason.DATA, Reason.DATA_MISSING, Reason.PREPARING, Reason.DOES_NOT_FIT)
+_NOT_YET = (
+    *(Reason.DATA, Reason.DATA_MISSING, Reason.PREPARING, Reason.DOES_NOT_FIT),
+    Reason.SMOKE_RUN,
+)
 
 
 def _wishes() -> dict[str, list[_Wish]]:

@@ -17,6 +17,7 @@ class WorkConfig(AppConfig):
 
         rules.connect()
         notices.register(limit_notices)
+        notices.register(reclaim.reclaim_notices)
         queues.past_work.register(past_work)
         budgets.looked.register(work_budgets.looked)
         reconcilers.on_transition(reclaim.on_transition)

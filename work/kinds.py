@@ -11,6 +11,8 @@ from work.choices import StopReason
 from work.fields import Table, Text
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from django.db.models import Q, QuerySet, TextChoices
 
     from accounts.principal import Principal
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from projects.models import Project
     from runtime.protocol import Together
     from volumes.models import Volume
+    from work.attached import Attached
     from work.services.plan import Plan
     from work.services.resolve import Resolved
     from work.why import Why
@@ -85,8 +88,10 @@ class Kind:
     settle: Callable[[Any, Mapping[str, Any]], None] | None = None
     # Raises Invalid where a row can't run on a cluster as it is.
     check_place: Callable[[Cluster, Any], None] | None = None
+    # Raises Invalid where a row can't run with what is attached; returns what a plan says of it.
+    look_at_attached: Callable[[Any, Attached], list[str]] | None = None
     work_class: Callable[[Any], str] | None = None
-    classes: tuple[str, ...] = ()  # all those words; (): its own
+    classes: Mapping[str, Text] = field(default_factory=dict)  # all those; none: its own word
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
     together: Callable[[Any], Together | None] | None = None  # what keeps its replicas together
@@ -137,6 +142,9 @@ class Kind:
     shared: bool = False  # its owner may let members of the project open it
     renews: bool = False  # its owner may have it take the newest image of its tag
     longest: Callable[[Any], int | None] | None = None  # minutes of its time limit, at most
+    # What a new row sees where nothing is said of it; None: the project's volume.
+    attached_first: Callable[[Principal, Any], Attached | None] = lambda _who, _row: None
+    hidden: Q | None = None  # those that no list shows: they belong to another one
     timeline: bool = True  # its steps are kept; False: what happened to it is told otherwise
     alive: Q | None = None  # those of which something runs or will; None: their phase says it
 
@@ -145,6 +153,9 @@ class Kind:
         if self.defaults is not None:
             return self.defaults(principal, project, said)
         return self.model(project=project, owner=principal.user, kind=self.word, cluster_key="")
+
+    def remarks(self, row: Any, attached: Attached) -> list[str]:
+        return [] if self.look_at_attached is None else self.look_at_attached(row, attached)
 
     def begin(self, row: Any) -> None:
         """Set its own columns for a new launch; the caller saves."""
@@ -159,6 +170,13 @@ class Kind:
 
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word
+
+    def classes_of(self, uids: Collection[UUID]) -> dict[UUID, str]:
+        """Return the class of each row that is there; one query, none where all are of one."""
+        if self.work_class is None:
+            return {}
+        rows = self.model.objects.filter(uid__in=uids)
+        return {row.uid: self.work_class(row) for row in rows.iterator()}
 
     def longest_of(self, row: Any) -> int | None:
         return self.longest(row) if self.longest else None

@@ -10,10 +10,11 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from events import services as events
+from hubapi.notices import Notice
 from notifications.services import notify
 from projects.models import Project
 from queues.admission import reclaim_of
-from runtime.protocol import Phase
+from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from work.models import Workload
 
@@ -67,6 +68,19 @@ def giving_back(reader: User, row: Workload) -> GivesBack | None:
     owed = reclaim_of(str(row.uid))
     project = _project_of(owed.beneficiary) if owed else None
     return GivesBack(whom(project, reader), owed.until if owed else None)
+
+
+def reclaim_notices(uid: UUID, reader: User) -> list[Notice]:
+    """Return what a page of it tells of its end; of a cluster's own queue it hears afterwards."""
+    row = Workload.objects.filter(uid=uid, desired=Desired.RUNNING).first()
+    if row is None or row.reason != Reason.PREEMPTED or row.phase == Phase.RUNNING:
+        return []
+    gives = giving_back(reader, row)
+    back = _("It goes on by itself when there is room again. Files and address are kept.")
+    if gives is None:
+        return [Notice("reclaim", f"{_('Its GPUs were asked back.')} {back}")]
+    said = _("Its GPUs are asked back for %(whom)s: it ends now.") % {"whom": gives.whom}
+    return [Notice("reclaim", f"{said} {back}", until=gives.until, saves=True)]
 
 
 def whom(project: Project | None, reader: User) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
+
 from clusters.where import namespace_of
 from credentials.embedding import Embedded, embed
 from credentials.selectors import credentials_for_launch
@@ -52,6 +54,7 @@ def common_fields(row: Any, keys: Embedded) -> dict[str, Any]:
         "mounts": mounts_of(row),
         "secret_files": keys.secret_files,
         "placed_files": keys.placed_files,
+        "asked_back_s": float(settings.BERTH_RECLAIM_GRACE_SECONDS),
         "labels": {"project": row.project.slug, "owner": row.owner.username},
     }
 

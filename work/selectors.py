@@ -49,9 +49,16 @@ def steps_of(row: Workload, launch: int | None = None) -> Sequence[Step]:
     return list(row.steps.filter(launch=launch or row.launch).order_by("id"))
 
 
-def visible_to(who: Principal, kind: Kind, project: Project | None = None) -> QuerySet[Any]:
-    """Return the rows of a kind whose name and state ``who`` may see, newest first."""
+def visible_to(
+    who: Principal, kind: Kind, project: Project | None = None, *, hidden: bool = False
+) -> QuerySet[Any]:
+    """Return the rows of a kind whose name and state ``who`` may see, newest first.
+
+    ``hidden``: also those that belong to another one.
+    """
     rows = kind.model.objects.filter(deleted_at__isnull=True)
+    if kind.hidden is not None and not hidden:
+        rows = rows.exclude(kind.hidden)
     rows = rows.select_related("project", "owner", *kind.related).defer(*kind.deferred)
     if project is not None:
         rows = rows.filter(project=project)
@@ -71,7 +78,7 @@ def workload_get(
 
     ``unread``: columns that are read when somebody asks for them.
     """
-    rows = visible_to(who, kind, project).defer(*unread)
+    rows = visible_to(who, kind, project, hidden=True).defer(*unread)
     if for_update:
         rows = rows.select_for_update(of=("self",))
     row = rows.filter(**{kind.key: key}).first()

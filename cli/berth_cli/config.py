@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from berth_cli import inside_workspace
+
 
 def path() -> Path:
     """Return BERTH_CONFIG, or $XDG_CONFIG_HOME/berth/config.json."""
@@ -54,10 +56,15 @@ def save(data: dict[str, Any]) -> None:
 
 
 def resolve(*, server: str | None, project: str | None) -> Profile:
-    """Options win over environment, environment over the file."""
+    """Options win over environment, environment over the file, that over the workspace it is in."""
     data = load()
     chosen = (server or os.environ.get("BERTH_URL") or data.get("server") or "").rstrip("/")
     entry = data.get("servers", {}).get(chosen, {})
+    known = os.environ.get("BERTH_TOKEN") or entry.get("token")
+    if not known and inside_workspace.is_inside():
+        here = inside_workspace.inside()
+        if chosen in {"", here.server}:
+            return Profile(here.server, here.token, project or here.project)
     return Profile(
         server=chosen,
         token=os.environ.get("BERTH_TOKEN") or entry.get("token", ""),

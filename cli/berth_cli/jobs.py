@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from berth_cli import completing
-from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, ApiError
+from berth_cli import completing, inside_workspace
+from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
 from berth_cli.following import show_log
@@ -94,6 +94,10 @@ class _Jobs(Work):
             raise ApiError(said, EXIT_CONFLICT)
         raise ApiError(said, row["exit_code"] or EXIT_ERROR)
 
+    def why(self, row: Row) -> str:
+        """Add what its program said of its failure, or its smoke run."""
+        return "\n".join(filter(None, (super().why(row), row["status"].get("failure"))))
+
     def show_more(self, s: Session, row: Row) -> None:
         if row["replicas"]:
             click.echo()
@@ -132,6 +136,13 @@ register("Job", Kind("jobs", JOB.settle))
     help="Folder of code that is sent along; COMMAND starts in the folder that holds it.",
 )
 @click.option("--follow", is_flag=True, help="As --wait, and print its log as lines come.")
+@click.option(
+    "--from-workspace/--no-workspace",
+    "origin",
+    default=None,
+    help="As the workspace that this is typed in, which is usual there: its packages and files.",
+)
+@click.option("--workspace", metavar="NAME", help="As a workspace of yours, from elsewhere.")
 @with_session
 def run(
     s: Session,
@@ -144,15 +155,40 @@ def run(
 ) -> None:
     """Run COMMAND to its end: berth job run --gpus 1 -- python train.py --epochs 3
 
-    Without one the image's own program runs. Nothing of it is expanded, here or there.
+    Without one the image's own program runs. Nothing of it is expanded, here or there. A lone
+    notebook (train.ipynb) is run cell by cell, and its result kept beside it.
     """
     own: Row = {"command": list(command)} if command else {}
+    if len(command) == 1 and command[0].endswith(".ipynb"):
+        own = {"script": command[0]}
+    own |= _origin(said.pop("workspace"), here=said.pop("origin"), workdir=said["workdir"])
     if package_path and said["code"]:
         raise click.UsageError("Say --package-path or --code, not both.")
     if package_path and (sent := package_sent(s, Path(package_path), plan=said["plan"])):
         own["code"] = f"package:{sent}"
     wanted = replace(wanted, wait=wanted.wait or follow)
     JOB.create(s, said, own, wanted=wanted, then=JOB.print_log if follow else None)
+
+
+def _origin(name: str | None, *, here: bool | None, workdir: str | None) -> dict[str, Any]:
+    """Return the workspace that a job is made in, and where in its home: that of this terminal."""
+    inside = inside_workspace.is_inside()
+    if name or here is False or not inside:
+        if here and not (name or inside):
+            raise ApiError("This is no terminal of a workspace: say --workspace NAME.", EXIT_USAGE)
+        return {"workspace": name} if name and here is not False else {}
+    found = {"workspace": inside_workspace.inside().workspace}
+    folder = inside_workspace.workdir()
+    if workdir is None and folder:
+        found["workdir"] = folder
+    where = "~" if not folder else f"~/{folder}"
+    if folder is None:
+        where = "~ (this folder is not below your home)"
+    click.echo(
+        f"As this workspace, in {where}: its packages, files, credentials. Else: --no-workspace",
+        err=True,
+    )
+    return found
 
 
 JOB.add_list(states="queued, running, succeeded, failed or cancelled.")
@@ -224,6 +260,8 @@ def again(s: Session, name: str, run: int) -> None:
 
 JOB.add_act("start", "Run one that has ended again, as it is set.")
 JOB.add_act("cancel", "End it; what it wrote to volumes stays.", ends=True, within=300.0)
+JOB.add_keep()
+JOB.add_extend()
 JOB.add_edit("Change its name or time limit; of one that has ended, what its next run is.")
 JOB.add_delete(
     "Delete a job and its log. What it wrote to volumes stays.",

@@ -303,6 +303,17 @@ class Work:
 
         self._one("keep", f"Keep a {self.word} that is idle: what would follow is put off.")(run)
 
+    def add_extend(self) -> None:
+        """Add ``extend``: the end by its time limit is moved."""
+
+        @click.argument("minutes", type=click.IntRange(1))
+        @with_session
+        def run(s: Session, name: str, *, minutes: int) -> None:
+            path = self.path(s, self.find(s, name))
+            s.show(s.client.post(f"{path}/extend", {"minutes": minutes}), self.one)
+
+        self._one("extend", f"Move the end of a {self.word} by MINUTES.")(run)
+
     def add_edit(self, text: str) -> None:
         """Add ``edit``, with an option for each field that may change later."""
 

@@ -118,6 +118,7 @@ WORKSPACE.add_act("park", "Give its GPUs to others and go on later, where it was
 WORKSPACE.add_act("regain", "Ask for the GPUs again that it went on without; it restarts.")
 WORKSPACE.add_act("repin", "Take the newest image of its tag; what runs or failed starts with it.")
 WORKSPACE.add_keep()
+WORKSPACE.add_extend()
 WORKSPACE.add_edit("Change a workspace; one that runs starts again where its process must.")
 WORKSPACE.add_delete("Delete a workspace and its installed packages. The home folder stays.")
 
@@ -151,13 +152,3 @@ def _address(row: Row) -> str:
             f"{name} has no page. Use: berth workspace terminal {row['id']}", EXIT_CONFLICT
         )
     return str(row["status"]["url"])
-
-
-@workspace.command("extend")
-@click.argument("name", shell_complete=completing.workspaces)
-@click.argument("minutes", type=click.IntRange(1))
-@with_session
-def extend(s: Session, name: str, minutes: int) -> None:
-    """Move the end of a workspace by MINUTES."""
-    path = WORKSPACE.path(s, WORKSPACE.find(s, name))
-    s.show(s.client.post(f"{path}/extend", {"minutes": minutes}), _ONE)

@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 from clusters.options import UNIT, options_of
 from common.clock import now
 from common.ui.components import Tab
+from jobs import smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica, TrainingInput
@@ -22,11 +23,13 @@ from jobs.states import STATES
 from placement.decision import DeviceRequest, Request
 from placement.levels import LABELS
 from runtime.protocol import Seen
+from runtime.reasons import Reason
+from work.models import Workload
 from work.standard_fields import CPU, MEMORY
 from work.ui.pages import Fact, Fill, Pages, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from accounts.principal import Principal
     from jobs.models import Job
@@ -81,6 +84,8 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     if row.failed_replica is not None:
         query = {"replica": row.failed_replica}
         told["failed_log_url"] = PAGES.address("logs", row, query=query)
+    elif row.reason == Reason.SMOKE_FAILED and (one := smoke.latest(row)) is not None:
+        told["failed_log_url"] = PAGES.address("logs", one)
     return told
 
 
@@ -109,6 +114,8 @@ def _facts(row: Job) -> list[Fact]:
         found.append(Fact(_("Exit code"), str(row.exit_code)))
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
+    if row.made_in:
+        found.append(Fact(_("Made in workspace"), row.made_in, code=True))
     if submitted := TrainingInput.objects.filter(job=row).first():
         labels = ", ".join(f"{name}={value}" for name, value in submitted.labels.items())
         found += [Fact(_("Labels"), labels, code=True)] if labels else []
@@ -182,9 +189,28 @@ def _nodes(fleet: Fleet) -> Iterator[_Node]:
             )
 
 
+def _tabs(_who: Principal, row: Job) -> Sequence[Tab]:
+    found = [Tab("runs", "runs", _t("Runs"))]
+    if row.is_notebook:
+        found.append(Tab("result", "result", _t("Result")))
+    return found
+
+
+def _new_part(row: Job) -> dict[str, Any]:
+    """Return what a new one takes over from its workspace."""
+    if row.made_in_uid is None:
+        return {}
+    origin = Workload.objects.filter(uid=row.made_in_uid).first()
+    return {"origin": origin, "home": row.home, "new_title": _t("Run as job")}
+
+
 PAGES = Pages(
     kind=JOB,
     routes="jobs",
+    begins="--from-workspace",
+    new_part="jobs/_origin.html",
+    new_part_of=_new_part,
+    tabs=_tabs,
     words=Words(
         mine=_("My running and waiting jobs"),
         new=_("Run a job"),
@@ -231,9 +257,8 @@ PAGES = Pages(
         ("accepted", "placed", "scheduled", "starting", "image", "running"),
     ),
     # it answers nobody; and who reads of a job that it stopped asks by whom
-    step_words={"ready": "", "stopped": _("Ended")},
+    step_words={"ready": "", "stopped": _("Ended"), "waiting": _("Waits for what comes first")},
     facts_of=_facts,
-    tabs=lambda _who, _row: (Tab("runs", "runs", _t("Runs")),),
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,
     logs_of=_logs,

@@ -14,7 +14,7 @@ from events import services as events
 from parking import dry_run
 from parking.choices import WEEK, Act, State
 from parking.models import IdlePolicy, Stretch
-from work import kinds
+from parking.policies import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def policy_delete(*, principal: Principal, policy: IdlePolicy) -> None:
 
 def checked(row: IdlePolicy) -> IdlePolicy:
     """Return the row when all that it says makes sense together; Invalid otherwise."""
-    kind = next((one for one in kinds.kinds() if one.word == row.kind), None)
+    kind = kind_named(row.kind) if row.kind else None
     if row.kind and kind is None:
         raise wrong("kind", _("There is no such kind of work."))
     if kind is not None and kind.once and row.act == Act.PARK:

@@ -132,7 +132,13 @@ def _warn(row: Any, found: Seen, stretch: Stretch) -> bool:
         notify(
             users=[row.owner],
             kind=f"work.idle-{act}",
-            params={"name": row.name, "minutes": minutes, "idle": idle},
+            params={
+                "name": row.name,
+                "minutes": minutes,
+                "idle": idle,
+                "work": str(row.uid),
+                "told": at.isoformat(),  # what the mail's link is of
+            },
             url=f"{row.get_absolute_url()}#idle",
             key=f"{row.uid}:{at:%H%M}",
             project_id=row.project_id,

@@ -10,6 +10,7 @@ OPERATIONS = {"/livez", "/readyz", "/metrics"}
 # Open to visitors on purpose.
 PUBLIC = {
     "/preferences": "language and theme, a cookie for visitors",
+    "/^idle/keep/<str:token>": "the link of a mail that warns: signed, for one warning",
     "/^invitations/accept": "the holder of an invitation may have no account yet",
     "/^invitations/<str:secret>/": "the link of an invitation",
     "/^accounts/oidc/login/": "the way to the identity provider",

@@ -131,6 +131,78 @@ def test_j1b_warned_inside_lab_extended_there_parked_and_resumed_with_its_files(
         assert page.evaluate(READ) == "kept"
 
 
+SHORT = """
+from parking.models import IdlePolicy
+IdlePolicy.objects.create(
+    state="on", minutes=1, grace=1, extension=1, extensions=2, act="park",
+    cpu_below=800, gpu_below=100,  # a busy machine, and what simulated GPUs play
+)
+answer = True
+"""
+UNSAVED = "typed and never saved"
+DOCUMENTS = "@jupyterlab/docmanager-extension:plugin"
+NO_AUTOSAVE = f"""() => {{
+  const xsrf = document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? "";
+  const headers = {{ "X-XSRFToken": xsrf, "Content-Type": "application/json" }};
+  const body = JSON.stringify({{ raw: '{{"autosave": false}}' }});
+  return fetch("/lab/api/settings/{DOCUMENTS}", {{ method: "PUT", headers, body }})
+    .then((r) => r.status);
+}}"""
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.long("six minutes of real idleness: parking/test_watch.py steps the clock")
+def test_j1b_an_idle_lab_is_warned_extended_and_parked_by_its_policy_and_resumes_with_its_files(
+    chromium: Any, simulated: Portal
+) -> None:
+    with simulated.api(simulated.token("ann")) as api:
+        said = {"name": "idler", "gpus": 1, "cpu_milli": 500, "memory_mib": 1024}
+        made = ok(api.post(LIST, json=said)).json()
+        one = f"{LIST}/{made['id']}"
+        poll(lambda: ok(api.get(one)).json()["status"]["phase"] == "running", within_s=180)
+        simulated.shell(SHORT)
+        ann = Visitor(chromium, simulated)
+        ann.sign_in("ann")
+        page = ann.page
+        page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
+        opens = page.get_by_role("link", name="Open", exact=True).first
+        page.goto(opens.get_attribute("href") or "")
+        address = open_lab(page)
+        assert page.evaluate(WRITE) == 201
+        assert page.evaluate(NO_AUTOSAVE) == 204
+        page.goto(f"{address}/lab/tree/kept.txt")
+        editor = page.locator(".jp-FileEditor .cm-content")
+        editor.wait_for(timeout=LAB_WITHIN_MS)
+        editor.click()
+        page.keyboard.press("Control+a")
+        page.keyboard.insert_text(UNSAVED)
+        assert page.evaluate(READ) == "kept"
+
+        warning = page.locator(".Toastify__toast", has_text="It is parked then.")
+        expect(warning).to_contain_text("No kernel, processor or GPU", timeout=400_000)
+        expect(warning).to_contain_text(re.compile(r"[01]:\d\d"))
+        warning.get_by_role("button", name="1 minute more").click()
+        expect(warning).to_have_count(0)
+        expect(warning).to_contain_text(re.compile(r"0:\d\d"), timeout=200_000)  # told anew
+        poll(
+            lambda: ok(api.get(one)).json()["status"]["phase"] == "stopped",
+            within_s=400,
+            every_s=1,
+        )
+        parked = ok(api.get(one)).json()
+        assert parked["status"]["reason"] == "parked"
+        page.goto(f"{simulated.url}/projects/demo/workspaces/{made['id']}/")
+        expect(page.locator("#state")).to_contain_text("Parked; resume any time")
+        holds = "from clusters.models import Hold; answer = Hold.objects.count()"
+        assert simulated.shell(holds) == 0
+
+        page.get_by_role("button", name="Resume", exact=True).first.click()
+        poll(lambda: ok(api.get(one)).json()["status"]["phase"] == "running", within_s=180)
+        page.goto(address)
+        expect(editor).to_have_text(UNSAVED, timeout=LAB_WITHIN_MS)  # as it was left
+        assert page.evaluate(READ) == UNSAVED  # saved by Lab's extension before the end
+
+
 def is_back(row: Any) -> bool:
     seen = row["status"]["observed_generation"] == row["generation"]
     return bool(seen and row["status"]["phase"] == "running" and row["spec"]["gpus"] == 1)

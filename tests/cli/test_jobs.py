@@ -111,7 +111,9 @@ def test_runs_of_one_job_and_of_all(berth: Run, me: Any, ends: list[Any]) -> Non
     for name in ("first", "second"):
         ends += [0]
         assert berth("job", "run", "--name", name, "--wait", *PROGRAM, **me).exit_code == 0
-    told = read(berth("job", "runs", "-o", "json", **me))
+    done = berth("job", "runs", "-o", "json", **me)
+    assert done.exit_code == 0, (done.output, done.exception)
+    told = read(done)
     assert [(one["name"], one["how"]) for one in told] == [
         ("second", "succeeded"),
         ("first", "succeeded"),
@@ -317,3 +319,15 @@ def test_one_that_waits_is_told_with_when_and_what_to_type(
     followed = berth("job", "start", "second", *late, **me)
     assert "queued: Waiting for 2 × h100" in followed.stderr  # noqa: RUF001 - the sign
     assert "Nobody can say when" in followed.stderr or " minute" in followed.stderr
+
+
+def test_c33_its_end_is_moved_from_a_terminal_and_what_is_not_idle_needs_no_keeping(
+    berth: Run, me: Any, machine: Any
+) -> None:
+    made = read(berth("job", "run", "--time-limit", "30", "-o", "json", *PROGRAM, **me))
+    driving.run_due()
+    asked = ("job", "extend", made["id"], "45", "-o", "json")
+    before = read(berth("job", "show", made["id"], "-o", "json", **me))["ends_at"]
+    assert read(berth(*asked, **me))["ends_at"] > before
+    kept = berth("job", "keep", made["id"], **me)
+    assert (kept.exit_code, "not idle" in str(kept.exception)) == (5, True)

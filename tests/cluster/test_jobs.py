@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
+from tests.cluster.visitors import until
 from tests.jobs.running import Jobs
 from tests.support import torch
-from tests.support.clustered import KEY, ClusteredPortal
+from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [
     pytest.mark.cluster,
@@ -82,3 +83,39 @@ def test_pytorch_trains_one_model_on_two_replicas_of_an_image(jobs: Jobs) -> Non
     zero, other = (torch.trained(text) for text in jobs.logs(found, 2))
     assert (zero[:3], other[:3]) == ((0, 2, 3), (1, 2, 3))
     assert zero[3] == other[3]
+
+
+# Told to end it keeps why as a checkpoint, and half of another; it says what it begins with.
+KEEPS = """
+told() {
+  cd "$BERTH_CHECKPOINTS" && mkdir .new half.tmp && cp "$BERTH_NOTICE_FILE" .new/notice
+  mv .new at-1; exit 3
+}
+trap told TERM
+echo "begins with $(cat "$BERTH_CHECKPOINT_LATEST/notice" 2>&1)"
+sleep 3600 & wait
+"""
+
+
+def test_a7_g13_what_a_node_gives_up_is_told_and_goes_on_from_its_checkpoint(
+    portal: ClusteredPortal, jobs: Jobs, kube: Kube, devcluster: dict[str, Any]
+) -> None:
+    said = {"name": "keeps", "command": ["bash", "-c", KEEPS], "checkpoints": "shared/runs"}
+    said |= {"image": devcluster["images"]["tool"]["reference"], "cluster": KEY}
+    with portal.api(portal.token("admin")) as api:
+        one = ok(api.post("projects/demo/jobs", json={**said, "memory_mib": 256})).json()["id"]
+    found = jobs.until(one, "running")
+    assert "begins with cat: " in poll_log(jobs, found)
+    (pod,) = owned(kube, found, "v1", "Pod")
+    meta = {name: pod["metadata"][name] for name in ("name", "namespace")}
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    kube.request("POST", path, json=eviction)
+    until(lambda: '{"why": "ending", "until": "20' in poll_log(jobs, jobs.look(one)), 120)
+    assert jobs.look(one)["exit_code"] is None
+    jobs.stop(one)
+
+
+def poll_log(jobs: Jobs, found: dict[str, Any]) -> str:
+    until(lambda: jobs.logs(found, 1)[0], 60)
+    return jobs.logs(found, 1)[0]

@@ -64,14 +64,29 @@ def other(api: httpx.Client) -> str:
     return slug
 
 
-def test_guarantees_are_kept_and_who_gave_back_goes_on_by_itself(
-    portal: ClusteredPortal, devcluster: dict[str, Any], other: str
+# Told to end it writes why as a checkpoint, and half of another; it says what it begins with.
+_KEEPS = """
+told() {
+  cd "$BERTH_CHECKPOINTS" && mkdir .new half.tmp && cp "$BERTH_NOTICE_FILE" .new/notice
+  mv .new "at-$(date +%s)"; exit 3
+}
+trap told TERM
+echo "begins with $(cat "$BERTH_CHECKPOINT_LATEST/notice" 2>&1)"
+sleep 3600 & wait
+"""
+
+
+def test_a7_g13_guarantees_are_kept_and_who_gave_back_goes_on_from_its_checkpoint(
+    portal: ClusteredPortal, devcluster: dict[str, Any], other: str, api: httpx.Client
 ) -> None:
     tool = devcluster["images"]["tool"]["reference"]
     size = {"cpu_milli": 500, "memory_mib": 128, "gpus": 1, "cluster_key": KEY, "image": tool}
     mine, theirs = (Jobs(portal, owner="admin", project=slug, **size) for slug in ("demo", other))
     portal.shell(_PROMISE.format(key=KEY, promised={"demo": 1, other: 2}))
-    a = [mine.make(f"a{n}", command=["sleep", "3600"]) for n in range(4)]
+    said = {"command": ["bash", "-c", _KEEPS], "checkpoints": "shared/runs", "cluster": KEY}
+    said |= {"image": tool, "cpu_milli": 500, "memory_mib": 256, "gpus": 1}
+    made = [ok(api.post("projects/demo/jobs", json={**said, "name": f"a{n}"})) for n in range(4)]
+    a = [one.json()["id"] for one in made]
     for one in a:
         mine.until(one, "running")
     b = [theirs.make(f"b{n}", command=["sleep", "15"]) for n in range(2)]
@@ -81,8 +96,13 @@ def test_guarantees_are_kept_and_who_gave_back_goes_on_by_itself(
     assert states.count("running") == 2, states
     for one in b:
         theirs.until(one, "succeeded")
+    began = []
     for one in a:
-        assert mine.until(one, "running")["exit_code"] is None
+        found = mine.until(one, "running")
+        assert found["exit_code"] is None
+        began.append(mine.logs(found, 1)[0])
+    assert sum("No such file" in log for log in began) == 2, began
+    assert sum('begins with {"why": "ending", "until": "20' in log for log in began) == 2, began
     phase, message, seen, projects = portal.shell(_ROW.format(key=KEY))
     assert (phase, message, seen) == ("running", "", True)
     assert projects >= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -67,6 +68,36 @@ def test_a_notebook_in_a_pod_opens_with_sign_in_stops_resumes_and_keeps_its_file
         )
     volumes = kube.list("v1", "PersistentVolume", labelSelector=f"berth.dev/uid={row['home']}")
     assert len(volumes) == 1  # the home stays
+
+
+HOOK = """
+import os, pathlib
+hook = pathlib.Path.home() / ".berth/on-park"
+hook.parent.mkdir(exist_ok=True)
+hook.write_text("#!/bin/sh\\ncp $BERTH_NOTICE_FILE ~/why.json; echo the hook was here\\n")
+hook.chmod(0o755)
+os.environ["BERTH_NOTICE_FILE"], os.path.exists(os.environ["BERTH_NOTICE_FILE"])
+"""
+
+
+def test_a_notebook_in_a_pod_shows_notices_and_its_owners_hook_runs_before_it_is_parked(
+    ann: Person, portal: ClusteredPortal
+) -> None:
+    row = ann.launch(name=named("parks"))
+    url = row["status"]["url"]
+    assert ann.open(url).status_code == 200
+    script = f"{url}lab/extensions/@berth/notices/static/notices.js"
+    assert "berth:press-notice" in ann.script("GET", script).text
+    assert ann.run(url, HOOK).endswith("notice.json', False)")
+    ann.act(row, "park", "stopped")
+    log = ann.api.get(f"{BASE}/{row['id']}/logs").text
+    assert "the hook was here" in log
+    ann.act(row, "start", "running")
+    assert ann.open(url).status_code == 200
+    why = json.loads(ann.script("GET", f"{url}api/contents/why.json").json()["content"])
+    assert why["why"] == "parked"
+    assert why["until"] > row["created_at"]
+    ok(ann.api.delete(f"{BASE}/{row['id']}"))
 
 
 def test_a_notebook_with_a_gpu_has_it_and_shows_the_projects_volume_in_its_files(

@@ -160,3 +160,32 @@ def test_answers_of_a_hostile_server_are_read_with_care() -> None:
     assert (reading.kernels, reading.busy, reading.connections) == (3, 0, 1000)
     assert reading.last_activity is not None
     assert reading.last_activity <= datetime.now(UTC)
+
+
+def test_a_lab_that_is_open_and_that_nobody_touches_is_not_used(world: World) -> None:
+    """It asks its server for something each ten seconds, which the server takes for use."""
+    begun = now().replace(microsecond=0)
+
+    def at(minutes: float, *, idle: int | None = None, pushes: bool = True) -> Activity:
+        with time_machine.travel(begun + timedelta(minutes=minutes), tick=False):
+            if idle is not None:
+                activity.note_page(uid=world.info.uid, idle_s=idle)
+            if pushes:
+                push(world)
+        return Activity.objects.get(uid=world.info.uid)
+
+    assert at(0, idle=0).last_activity == begun
+    for minute in range(1, 6):
+        found = at(minute, idle=minute * 60)
+    assert found.last_activity == begun
+    assert found.pushed_at == begun + timedelta(minutes=5)  # its server is there
+    assert at(6, idle=20, pushes=False).last_activity == begun + timedelta(minutes=5, seconds=40)
+    # one that tells nothing (an older Lab, an editor) is as used as its server says
+    assert at(9).last_activity == begun + timedelta(minutes=9)
+
+
+def test_whether_a_page_is_open_is_known_for_a_minute(world: World) -> None:
+    activity.note_page(uid=world.info.uid, idle_s=0)
+    assert activity.page_is_open(world.info.uid)
+    with time_machine.travel(now() + timedelta(seconds=90)):
+        assert not activity.page_is_open(world.info.uid)

@@ -13,6 +13,7 @@ from django.test import Client as Browser
 from common.clock import now
 from common.errors import Conflict
 from hubapi import notices
+from hubapi.models import Activity
 from hubapi.notices import Act, Notice
 from tests.hubapi.conftest import World
 
@@ -127,3 +128,20 @@ def test_nonsense_presses_nothing(
 ) -> None:
     assert ask(world, world.token(as_user(alice)), body).status_code in {400, 409, 422}
     assert provider.pressed == []
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("30", 30), ("-5", None), ("9" * 30, None)])
+def test_beside_it_a_page_says_for_how_long_nobody_touched_it(
+    world: World, as_user: Any, alice: Any, said: str, seconds: int | None
+) -> None:
+    token = world.token(as_user(alice))
+    headers = {"Authorization": f"token {token}"}
+    assert Browser().get(f"{path(world)}?idle={said}", headers=headers).status_code == 200
+    found = Activity.objects.get(uid=world.info.uid)
+    assert (found.page_at is None) is (seconds is None)
+    if seconds is not None:
+        assert (
+            timedelta()
+            <= now() - found.last_activity - timedelta(seconds=seconds)
+            < timedelta(seconds=5)
+        )

@@ -10,10 +10,12 @@ import pytest
 from common.errors import Conflict, Invalid, LimitExceeded
 from jobs.kind import JOB
 from jobs.models import Job
+from jobs.runtime_spec import workload_spec
 from jobs.states import state_of
 from quotas.models import Limit, Reservation
 from runtime.hints import hint
 from tests.notebooks.cluster_world import IMAGE, attach, pool
+from volumes.models import Volume
 from work import services
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +48,42 @@ def cluster(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A cluster that runs images, and no machine."""
     settings.BERTH_LOCAL_CLUSTER = False
     return attach(monkeypatch)
+
+
+def test_g13_checkpoints_lie_in_a_folder_of_the_job_in_one_of_its_volumes(
+    asked: dict[str, Any], settle: Any, project: Any
+) -> None:
+    for name in ("data", "other"):
+        Volume.objects.create(project=project, name=name, kind="data", cluster_key="local")
+
+    def refused(checkpoints: str, *volumes: str) -> str:
+        said = COMMAND | {"checkpoints": checkpoints, "volumes": list(volumes)}
+        with pytest.raises(Invalid) as told:
+            services.workload_create(**asked, said=said)
+        return str(told.value.fields["checkpoints"][0])
+
+    assert refused("other", "data") == "It is in none of the job's volumes: data."
+    assert refused("data", "data:ro") == "The job may only read this volume."
+    for bad in ("/data", "data/../x", "data/.hidden", "data//x", "data/a/b/c/d"):
+        assert refused(bad, "data") == "The name of a volume, or VOLUME/FOLDER."
+    said = COMMAND | {"checkpoints": "data/runs", "volumes": ["data"]}
+    row = settle(services.workload_create(**asked, said=said))
+    assert workload_spec(row).checkpoints == f"data/runs/{row.short_id}"
+    usual = settle(services.workload_create(**asked, said=COMMAND | {"checkpoints": "shared"}))
+    assert workload_spec(usual).checkpoints == f"shared/{usual.short_id}"
+
+
+@pytest.mark.parametrize("options", [{"queue": "team"}, {}])
+def test_a7_a_plan_says_that_what_may_be_preempted_keeps_no_checkpoints(
+    asked: dict[str, Any], cluster: Any, options: dict[str, Any]
+) -> None:
+    cluster.options |= options
+    cluster.save()
+    said = {"image": IMAGE, "gpus": 1}
+    begins_anew = "Name a folder for its checkpoints: when its GPUs are asked back it begins anew"
+    for more, told in (({}, bool(options)), ({"checkpoints": "shared"}, False)):
+        plan = services.workload_plan(**asked, said=said | more)
+        assert any(one.startswith(begins_anew) for one in plan.sentences) is told
 
 
 def held(row: Any) -> dict[str, int]:

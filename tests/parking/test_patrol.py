@@ -14,6 +14,7 @@ from accounts.services.tokens import token_create
 from clusters.models import Flavor
 from common.clock import now
 from events.models import Event
+from metrics.models import MinuteSample
 from notifications.models import Notification
 from parking import dry_run
 from parking.models import IdlePolicy, Stretch
@@ -57,22 +58,47 @@ def test_figures_that_ended_hours_ago_accuse_nobody(holder, alice, hours):
     assert patrol(Filter()).holders == []
 
 
+def test_who_began_in_this_hour_is_found_by_minutes(holder, alice, bob, mona, measured):
+    """Hours tell of a busy moment for a whole hour, and nothing of what has not lasted so long."""
+    idle, busy, away = holder(alice), holder(bob), holder(mona)
+    measured(idle, 40, gpu=1)
+    measured(busy, 40, gpu=1)
+    measured(busy, 3, gpu=90)
+    measured(away, 40, gpu=1)
+    MinuteSample.objects.filter(uid=away.uid, at__gte=now() - timedelta(minutes=15)).delete()
+    (one,) = patrol(Filter(hours=0.5)).holders
+    assert (one.row.uid, one.mean) == (idle.uid, pytest.approx(1))
+    assert 0.5 <= one.gpu_hours < 0.6
+    assert patrol(Filter(hours=0.9)).holders == []  # not for so long
+
+
 def test_who_may_see_it(wasted, alice, bob, mona, charlie, auditor, api, project):
     of_project = f"/api/v1/projects/{project.slug}/patrol"
     for user, everywhere, here in (
-        (auditor, 200, 403),
+        (auditor, 200, 200),
         (mona, 403, 200),
         (bob, 403, 403),
         (charlie, 403, 404),
     ):
         assert api(user, "GET", "/api/v1/patrol").status_code == everywhere
         assert api(user, "GET", of_project).status_code == here
-    assert api(auditor, "POST", "/api/v1/patrol", {"act": "park", "ids": []}).status_code == 403
+    for where in ("/api/v1/patrol", of_project):
+        assert api(auditor, "POST", where, {"act": "park", "ids": []}).status_code == 403
+
+
+def test_an_auditor_reads_the_page_of_a_project_and_has_no_buttons(
+    wasted, auditor, mona, as_user, project
+):
+    page = f"/projects/{project.slug}/patrol"
+    for user, buttons in ((auditor, False), (mona, True)):
+        shown = as_user(user).get(page, follow=True).content.decode()
+        assert wasted.name in shown
+        assert ('name="id"' in shown) is buttons
 
 
 def test_f8_a_token_is_told_of_the_kinds_of_work_that_it_may_read(wasted, mona, project):
     url = f"/api/v1/projects/{project.slug}/patrol"
-    rights = ["project:read", "workspace:manage"]
+    rights = ["project:read", "patrol:read"]
     told = []
     for scopes in (rights, [*rights, "workspace:read"]):
         secret = token_create(who=Principal(user=mona), name="limited", scopes=scopes)[1]

@@ -11,8 +11,10 @@ from accounts.models import User
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid
 from events.models import Event
+from notebooks.models import Workspace
 from notifications.models import Mail, Notification
-from parking import selectors, services
+from parking import dry_run, selectors, services
+from parking.look import look
 from parking.models import Stretch
 from work.models import Ticket
 
@@ -332,3 +334,28 @@ def test_looking_costs_as_much_for_ten_as_for_two(
             services.enforce()
         counts.append(len(seen))
     assert counts[0] == counts[1]
+
+
+def test_a_policy_for_containers_leaves_notebooks_to_the_one_for_workspaces(
+    holder, alice, bob, policy, measured
+):
+    note, box = holder(alice), holder(bob)
+    Workspace.objects.filter(pk=box.pk).update(variant="container")
+    general, exact = policy(kind="workspace", minutes=600), policy(kind="container")
+    for row in (note, box):
+        measured(row, 75)
+    found = {one.pk: one.policy for one in look()}
+    assert found == {note.pk: general, box.pk: exact}
+    exact.delete()
+    assert {one.policy for one in look()} == {general}
+    with pytest.raises(Invalid):
+        policy(kind="boat")
+
+
+def test_a_dry_run_for_notebooks_counts_no_containers(holder, alice, bob, policy, hours):
+    note, box = holder(alice), holder(bob)
+    Workspace.objects.filter(pk=box.pk).update(variant="container")
+    for row in (note, box):
+        hours(row, *[0] * 12)
+    (line,) = dry_run.look_back(policy(kind="notebook", state="dry-run"), days=7).lines
+    assert line.owner == "alice"

@@ -13,21 +13,29 @@ from tests.support.portal import Portal
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600), NO_REAL_GPUS]
 
-# Counts to forty; told to end it writes how far it is and why, and goes on from there.
+# Counts to forty, each fifth a checkpoint; told to end it writes one more, and half of another.
+# It goes on from the newest that is whole.
 TRAINS = """
 import json, os, signal, sys, time
-kept = os.path.join(os.environ["BERTH_CHECKPOINTS"], "step")
-step = int(open(kept).read()) if os.path.exists(kept) else 0
+kept, latest = os.environ["BERTH_CHECKPOINTS"], os.environ["BERTH_CHECKPOINT_LATEST"]
+step = int(open(latest + "/step").read()) if os.path.isdir(latest) else 0
 print("begins at", step, flush=True)
+def keep(name):
+    os.mkdir(kept + "/.new")
+    open(kept + "/.new/step", "w").write(str(step))
+    os.rename(kept + "/.new", kept + "/" + name)
 def told(*_):
     why = json.load(open(os.environ["BERTH_NOTICE_FILE"]))
-    open(kept, "w").write(str(step))
+    keep("step-told")
+    keep("step-half.tmp")
     print("told", why["why"], why["until"][:10], "at", step, flush=True)
     sys.exit(3)
 signal.signal(signal.SIGTERM, told)
 while step < 40:
     time.sleep(0.25)
     step += 1
+    if step % 5 == 0:
+        keep(f"step-{step}")
     print("step", step, flush=True)
 print("done", step, flush=True)
 """

@@ -36,6 +36,7 @@ class ClusteredPortal(Portal):
         self.hub_url = f"http://{host}:{self.port + 2}"
         self.env = {
             "BERTH_INTERNAL_BIND": host,
+            "BERTH_RECLAIM_GRACE_SECONDS": "20",  # programs of tests often do not hear SIGTERM
             "BERTH_INTERNAL_URL": self.hub_url,
             "BERTH_ALLOWED_HOSTS": f"localhost,127.0.0.1,{host}",
             "BERTH_INSECURE_REGISTRIES": state["registry"],

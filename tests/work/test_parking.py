@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import time_machine
 
 from clusters import services as clusters
+from clusters.models import Claim
 from common.clock import now
 from common.errors import Conflict, Forbidden
 from events.models import Event
+from hubapi.activity import note_page
+from hubapi.models import Client
+from hubapi.notices import notices_of
 from notifications.models import Notification
+from runtime import engine
+from runtime.hints import hint
 from runtime.protocol import Device
 from work import kinds, services
 from work.choices import StopReason, Void
@@ -103,3 +111,37 @@ def test_a_load_of_data_is_never_parked(
     )
     assert not services.park(row, actor=None)
     assert settle(row).desired == "running"
+
+
+def _asked_back(row: Any) -> None:
+    at = now()
+    ends = {"reclaim_at": at, "reclaim_until": at + timedelta(minutes=1), "reclaim_for": uuid4()}
+    assert Claim.objects.filter(workload_uid=row.uid).update(**ends)
+
+
+@pytest.mark.parametrize("kind", ["workspace"], indirect=True)
+def test_a7_who_sits_in_front_of_it_reads_that_its_gpus_are_asked_back_before_it_ends(
+    make: Make, kind: Any, alice: Any, settle: Any, world: Any
+) -> None:
+    """Where nobody does, nobody who is owed GPUs waits for it."""
+    open_one, shut = make(alice, gpus=2), make(alice, gpus=2)
+    for row in (open_one, shut):
+        _asked_back(row)
+    note_page(uid=open_one.uid, idle_s=3600)
+    for row in (open_one, shut):
+        hint(row)
+        engine.reconcile_one(kind.word, row.pk)
+    seen = world.driver_for("local")
+    assert seen.told(str(open_one.uid))["why"] == seen.told(str(shut.uid))["why"] == "reclaim"
+    open_one.refresh_from_db()
+    assert (open_one.phase, open_one.reason) == ("stopping", "preempted")
+    assert Client.objects.filter(uid=open_one.uid, revoked_at=None).exists()
+    (told,) = notices_of(open_one.uid, alice)
+    assert told.saves
+    assert told.until == Claim.objects.get(workload_uid=open_one.uid).reclaim_until
+    assert "asked back for another project" in told.text
+    shut.refresh_from_db()
+    assert (shut.phase, shut.launch) != ("stopping", 1)  # it ended at once, and is in line again
+    with time_machine.travel(now() + timedelta(seconds=21)):
+        open_one = settle(open_one)
+    assert open_one.launch == 2

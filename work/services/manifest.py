@@ -28,7 +28,7 @@ def manifest_parse(kind: Kind, document: Any) -> tuple[str, dict[str, Any]]:
     known = {**kind.beside, **{one.name: one.document for one in spec}}
     said = manifests.parse(document, kind=kind.document, spec=known)
     empty = {one.name: getattr(one, "empty", None) for one in spec}
-    values = {name: empty[name] if v is None else v for name, v in said.spec.items()}
+    values = {name: empty.get(name) if v is None else v for name, v in said.spec.items()}
     name = kind.table["name"].clean(said.name)
     return said.project, {"name": name, **{k: v for k, v in values.items() if v is not None}}
 
@@ -42,7 +42,7 @@ def manifest_of(row: Workload, *, private: bool) -> dict[str, Any]:
 
 def manifest_wrap(kind: Kind, name: str, project: str, told: dict[str, Any]) -> dict[str, Any]:
     """Return what a row (or a form) says as a document: short where nothing is said."""
-    beside = {name: told[name] for name in kind.beside}
+    beside = {name: told[name] for name in kind.beside if told[name]}
     table = [one for one in kind.table.but("name") if one.name in told]
     said = {one.name: told[one.name] for one in table if not one.quiet or one.says(told[one.name])}
     return manifests.wrap(kind.document, name, project, {**beside, **said})

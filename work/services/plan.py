@@ -186,6 +186,7 @@ def _judged(principal: Principal, found: Resolved, plan: Plan) -> Plan:
         said.append(decision.sentence)
     if budget.borrows and not refusal:
         said.append(budget.sentence)
+    said += kind.remarks(row, plan.attached)
     said += far_from_its_data(row.pool, kind.class_of(row), plan.attached, project)
     if cost and not refusal:
         said.append(_("It costs %(price)s per hour.") % {"price": price(cost)})

@@ -130,8 +130,10 @@ def resolved(
         project=project,
         cluster_key=row.cluster_key,
         said=said,
+        before=kind.attached_first(principal, row),
         takes=kind.attachments,
     )
+    kind.remarks(row, attached)
     return Resolved(kind, row, attached, made=decision)
 
 
@@ -160,6 +162,7 @@ def edited(*, principal: Principal, row: Any, kind: Kind, said: Mapping[str, Any
         before=had,
         takes=kind.attachments,
     )
+    kind.remarks(after, gets)
     fields = [one.name for one in kind.own if one.differs(row, after)]
     fields += [name for name in changed_attachments(had, gets) if name in kind.attachments]
     found = Resolved(kind, after, gets, row.uid, tuple(fields))

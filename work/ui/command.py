@@ -36,14 +36,17 @@ def command_of(
     name: str,
     verb: Sequence[str] = RUN,
     group: str = "",
+    begins: Sequence[str] = (),
 ) -> str:
     """Return the command; ``name`` is what it would be called. "": it would be too long.
+
+    ``begins``: options that say what it begins as.
 
     As in the document beside it, values of variables are in it: whoever sees it typed them.
     """
     words = ["berth", group or kind.word, *verb]
     words += [str(said[x.name]) for x in kind.table if x.argument and x.name in said]
-    words += ["--project", project, "--name", name]
+    words += [*begins, "--project", project, "--name", name]
     behind: Sequence[str] = ()
     for field in kind.table:
         value = said.get(field.name)

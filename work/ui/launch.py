@@ -48,7 +48,7 @@ def form_of(
         offers = offers_for(who, project, kind, fleet=fleet)
         # What a preset sets of variables is there in any case.
         values = kind.own.read(row, private=True) | {"env": {}}
-        values |= given_words(attached_usually(who, project))
+        values |= given_words(kind.attached_first(who, row) or attached_usually(who, project))
         form = WorkForm(data, table=kind.table, offers=offers, values=values)
         form.fleet = fleet
         return form
@@ -134,8 +134,10 @@ class NewView(WorkView):
         who = self.principal, self.project
         usual = kind.new(*who, {**beside, **own}) if own else row
         said = told_apart(kind, own | {key: named[key] for key in named if key in own}, row, usual)
-        verb, group = (self.pages.verb, *beside.values()), self.pages.group
-        there: dict[str, Any] = {"project": slug, "name": name, "verb": verb, "group": group}
+        told_by, begins = [str(word) for word in beside.values() if word], self.pages.begins
+        there: dict[str, Any] = {"project": slug, "name": name, "group": self.pages.group}
+        there["verb"] = (self.pages.verb, *(() if begins else told_by))
+        there["begins"] = [part for word in told_by for part in (begins, word) if begins]
         return {
             "plan": plan,
             "problems": [],

@@ -107,6 +107,7 @@ class Pages:
     new_path: str = "new"
     verb: str = "run"  # of the command that makes one
     group: str = ""  # of its commands; "": its word
+    begins: str = ""  # the option that says what it begins as; "": a word without one
     repeats: bool = False  # its page has the command that makes the same again
     listed: bool = True  # home and palette have nothing of their own for it
     words: Words

@@ -98,7 +98,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "RECLAIM_GRACE_SECONDS",
             whole(1),
             60,
-            "how long work on this machine has to end that gives back borrowed GPUs, or is parked",
+            "how long work has to end that gives back borrowed GPUs, or is parked",
+        ),
+        Setting(
+            "SMOKE_SECONDS",
+            whole(5),
+            60,
+            "how long a smoke run of a job may take: who still runs then has passed",
         ),
         Setting(
             "RETURN_TICKET_DAYS",

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from runtime.drivers import mounts
-from runtime.drivers.kubernetes import ending, names, observe, queues, shapes
+from runtime.drivers.kubernetes import ending, names, notices, observe, queues, shapes
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
@@ -146,6 +146,11 @@ class Workloads:
         if found is None:
             return
         shapes.of_owner(found).stop(self._hands, found, grace_s=grace_s)
+
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        """Tell its pods why they are about to end; those that are ending have been told."""
+        if (found := self.find(uid)) is not None:
+            notices.tell(self._client, [pod for pod in self.pods_of(found) if pod], notice)
 
     # --- remove -------------------------------------------------------------------------------
     def remove(self, uid: str) -> None:

@@ -77,7 +77,7 @@ class KubeClient:
 
         self.access = access
         self.patience = patience or Patience()
-        self._check = check
+        self.check = check
         self._connection = Connection(access, check, connections)
         self._writes = itertools.count()
         self.writes = 0
@@ -94,7 +94,7 @@ class KubeClient:
         access = replace(
             self.access, token=token, token_file="", client_cert_pem="", client_key_pem=""
         )
-        made = KubeClient(access, check=self._check, patience=self.patience, connections=1)
+        made = KubeClient(access, check=self.check, patience=self.patience, connections=1)
         try:
             yield made
         finally:

@@ -132,6 +132,9 @@ class KubernetesDriver:
     def stop(self, uid: str, *, grace_s: float) -> None:
         self._work.stop(uid, grace_s=grace_s)
 
+    def tell(self, uid: str, notice: Mapping[str, str]) -> None:
+        self._work.tell(uid, notice)
+
     def remove(self, uid: str) -> None:
         self._work.remove(uid)
 

@@ -27,6 +27,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a 
 
 REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
+NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
 HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY
 
 _LABEL_MAX = 63

@@ -272,6 +272,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "project": spec.project,
         "owner": spec.owner,
         "environment": spec.environment,
+        "packages_of": spec.packages_of,
         "command": list(spec.command),
         "verbatim": spec.verbatim,
         "env": dict(spec.env),
@@ -290,6 +291,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "port": spec.port,
         "probe": asdict(spec.probe) if spec.probe else None,
         "stop_grace_s": spec.stop_grace_s,
+        "checkpoints": spec.checkpoints,
         "group": _group(spec) if spec.is_group else None,
         "retry": asdict(spec.retry) if spec.once else None,
     }

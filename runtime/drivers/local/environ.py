@@ -60,6 +60,7 @@ _REFUSED = frozenset(
         "BERTH_VOLUMES",
         "BERTH_NOTICE_FILE",
         "BERTH_CHECKPOINTS",
+        "BERTH_CHECKPOINT_LATEST",
     )
 )
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_")
@@ -143,20 +144,24 @@ class Furniture:
     path: list[str] = field(default_factory=list)
 
 
-def python_layer(space: Path, base: Path) -> Furniture:
-    """Describe the layer under ``space`` on top of the environment ``base``."""
+def python_layer(space: Path, base: Path, under: Path | None = None) -> Furniture:
+    """Describe the layer under ``space`` on top of the environment ``base``.
+
+    ``under``: the layer of another workload between the two, with what was installed there.
+    """
     base = base.resolve()  # an upgrade moves the name; what runs keeps what it started with
     env, jupyter = space / "env", space / "jupyter"
     python = (base / "bin/python").resolve()
     site = next(iter(sorted(base.glob("lib/python3.*/site-packages"))), None)
     version = site.parent.name if site else "python3"
     mine = env / "lib" / version / "site-packages"
+    between = under / "lib" / version / "site-packages" if under else None
     kernel = jupyter / "kernels/python3"
     config = jupyter / "config"
     made = Furniture(folders=[str(env / "bin"), str(mine), str(kernel), str(config)])
     made.files = [
         (str(env / "pyvenv.cfg"), _pyvenv(python, version), 0o644),
-        (str(mine / "_berth_base.pth"), f"{site}\n" if site else "", 0o644),
+        (str(mine / "_berth_base.pth"), _paths(site, between), 0o644),
         *((str(env / "bin" / name), _PIP.format(python=env / "bin/python"), 0o755)
           for name in ("pip", "pip3")),
         (str(kernel / "kernel.json"), _kernel(env), 0o644),
@@ -171,7 +176,7 @@ def python_layer(space: Path, base: Path) -> Furniture:
     lab = jupyter / "labextensions" / lab_extension.NAME
     made.folders += [str(lab / folder) for folder in lab_extension.FOLDERS]
     made.files += [(str(lab / name), text, 0o644) for name, text in lab_extension.files().items()]
-    made.path = [str(env / "bin"), str(base / "bin")]
+    made.path = [str(env / "bin"), *([str(under / "bin")] if under else []), str(base / "bin")]
     made.env = {
         "VIRTUAL_ENV": str(env),
         "JUPYTER_PATH": f"{jupyter}{os.pathsep}{env}/share/jupyter",
@@ -180,6 +185,12 @@ def python_layer(space: Path, base: Path) -> Furniture:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     return made
+
+
+def _paths(site: Path | None, between: Path | None) -> str:
+    """Return the lines of a ``.pth``; those that lie in ``between`` are read, too."""
+    lines = [f"import site; site.addsitedir({str(between)!r})"] if between else []
+    return "".join(f"{line}\n" for line in (*lines, *([site] if site else [])))
 
 
 def _pyvenv(python: Path, version: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runtime.checkpoints import LATEST
 from runtime.drivers.local import environ, records
 from runtime.drivers.local import isolation as isolating
 from runtime.drivers.local.isolation import Groups, nvidia_minors
@@ -129,6 +130,10 @@ class Launcher:
         self.space = machine.spaces / spec["uid"]
         self.volumes = self.space / "volumes"
         self.secrets = machine.secret_folders.of(spec["uid"], self.space)
+        # a group's parts have one folder: that of the whole
+        kept = machine.spaces / spec["uid"].partition(".")[0] / "checkpoints"
+        said = spec.get("checkpoints")
+        self.checkpoints = self.volumes / said if said else kept
         self.base: Path | None = None
         if name := spec["environment"]:
             self.base = machine.environments / checked_name(name, "environment")
@@ -141,6 +146,8 @@ class Launcher:
                 f"environment {self.base.name} is not on this machine",
                 reason="invalid-spec",
             )
+        if self.base is not None and self.spec.get("packages_of"):
+            self.packages()
         if self.machine.users:
             for folder in (self.space.parent, self.machine.volumes, *self._interpreter()):
                 if shut := isolating.closed_folder(folder):
@@ -151,6 +158,20 @@ class Launcher:
                         reason="start-failed",
                     )
         self.program()
+
+    def packages(self) -> Path | None:
+        """Return the layer of the workload whose packages it sees; that must be its user's own."""
+        if not (uid := self.spec.get("packages_of")):
+            return None
+        folder = self.machine.spaces / checked_name(uid, "uid") / "env"
+        try:
+            found = folder.lstat()
+        except FileNotFoundError:
+            found = None
+        if found is None or not stat.S_ISDIR(found.st_mode) or found.st_uid != self.user.uid:
+            message = "the workspace is gone whose installed packages it needs"
+            raise Refused("invalid-spec", message, reason="invalid-spec")
+        return folder
 
     def _interpreter(self) -> list[Path]:
         return [(self.base / "bin/python").resolve().parent] if self.base else []
@@ -175,15 +196,17 @@ class Launcher:
         return self.space / "home"
 
     def make_folders(self) -> None:
-        self.space.mkdir(mode=0o711, exist_ok=True)
-        self.space.chmod(0o711 if self.machine.users else 0o700)
+        self._make_space(self.space)
         self.machine.trash.take(self.space / "tmp")
         notice_file(self.space).unlink(missing_ok=True)
         for folder in (
             self.home(),
-            *(self.space / n for n in ("env", "jupyter", "runtime", "tmp", "checkpoints")),
+            *(self.space / n for n in ("env", "jupyter", "runtime", "tmp")),
         ):
             self.machine.own_folder(folder, self.user)
+        if not self.spec.get("checkpoints"):
+            self._make_space(self.checkpoints.parent)
+            self.machine.own_folder(self.checkpoints, self.user)
         self.machine.trash.take(self.volumes)
         self.volumes.mkdir(mode=0o755)
         self.volumes.chmod(0o755 if self.machine.users else 0o700)
@@ -193,6 +216,10 @@ class Launcher:
                 (self.volumes / mount["name"]).mkdir(mode=0o700)
             else:
                 (self.volumes / mount["name"]).symlink_to(folder)
+
+    def _make_space(self, folder: Path) -> None:
+        folder.mkdir(mode=0o711, exist_ok=True)
+        folder.chmod(0o711 if self.machine.users else 0o700)
 
     def _data(self) -> list[dict[str, Any]]:
         return [mount for mount in self.spec["mounts"] if mount["role"] == "data"]
@@ -229,7 +256,8 @@ class Launcher:
             **environ.gpu_environment(self.spec["devices"]),
             "BERTH_VOLUMES": str(self.volumes),
             "BERTH_NOTICE_FILE": str(notice_file(self.space)),
-            "BERTH_CHECKPOINTS": str(self.space / "checkpoints"),  # stays from start to start
+            "BERTH_CHECKPOINTS": str(self.checkpoints),  # stays from start to start
+            "BERTH_CHECKPOINT_LATEST": f"{self.checkpoints}/{LATEST}",
             "BERTH_WORKLOAD": self.spec["uid"],
             **environ.meeting(self.spec.get("group")),
         }
@@ -239,7 +267,9 @@ class Launcher:
     ) -> dict[str, Any]:
         """Return everything the shim needs, as plain values."""
         machine, user = self.machine, self.user
-        layer = environ.python_layer(self.space, self.base) if self.base else environ.Furniture()
+        layer = environ.Furniture()
+        if self.base:
+            layer = environ.python_layer(self.space, self.base, self.packages())
         tmp = str(self.space / "tmp")
         shared = isolating.SHARED_FOLDERS if machine.isolation.tmp else ()
         words = self.spec["command"][1:]
@@ -269,6 +299,7 @@ class Launcher:
             "argv": [self.program(), *words],
             "env": self._environment(port, secrets.env, layer),
             "cwd": str(self.home()),
+            "checkpoints": str(self.checkpoints),
             "uid": user.uid if machine.users else None,
             "gid": user.gid,
             **self._sharing(),

@@ -75,6 +75,7 @@ def parse_spec(raw: Any) -> Facts:
             "project": str(raw["project"]),
             "owner": str(raw["owner"]),
             "environment": str(raw["environment"]),
+            "packages_of": str(raw.get("packages_of", "")),
             "command": _texts(raw["command"]),
             "verbatim": bool(raw.get("verbatim")),  # a portal before this one never says so
             "env": _pairs(raw["env"]),
@@ -84,6 +85,7 @@ def parse_spec(raw: Any) -> Facts:
             "port": int(raw["port"]) if raw["port"] else None,
             "probe": _probe(raw["probe"]) if raw["probe"] else None,
             "stop_grace_s": float(raw["stop_grace_s"]),
+            "checkpoints": _below(str(raw.get("checkpoints", ""))),
             "installation": str(raw.get("installation", "")),  # a portal before this one says none
             "group": _group(raw["group"]) if raw.get("group") else None,
             "retry": _retry(raw["retry"]) if raw.get("retry") else None,
@@ -102,6 +104,13 @@ def parse_secrets(raw: Any) -> Secrets:
         raise Refused("invalid-spec", str(problem), reason=problem.reason) from None
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Refused("invalid-spec", "the secrets can't be read") from None
+
+
+def _below(path: str) -> str:
+    """Return a path that leads nowhere else, whatever it is put behind."""
+    if path and not all(part and part not in {".", ".."} for part in path.split("/")):
+        raise ValueError("a folder of checkpoints is no plain path")
+    return path
 
 
 def _uid(text: str) -> str:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 38, 36
+_CLONE_NEWNS = 0x00020000
+_DEAF = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
+HOOK = ".berth/on-park"  # in its owner's home
 _CHUNK = 65536
 _FLOOD_BYTES_S = 32 * 1024 * 1024  # more is a flood: its writer waits, the disk is others' too
 
@@ -108,17 +111,8 @@ def become(plan: dict[str, Any], fifo: int) -> None:
     os.setsid()
     if plan["mounts"]:
         isolate(plan)
-    limits(plan["rlimits"])
-    os.umask(plan["umask"])
-    if plan["uid"] is not None:
-        os.setgroups(plan["groups"])
-        os.setresgid(plan["gid"], plan["gid"], plan["gid"])
-        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
-        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    for number in (_signal.SIGPIPE, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
-        _signal.signal(number, _signal.SIG_DFL)
-    os.dup2(fifo, 1)
-    os.dup2(fifo, 2)
+    leader = checkpoint_leader(plan["checkpoints"])  # its user may not read where our code is
+    undress(plan, fifo)
     # Write the workload's own environment, as its own user: no link can lead root astray
     for folder in plan["folders"]:
         attempt(os.makedirs, folder, exist_ok=True)
@@ -128,7 +122,37 @@ def become(plan: dict[str, Any], fifo: int) -> None:
         attempt(link, path, target)
     for path, target in plan["leads"]:
         attempt(lead, path, target)
+    if leader is not None:
+        attempt(leader, plan["checkpoints"])
     os.chdir(plan["cwd"])
+
+
+def undress(plan: dict[str, Any], fifo: int) -> None:
+    """Give up what the shim may do and what it hears: from here on it is the workload's user."""
+    limits(plan["rlimits"])
+    os.umask(plan["umask"])
+    if plan["uid"] is not None:
+        os.setgroups(plan["groups"])
+        os.setresgid(plan["gid"], plan["gid"], plan["gid"])
+        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for number in (*_DEAF, _signal.SIGPIPE, _signal.SIGUSR1):
+        _signal.signal(number, _signal.SIG_DFL)
+    os.dup2(fifo, 1)
+    os.dup2(fifo, 2)
+
+
+def checkpoint_leader(folder: str) -> Callable[[str], object] | None:
+    """Return what leads to the newest one there; who keeps none does not pay for reading it."""
+    try:
+        if not os.listdir(folder):
+            return None
+    except OSError:
+        pass  # it is made, or only its user may look
+    sys.path.insert(0, os.path.abspath(__file__ + "/../../../.."))
+    from runtime import checkpoints
+
+    return checkpoints.lead
 
 
 def isolate(plan: dict[str, Any]) -> None:
@@ -216,11 +240,45 @@ def child(plan: dict[str, Any], go: int, error: int, fifo: int) -> None:
         os._exit(127)
 
 
+def beside(plan: dict[str, Any], program: int, output: str) -> None:
+    """In a child: become the owner's hook where the program lives, with what it was told."""
+    heard = os.open(output, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.setsid()
+        join(plan["cgroups"], os.getpid())
+        with open(f"/proc/{program}/environ", "rb") as file:
+            told = [pair.partition(b"=") for pair in file.read().split(b"\0") if pair]
+        if plan["mounts"]:
+            space = os.open(f"/proc/{program}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            if _LIBC.setns(space, _CLONE_NEWNS):
+                os._exit(127)  # it would run among the machine's own mounts
+        undress(plan, heard)
+        env = {name: value for name, _sign, value in told}
+        path = f"{os.fsdecode(env[b'HOME'])}/{HOOK}"
+        if os.access(path, os.X_OK):  # most people have none, and that is no news
+            os.chdir(env[b"HOME"])
+            os.execve(path, [path], env)  # noqa: S606 - that is the point
+    except BaseException as problem:  # noqa: BLE001 - nothing may return into the shim's code
+        os.write(heard, f"berth: {HOOK}: {problem}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def join(groups: list[str], pid: int) -> None:
+    for folder in groups:
+        try:
+            with open(f"{folder}/cgroup.procs", "w") as file:
+                file.write(str(pid))
+        except OSError:
+            continue
+
+
 class Shim:
     """The running parent."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan, self.dir, self.error = plan, plan["dir"], ""
+        self.hook = 0  # the process of its owner's own hook
         self.log = Log(plan["log_prefix"], plan["log_segment"], plan["log_keep"])
         with open("/proc/sys/kernel/random/boot_id") as file:
             self.boot = file.read().strip()
@@ -249,7 +307,9 @@ class Shim:
     def start(self) -> None:
         killpoint("shim-locked")
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self.record("shim", pid=os.getpid(), start=start_time(os.getpid()), boot=self.boot)
+        _signal.signal(_signal.SIGUSR1, lambda *_: None)  # before anybody reads that it may be sent
+        me = os.getpid()
+        self.record("shim", pid=me, start=start_time(me), boot=self.boot, hook=HOOK)
         killpoint("shim-recorded")
         path = f"{self.dir}/output"
         clear(path)
@@ -272,12 +332,7 @@ class Shim:
 
     def release(self, go: int, error: int) -> None:
         """Record the waiting child, put it in its groups, let it run, see whether it could."""
-        for folder in self.plan["cgroups"]:
-            try:
-                with open(f"{folder}/cgroup.procs", "w") as file:
-                    file.write(str(self.child))
-            except OSError:
-                continue
+        join(self.plan["cgroups"], self.child)
         now = time.time()
         self.record("child", pid=self.child, start=start_time(self.child), boot=self.boot, at=now)
         killpoint("shim-child-recorded")
@@ -305,11 +360,17 @@ class Shim:
         poll.register(wake_r, select.POLLIN)
         while (status := self.reap()) is None:
             for fd, _ in poll.poll():
-                if fd == wake_r:
-                    os.read(wake_r, 512)
-                else:
+                if fd != wake_r:
                     self.pump()
+                elif _signal.SIGUSR1 in os.read(wake_r, 512) and not self.hook:
+                    self.run_hook()
         return status
+
+    def run_hook(self) -> None:
+        """Run its owner's ``~/.berth/on-park`` beside the program, as the program was started."""
+        self.hook = os.fork()
+        if self.hook == 0:
+            beside(self.plan, self.child, f"{self.dir}/output")
 
     def reap(self) -> int | None:
         """Collect the dead; return the workload's status once it is among them."""
@@ -323,6 +384,8 @@ class Shim:
                 return found
             if pid == self.child:
                 found = status
+            elif pid == self.hook:
+                self.note("hook", code=os.waitstatus_to_exitcode(status))
 
     def pump(self) -> bool:
         """Carry one chunk; True when there may be more."""
@@ -409,7 +472,7 @@ def main() -> None:
     with open(0, "rb") as stdin:
         plan = marshal.load(stdin)  # noqa: S302 - written by the supervisor into a memfd
     os.set_inheritable(os.open("/dev/null", os.O_RDWR), True)  # it is 0: the plan's was closed
-    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+    for number in _DEAF:
         _signal.signal(number, _signal.SIG_IGN)
     shim = Shim(plan)
     if shim.claim():

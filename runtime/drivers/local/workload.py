@@ -61,6 +61,7 @@ _TRIES = 3
 _FOREIGN_TIMES = 3  # a listener is foreign when seen so, so many times in a row
 _UNSEEN_S = 0.1
 _LATE_GRACE_S = 2.0
+_HOOK_S = 0.02  # between looks whether it is over
 
 
 class Workload(Watching):
@@ -89,6 +90,7 @@ class Workload(Watching):
         self._pump: records.OrphanPump | None = None
         self.stop_timer: asyncio.TimerHandle | None = None
         self.stopping = self._hijacked = self.orphan = False
+        self._hook: int | None = None  # the attempt whose owner's hook was begun
 
     # -- facts ---------------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Workload(Watching):
         self.spec, self.attempt, self.port = facts, attempt, port
         self.times, self.end, self.last_alive = {}, processes.Ending(""), None
         self.stopping = self._hijacked = self.orphan = False
-        self.child = self.parent = None
+        self.child = self.parent = self._hook = None
         secrets = self._secrets or Secrets()
         launcher.write_secrets(secrets)
         plan = launcher.plan(self.record, attempt, port, secrets)
@@ -273,11 +275,34 @@ class Workload(Watching):
         self.record.note("stop", {"attempt": self.attempt, "at": at, "grace": grace_s})
         killpoint("stop-recorded")
         self.stopping, self._secrets = True, None
-        if self.child:
-            processes.send_signal(*self.child, signal.SIGTERM)
+        if self._hook is None:
+            self._ask_to_end()
+        else:
+            self.task(self._ask_after_hook(grace_s / 2))
         loop = asyncio.get_running_loop()
         self.stop_timer = loop.call_later(max(grace_s, 0.0), self.kill)
         self.become(Seen.STOPPING)
+
+    def run_hook(self) -> None:
+        """Let its parent run its owner's hook, once; one from before there were hooks has none."""
+        shim = self.record.read("shim", attempt=self.attempt) or {}
+        if self._hook is None and self.child and not self.stopping and shim.get("hook"):
+            processes.send_signal(shim["pid"], shim["start"], signal.SIGUSR1)
+            self._hook = self.attempt
+
+    async def _ask_after_hook(self, longest_s: float) -> None:
+        """Its program is asked to end when the hook is over; at the latest after ``longest_s``."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < longest_s:
+            if self.record.read("hook", attempt=self.attempt) is not None:
+                break
+            await asyncio.sleep(_HOOK_S)
+        if self.is_alive:
+            self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
+        if self.child:
+            processes.send_signal(*self.child, signal.SIGTERM)
 
     def _end_late(self) -> None:
         """It was asked to end before we knew its process: ask now, and see it through."""

@@ -322,13 +322,17 @@ class World:
             raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
 
     def tell(self, uid: str, notice: dict[str, str]) -> None:
-        """Write why it is about to end where each of its parts looks (``BERTH_NOTICE_FILE``)."""
+        """Write why it is about to end where each of its parts looks (``BERTH_NOTICE_FILE``).
+
+        Then its owner's own hook runs; what it does counts in the grace.
+        """
         text = json.dumps({str(name)[:64]: str(value)[:512] for name, value in notice.items()})
         for part in self._known(uid):
             if part.is_alive:
                 path = notice_file(self.machine.spaces / part.uid)
                 write_atomic(path, text)
                 path.chmod(0o644)
+                part.run_hook()
 
     def mark(self, uid: str, installation: str) -> None:
         """Say whose it is, of what was made before there were marks."""
@@ -353,6 +357,7 @@ class World:
         killpoint("remove")
         for name in [part.uid for part in known] or [uid]:
             self._discard(name)
+        self.machine.trash.take(self.machine.spaces / uid)  # a group's own, with its checkpoints
         self.empty_trash()
 
     def _discard(self, name: str) -> None:

@@ -1,6 +1,6 @@
 // JupyterLab (4 and later) loads this as a prebuilt extension: it needs no build and none of Lab's
 // packages, only its commands. It asks the portal what is to be told of this workspace, shows that
-// with a countdown, and saves open documents before the end. Whoever may press a button is the
+// with a countdown, says beside it since when nobody touched the page, and saves open documents before the end. Whoever may press a button is the
 // portal's to decide. Where a portal or a Lab does not know it, nothing is shown.
 (() => {
   "use strict";
@@ -28,10 +28,16 @@
     if (!hubPrefix || !hubServerName || !token) return;
     const owner = encodeURIComponent(hubServerUser || hubUser);
     const url = `${hubHost}${hubPrefix}api/notices/${owner}/${encodeURIComponent(hubServerName)}`;
+    let touched = Date.now(); // Lab's own questions are no use of it: this is
+    for (const act of ["keydown", "input", "pointerdown", "pointermove", "wheel"]) {
+      const note = () => { touched = Date.now(); };
+      window.addEventListener(act, note, { capture: true, passive: true });
+    }
     const shown = new Map(); // id → {toast, notice, saved, text}
 
     const ask = async (body) => {
-      const answer = await fetch(url, {
+      const idle = Math.max(0, Math.floor((Date.now() - touched) / 1000));
+      const answer = await fetch(`${url}?idle=${idle}`, {
         method: body ? "POST" : "GET",
         headers: { Authorization: `token ${token}`, "Content-Type": "application/json" },
         body: body && JSON.stringify(body),
@@ -105,10 +111,52 @@
     setInterval(tick, 1000);
   }
 
-  const plugin = { id: `${NAME}:plugin`, autoStart: true, activate };
+  // --- run as job ---------------------------------------------------------------------------
+  function offerJobs(app) {
+    const { hubHost = "", hubServerUser, hubUser, hubServerName } = config();
+    if (!hubServerName || (hubServerUser && hubServerUser !== hubUser)) return;
+    const japanese = navigator.language.startsWith("ja");
+    const label = japanese ? "ジョブとして実行" : "Run as job";
+    const caption = japanese
+      ? "同じパッケージ・ファイル・認証情報で、最後まで自動で実行します"
+      : "It runs to its end by itself, with the same packages, files and credentials";
+
+    // Opened at the press, as browsers allow; filled once what is on the screen is saved.
+    const run = async (path, save) => {
+      const tab = window.open("about:blank");
+      const url = `${hubHost}/jobs/from/${encodeURIComponent(hubServerName)}/?path=${encodeURIComponent(path)}`;
+      if (save) await app.commands.execute("docmanager:save").catch(() => {});
+      if (!tab) return location.assign(url);
+      tab.opener = null;
+      tab.location.href = url;
+    };
+    const open = () => app.shell.currentWidget?.context?.path;
+    const chosen = () => {
+      const browser = [...app.shell.widgets("left")].find((one) => one.id === "filebrowser");
+      return browser ? [...browser.selectedItems()][0]?.path : undefined;
+    };
+    const may = (path) => /\.(ipynb|py)$/.test(path ?? "");
+    app.commands.addCommand("berth:run-notebook", {
+      label,
+      caption,
+      isEnabled: () => may(open()),
+      execute: () => run(open(), true),
+    });
+    app.commands.addCommand("berth:run-file", {
+      label,
+      caption,
+      isVisible: () => may(chosen()),
+      execute: () => run(chosen(), false),
+    });
+  }
+
+  const plugins = [
+    { id: `${NAME}:plugin`, autoStart: true, activate },
+    { id: `${NAME}:run`, autoStart: true, activate: offerJobs },
+  ];
   window._JUPYTERLAB = window._JUPYTERLAB || {};
   window._JUPYTERLAB[NAME] = {
     init: () => {},
-    get: async () => () => ({ __esModule: true, default: plugin }),
+    get: async () => () => ({ __esModule: true, default: plugins }),
   };
 })();

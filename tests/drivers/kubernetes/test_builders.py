@@ -2,13 +2,18 @@
 
 import base64
 import json
+import os
 import re
+import shutil
 import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume, workload
+from runtime.drivers.kubernetes.notices import at_the_end
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
@@ -114,12 +119,54 @@ def test_a_home_of_a_storage_class():
 
 def test_without_volumes_besides_the_home_no_link_is_made():
     given = spec(links_volumes=True)
-    assert "lifecycle" not in container(built(given, OPTIONS))
+    assert "postStart" not in container(built(given, OPTIONS))["lifecycle"]
 
 
-def test_a_container_of_any_image_is_asked_for_no_shell():
+def test_a_container_of_any_image_needs_no_shell_to_begin():
     given = spec(mounts=(Mount(HOME, "home"), Mount("data-1", name="shared")))
-    assert "lifecycle" not in container(built(given, OPTIONS))
+    assert list(container(built(given, OPTIONS))["lifecycle"]) == ["preStop"]
+
+
+def test_g13_the_folder_of_checkpoints_is_made_in_its_volume_before_the_program():
+    asked = {"once": True, "probe": None, "shm_mib": 64, "checkpoints": "shared/runs/k7"}
+    given = spec(**asked, mounts=(Mount("data-1", name="shared"),))
+    pod = built(given, replace(OPTIONS, data_image="registry.example/data"))["spec"]["template"]
+    (first,) = pod["spec"]["initContainers"]
+    assert first["image"] == "registry.example/data"
+    assert first["command"][-1] == f"{names.VOLUMES}/shared/runs/k7"
+    assert first["volumeMounts"] == [{"mountPath": f"{names.VOLUMES}/shared", "name": "v0"}]
+    assert {"cpu", "memory"} <= first["resources"]["requests"].keys()  # or a queue lets none in
+    told = workload.environment(given, {})
+    assert told["BERTH_CHECKPOINT_LATEST"] == f"{told['BERTH_CHECKPOINTS']}/.latest"
+    assert "initContainers" not in built(given, OPTIONS)["spec"]["template"]["spec"]
+    assert "BERTH_CHECKPOINTS" not in workload.environment(spec(once=True), {})
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_at_the_end_of_a_pod_its_program_can_read_until_when_and_its_owners_hook_runs(
+    shell, tmp_path
+):
+    if not (program := shutil.which(shell)):
+        pytest.skip(f"no {shell} here")
+    words = [program, "sh"] if shell == "busybox" else [program]
+    hook, told = tmp_path / ".berth/on-park", tmp_path / "notice.json"
+    env = {"HOME": str(tmp_path), "BERTH_NOTICE_FILE": str(told), "PATH": os.environ["PATH"]}
+    script = at_the_end(40).replace("/proc/1/fd/1", str(tmp_path / "log"))
+
+    def end() -> None:
+        subprocess.run([*words, "-c", script], env=env, check=True, timeout=15)
+
+    end()  # there is no hook
+    said = json.loads(told.read_text())
+    left = datetime.fromisoformat(said["until"]) - datetime.now(UTC)
+    assert said["why"] == "ending"
+    assert 20 < left.total_seconds() <= 40
+    told.write_text('{"why": "parked"}')  # by Berth, before
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\nsleep 0.5; cat $BERTH_NOTICE_FILE\n")
+    hook.chmod(0o755)
+    end()
+    assert (tmp_path / "log").read_text() == '{"why": "parked"}'
 
 
 def test_a_secret_file_is_copied_to_where_its_program_looks(tmp_path):
@@ -216,6 +263,7 @@ def test_c4_what_reaches_into_the_node_is_left_out():
     data = workload.secrets(given, OPTIONS, {})[0]["data"]
     told = {name: base64.b64decode(value).decode() for name, value in data.items()}
     assert told == {
+        "BERTH_NOTICE_FILE": "/dev/shm/berth-notice.json",
         "HOME": "/home/berth",
         "LD_LIBRARY_PATH": "/l",
         "LD_AUDIT": "",  # also what the image itself sets

@@ -4,10 +4,13 @@ import base64
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import time
 import urllib.request
 import uuid
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -255,3 +258,53 @@ def wait_ready(supervisor, spec):
     found = supervisor.until(spec.uid, Seen.READY, Seen.EXITED, seconds=2 * PATIENCE_S)
     assert found.seen == Seen.READY, supervisor.log(spec)
     return found
+
+
+def test_the_packages_of_another_workload_lie_between_its_own_and_the_environment(
+    tmp_path: Path,
+) -> None:
+    base, space, other = (tmp_path / name for name in ("base", "space", "other"))
+    (base / "bin").mkdir(parents=True)
+    (base / "bin/python").symlink_to(sys.executable)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (base / f"lib/{version}/site-packages").mkdir(parents=True)
+    theirs = other / f"env/lib/{version}/site-packages"
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (theirs, elsewhere):
+        folder.mkdir(parents=True)
+    (theirs / "installed.py").write_text("word = 'theirs'")
+    (theirs / "editable.pth").write_text(f"{elsewhere}\n")  # as ``pip install -e`` leaves it
+    (elsewhere / "edited.py").write_text("word = 'edited'")
+    layer = environ.python_layer(space, base, other / "env")
+    assert layer.path == [f"{space}/env/bin", f"{other}/env/bin", f"{base}/bin"]
+    for folder in layer.folders:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text, mode in layer.files:
+        Path(name).write_text(str(text)) if isinstance(text, str) else Path(name).write_bytes(text)
+        Path(name).chmod(mode)
+    for name, target in layer.links:
+        Path(name).symlink_to(target)
+    code = "import installed, edited; print(installed.word, edited.word)"
+    said = subprocess.run(
+        [f"{space}/env/bin/python", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "theirs edited\n"
+
+
+def test_packages_that_are_gone_or_somebody_elses_are_refused(tmp_path: Path) -> None:
+    from runtime.drivers.local.launcher import Launcher, Machine
+    from runtime.drivers.local.requests import Refused
+    from runtime.drivers.local.users import own_user
+
+    machine = Machine(tmp_path / "state", tmp_path / "volumes", tmp_path / "environments")
+    spec = {"uid": "mine", "environment": "", "packages_of": "other"}
+    me = own_user()
+    with pytest.raises(Refused, match="the workspace is gone"):
+        Launcher(machine, spec, me).packages()
+    (machine.spaces / "other/env").mkdir(parents=True)
+    assert Launcher(machine, spec, me).packages() == machine.spaces / "other/env"
+    stranger = replace(me, uid=me.uid + 1)
+    with pytest.raises(Refused, match="the workspace is gone"):
+        Launcher(machine, spec, stranger).packages()
+    with pytest.raises(Refused, match="not a plain name"):
+        Launcher(machine, {**spec, "packages_of": "../other"}, me).packages()

@@ -310,3 +310,25 @@ def test_what_goes_on_has_no_replicas_and_all_replicas_are_alike(ordinary):
 def test_a_uid_that_looks_like_a_part_is_refused(ordinary):
     with pytest.raises(InvalidSpec):
         ordinary.driver.ensure(ordinary.shell("true", uid="a.1"))
+
+
+KEEPS = """
+set -e
+mkdir "$BERTH_CHECKPOINTS/.$RANK" && echo "of $RANK" >"$BERTH_CHECKPOINTS/.$RANK/step"
+[ "$RANK" = 0 ] || mv "$BERTH_CHECKPOINTS/.1" "$BERTH_CHECKPOINTS/at-1"
+"""
+
+
+def test_g13_the_replicas_of_a_job_share_its_checkpoints_and_the_next_start_begins_there(
+    supervisor,
+):
+    spec = group(supervisor, KEEPS)
+    found = supervisor.ended(spec)
+    assert [one.exit_code for one in found.replicas] == [0, 0]
+    read = ("/bin/sh", "-c", 'cat "$BERTH_CHECKPOINT_LATEST/step"')
+    again = replace(spec, launch=2, command=read)
+    supervisor.driver.ensure(again)
+    supervisor.until(spec.uid, Seen.EXITED)
+    assert [log_of(supervisor, spec, n) for n in (0, 1)] == ["of 1\n"] * 2
+    supervisor.finish(lambda: supervisor.driver.remove(spec.uid))
+    assert list((supervisor.state / "spaces").glob(f"{spec.uid}*")) == []

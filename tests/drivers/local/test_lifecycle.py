@@ -265,3 +265,65 @@ def limit_files(supervisor, soft):
         f"r.prlimit(p, f, ({soft}, r.prlimit(p, f)[1]))"
     )
     subprocess.run([PYTHON, "-c", code], check=True, **supervisor.as_user())
+
+
+HOOK = """#!/bin/sh
+echo "saving because $(cat "$BERTH_NOTICE_FILE")"
+id -u >"$HOME/who"; sleep 0.3; echo done >"$HOME/saved"
+"""
+
+
+def _with_hook(supervisor, text: str, program: str):
+    lines = [
+        'mkdir -p "$HOME/.berth"',
+        f"cat >\"$HOME/.berth/on-park\" <<'END'\n{text}END",
+        'chmod +x "$HOME/.berth/on-park"',
+        program,
+    ]
+    spec = supervisor.shell("\n".join(lines))
+    supervisor.ready(spec)
+    wait_for(lambda: b"ready" in supervisor.driver.read_log(spec.uid)[0])
+    return spec
+
+
+def test_a_hook_that_cannot_run_is_told_in_the_log_and_holds_nothing_up(supervisor):
+    spec = _with_hook(supervisor, "no program\n", SAVED.replace('cat "$HOME/saved"; ', ""))
+    assert _park(supervisor, spec, grace_s=60).exit_code == 0
+    assert "on-park: [Errno 8] Exec format error" in supervisor.log(spec)
+
+
+def _park(supervisor, spec, *, grace_s: float):
+    supervisor.driver.tell(spec.uid, {"why": "parked", "until": "soon"})
+    with contextlib.suppress(NotYet):
+        supervisor.driver.stop(spec.uid, grace_s=grace_s)
+    return supervisor.until(spec.uid, Seen.EXITED)
+
+
+SAVED = "trap 'cat \"$HOME/saved\"; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+def test_its_owners_hook_runs_as_they_before_the_program_is_asked_to_end(supervisor):
+    spec = _with_hook(supervisor, HOOK, SAVED)
+    assert _park(supervisor, spec, grace_s=20).exit_code == 0
+    log = supervisor.driver.read_log(spec.uid)[0].decode()
+    assert 'saving because {"why": "parked", "until": "soon"}' in log
+    assert log.endswith("done\n")  # the program read, when it was told, what the hook had written
+
+
+def test_a_hook_that_does_not_end_takes_no_more_than_half_of_the_grace(supervisor):
+    program = "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    spec = _with_hook(supervisor, "#!/bin/sh\nsleep 600\n", program)
+    begun = time.monotonic()
+    assert _park(supervisor, spec, grace_s=2).exit_code == 0
+    assert 1.0 <= time.monotonic() - begun < PATIENCE_S
+    assert b"told" in supervisor.driver.read_log(spec.uid)[0]
+    assert wait_for(lambda: not processes_of(spec.uid))
+
+
+def test_who_has_no_hook_is_asked_to_end_at_once(supervisor):
+    spec = supervisor.shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")
+    supervisor.ready(spec)
+    wait_for(lambda: b"ready" in supervisor.driver.read_log(spec.uid)[0])
+    begun = time.monotonic()
+    assert _park(supervisor, spec, grace_s=60).exit_code == 7
+    assert time.monotonic() - begun < 15

@@ -8,12 +8,15 @@ import base64
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from runtime import checkpoints
 from runtime.drivers import mounts
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.builders.pod_fields import gpu_labels, placing
+from runtime.drivers.kubernetes.notices import at_the_end
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.mounts import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
@@ -64,9 +67,11 @@ def template(
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": names.REGISTRIES}],
         "securityContext": pod_fields.as_user(options.run_as_user, owns_volumes=True),
-        "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
+        "terminationGracePeriodSeconds": grace(spec),
         **placing(spec, options),
     }
+    if before := _before(spec, options):
+        pod["initContainers"] = before
     if spec.once:
         pod["restartPolicy"] = "Never"
     if spec.is_group:
@@ -92,6 +97,11 @@ def template(
     return {"metadata": meta, "spec": pod}
 
 
+def grace(spec: WorkloadSpec) -> int:
+    """The node's own is the longest: a sooner end is said with the deletion (``ending.hurry``)."""
+    return max(1, math.ceil(max(spec.stop_grace_s, spec.asked_back_s)))
+
+
 def port_of(spec: WorkloadSpec) -> int:
     """Where the workload itself listens."""
     return spec.port or names.PORT
@@ -103,6 +113,10 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     ours |= pod_fields.GIVEN if spec.resources.gpus else pod_fields.NONE
     if any(m.role == "data" for m in spec.mounts):
         ours["BERTH_VOLUMES"] = names.VOLUMES
+    ours["BERTH_NOTICE_FILE"] = names.NOTICE
+    if folder := _checkpoints(spec):
+        ours["BERTH_CHECKPOINTS"] = folder
+        ours["BERTH_CHECKPOINT_LATEST"] = f"{folder}/{checkpoints.LATEST}"
     port = str(port_of(spec))
     asked = {
         key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
@@ -111,6 +125,29 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     }
     # a secret is what it is: a password may hold any text
     return {**asked, **spec.network.env, **secret, **ours, **pod_fields.environment(spec)}
+
+
+def _checkpoints(spec: WorkloadSpec) -> str:
+    return f"{names.VOLUMES}/{spec.checkpoints}" if spec.checkpoints else ""
+
+
+def _before(spec: WorkloadSpec, options: KubernetesOptions) -> list[dict[str, Any]]:
+    """Return what runs before the main container: it makes the folder of checkpoints."""
+    if not spec.checkpoints or not options.data_image:
+        return []
+    text = Path(checkpoints.__file__).read_text()
+    return [
+        {
+            "command": ["python3", "-c", text, _checkpoints(spec)],
+            "env": pod_fields.named(pod_fields.NONE),
+            "image": options.data_image,
+            "imagePullPolicy": "IfNotPresent",
+            "name": "checkpoints",
+            "resources": _SIDECAR,
+            "securityContext": pod_fields.LOCKED,
+            "volumeMounts": [one for one in _mounts(spec, files=False) if one["name"] != "shm"],
+        }
+    ]
 
 
 def beside(sidecar: Sidecar) -> dict[str, str]:
@@ -160,10 +197,11 @@ def _main(
         found["startupProbe"] = _probe(spec.probe, port)
     if mounts := _mounts(spec, files=files):
         found["volumeMounts"] = mounts
+    found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", at_the_end(grace(spec))]}}}
     if first := _first(spec):
         # Beside the command and not before it: the runtime says itself when a program is not
         # there.
-        found["lifecycle"] = {"postStart": {"exec": {"command": ["sh", "-c", first]}}}
+        found["lifecycle"]["postStart"] = {"exec": {"command": ["sh", "-c", first]}}
     return found
 
 

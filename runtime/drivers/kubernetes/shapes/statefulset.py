@@ -21,6 +21,7 @@ from runtime.drivers.kubernetes.shapes.base import Hands, Pod
 from runtime.protocol import InvalidSpec, NotYet, Observation, WorkloadSpec
 
 VERSION, PLURAL, KIND = "apps/v1", "statefulsets", "StatefulSet"
+SAYS_MORE_S = 10.0  # who is given longer than any stop is being parked, and has things to save
 
 
 def build(
@@ -81,6 +82,8 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
     (pod,) = pods(owner, hands.pods(owner))
     if seeing.replicas_of(owner):
         owner = _scale_down(hands, owner, pod)
+    elif pod is not None and grace_s > SAYS_MORE_S and seeing.ending_of(pod) is None:
+        hands.logs.keep(owner, [pod])  # what it says, and its owner's hook, while it ends
     if pod is not None:
         hurry(hands.client, pod, grace_s)
         raise not_gone(pod)

@@ -1,0 +1,82 @@
+"""Where the program of a job tells how a notebook or a smoke run went: on the listener for
+workloads, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from common.errors import Conflict, Forbidden, Invalid, NotFound
+from hubapi import services
+from hubapi.api import hub_api
+from jobs.models import Job, NotebookResult
+from jobs.runtime_spec import PURPOSE
+from runtime.bus import publish
+from runtime.protocol import Desired
+from work.services.base import topics
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+MAX_BODY = 6 << 20
+MAX_FAILURE = 6000
+_GZIP = b"\x1f\x8b"
+_TOKEN = re.compile(r"\ABearer ([A-Za-z0-9_-]{43})\Z")
+
+
+@hub_api("POST")
+def report(request: HttpRequest, job: UUID) -> HttpResponse:
+    """Keep what the launch whose token it carries says of itself; it decides nothing else."""
+    if request.META.get("SERVER_PORT") != str(settings.BERTH_INTERNAL_PORT):
+        raise NotFound("There is nothing here.")
+    match = _TOKEN.match(request.headers.get("Authorization", ""))
+    launch = Job.objects.filter(uid=job).values_list("launch", flat=True).first() or 1
+    # A stranger learns nothing, whether the job exists or not.
+    if match is None or not services.matches(PURPOSE, job, launch, match[1]):
+        raise Forbidden("This token is not valid here.")
+    told = _body(request)
+    with transaction.atomic():
+        row = (
+            Job.objects.select_for_update(of=("self",))
+            .select_related("project", "owner")
+            .filter(uid=job, launch=launch, deleted_at__isnull=True)
+            .exclude(desired=Desired.ABSENT)
+            .first()
+        )
+        if row is None:
+            raise Conflict("There is a newer launch, or none.")
+        row.failure = told["failure"]
+        row.save(update_fields=["failure"])
+        if told["page"]:
+            values = {"launch": launch, "name": told["name"], "page": told["page"]}
+            NotebookResult.objects.update_or_create(job=row, defaults=values)
+        publish(topics(row), {"kind": row.kind, "id": row.short_id, "uid": str(row.uid)})
+    return JsonResponse({"kept": True})
+
+
+def _body(request: HttpRequest) -> dict[str, Any]:
+    """Return what is said, each part bounded; a page is larger than a form may be."""
+    data = request.read(MAX_BODY + 1)
+    if len(data) > MAX_BODY:
+        raise Invalid("The body is too large.")
+    try:
+        told = json.loads(data)
+        page = base64.b64decode(str(told.get("page") or ""), validate=True)
+    except (ValueError, RecursionError, AttributeError, binascii.Error) as error:
+        raise Invalid("The body is not what is reported.") from error
+    if page and not page.startswith(_GZIP):
+        raise Invalid("The page is not packed.")
+    failure, name = str(told.get("failure") or ""), str(told.get("name") or "")
+    return {
+        "failure": failure.replace("\0", "")[:MAX_FAILURE],
+        "name": name.replace("\0", "")[-255:],
+        "page": page,
+    }

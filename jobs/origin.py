@@ -1,0 +1,66 @@
+"""What a job takes over from the workspace that it is made in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext
+
+from clusters.models import Cluster
+from clusters.options import options_of
+from common.errors import wrong
+from images.services import pinned
+from jobs.models import Job
+from runtime.protocol import Desired
+from work import kinds
+from work.attached import Attached, attached_to
+from work.services.attachments import require_usable_by
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from accounts.principal import Principal
+    from projects.models import Project
+
+KIND = "workspace"
+_SAME = ("environment", "cluster_key", "cpu_milli", "memory_mib", "gpus", "gpu_flavor", "shm_mib")
+
+
+def of_a_workspace(principal: Principal, project: Project, said: Mapping[str, Any]) -> Job:
+    """Return a row that begins as the workspace that was said, or as any job begins."""
+    row = Job(project=project, owner=principal.user, kind=Job.KIND, cluster_key="")
+    if not (name := str(said.get("workspace") or "")):
+        return row
+    origin = _own(principal, project, name)
+    for column in _SAME:
+        setattr(row, column, getattr(origin, column))
+    row.env, row.env_of_workspace = dict(origin.env), origin.env
+    row.made_in, row.made_in_uid = origin.short_id, origin.uid
+    row.home = origin.home
+    cluster = Cluster.objects.filter(key=origin.cluster_key).first()
+    if cluster is not None and cluster.runs_images:
+        image = pinned(origin.image, origin.image_digest) if origin.image else ""
+        row.image = image or options_of(cluster.options).default_image
+    row.smoke = True
+    return row
+
+
+def attached_there(principal: Principal, row: Job) -> Attached | None:
+    """Return what that workspace sees: a job sees it too, where nothing else was said."""
+    if not row.made_in or row.pk is not None:
+        return None
+    found = attached_to(_own(principal, row.project, row.made_in))
+    require_usable_by(principal, row.project, found)
+    return found
+
+
+def _own(principal: Principal, project: Project, name: str) -> Any:
+    """Return a workspace of one's own, by id or by name."""
+    rows = kinds.kind_of(KIND).model.objects.filter(
+        project=project, owner=principal.user, deleted_at__isnull=True
+    )
+    rows = rows.exclude(desired=Desired.ABSENT).select_related("home", "project", "owner")
+    found = rows.filter(short_id=name).first() or rows.filter(name=name).first()
+    if found is None:
+        raise wrong("workspace", gettext("You have no workspace of that name in this project."))
+    return found

@@ -1,0 +1,52 @@
+"""What jobs show on pages: how the smoke run went, what failed, and "Run as job" on a workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs import origin, smoke
+from jobs.choices import State
+from jobs.kind import JOB
+from jobs.models import Job
+from jobs.states import state_of
+from jobs.ui.pages import PAGES
+from projects.access import permissions_of
+from work.ui.panels import Panel, Slot
+from work.ui.present import took
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+
+
+def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
+    if row.kind == origin.KIND and slot is Slot.CARD:
+        return _run_as_job(who, row)
+    if row.kind == Job.KIND and slot is Slot.NOTICE:
+        return _how_it_went(who, row)
+    return None
+
+
+def _run_as_job(who: Principal, row: Any) -> Panel | None:
+    """Return the way from a workspace to a job, for who owns it."""
+    may = JOB.create in permissions_of(who, row.project) and not row.project.archived_at
+    if row.owner_id != who.user.pk or not may:
+        return None
+    query = {"workspace": row.short_id}
+    address = PAGES.list_address("new", row.project.slug, query=query)
+    return Panel("jobs/_run_as_job.html", {"run_as_job_url": address})
+
+
+def _how_it_went(who: Principal, row: Job) -> Panel | None:
+    """Return its smoke run, and what its program said of its failure: that to its owner only."""
+    is_owner = row.owner_id == who.user.pk
+    told: dict[str, Any] = {}
+    if row.smoke and (one := smoke.latest(row)) is not None:
+        state = state_of(one)
+        told = {"smoke": one, "smoke_state": state, "smoke_took": took(one)}
+        told["smoke_passed"] = state in {State.SUCCEEDED, State.CANCELLED}
+        told["smoke_failed"] = state == State.FAILED
+        told["smoke_lines"] = one.failure if is_owner else ""
+        told["smoke_log"] = PAGES.address("logs", one) if is_owner and one.started_at else ""
+    if is_owner and row.failure:
+        told["failure"], _, told["failure_lines"] = row.failure.partition("\n")
+    return Panel("jobs/_smoke.html", told) if told else None

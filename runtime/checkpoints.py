@@ -1,0 +1,48 @@
+"""The newest complete checkpoint of a folder, to which ``.latest`` leads before a program starts.
+
+Complete is what was renamed into its place: whose name does not begin with a dot or ``tmp``, and
+does not end with ``tmp`` or ``partial``. A folder that is written where it stays is complete once
+no file ``.incomplete`` is in it. Pods run this file as text, and each process on one machine reads
+it before it starts: so it needs nothing else, and imports as little as can be.
+"""
+
+import os
+import sys
+
+LATEST = ".latest"  # a link beside them, made anew at each start
+INCOMPLETE = ".incomplete"
+
+
+def newest(folder: str) -> str:
+    """Return the name of the newest that is complete; "": there is none."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            low = entry.name.lower()
+            if low.startswith((".", "tmp")) or low.endswith(("tmp", "partial")):
+                continue
+            if entry.is_symlink() or os.path.lexists(f"{entry.path}/{INCOMPLETE}"):
+                continue
+            found.append((entry.stat().st_mtime_ns, entry.name))
+    return max(found)[1] if found else ""
+
+
+def lead(folder: str) -> None:
+    """Make the folder, and let ``.latest`` lead to the newest; several starts may do so at once."""
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - see above
+    name, link = newest(folder), f"{folder}/{LATEST}"
+    if name:
+        new = f"{link}.{os.getpid()}"
+        if os.path.lexists(new):
+            os.unlink(new)  # noqa: PTH108
+        os.symlink(name, new)  # noqa: PTH211
+        os.rename(new, link)  # noqa: PTH104
+    elif os.path.islink(link):  # noqa: PTH114
+        os.unlink(link)  # noqa: PTH108
+
+
+if __name__ == "__main__":
+    try:
+        lead(sys.argv[1])
+    except OSError as problem:  # its program finds out what it can do without
+        print(f"checkpoints: {problem}", file=sys.stderr)  # noqa: T201

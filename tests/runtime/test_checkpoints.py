@@ -1,0 +1,62 @@
+"""Which checkpoint is the newest complete one, and the link that leads there before each start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from runtime import checkpoints
+
+
+def keep(folder: Path, name: str, at: int) -> Path:
+    made = folder / name
+    made.mkdir()
+    (made / "weights").write_text(name)
+    os.utime(made, (at, at))
+    return made
+
+
+def test_g13_the_newest_that_is_complete_is_led_to_and_no_half_of_one(tmp_path: Path) -> None:
+    folder = tmp_path / "made/by/it"
+    checkpoints.lead(str(folder))
+    latest = folder / checkpoints.LATEST
+    assert folder.is_dir()
+    assert not latest.is_symlink()
+    keep(folder, "step-100", 1)
+    keep(folder, "step-200", 2)
+    for name in (".step-300", "tmp-step-300", "step-300.tmp", "step-300.PARTIAL"):
+        keep(folder, name, 9)
+    (keep(folder, "in-place", 8) / checkpoints.INCOMPLETE).touch()
+    os.utime(folder / "in-place", (8, 8))
+    checkpoints.lead(str(folder))
+    assert (latest / "weights").read_text() == "step-200"
+    (folder / "in-place" / checkpoints.INCOMPLETE).unlink()
+    os.utime(folder / "in-place", (8, 8))
+    checkpoints.lead(str(folder))
+    assert (latest / "weights").read_text() == "in-place"
+    (folder / "step-300.tmp").rename(folder / "step-300")
+    checkpoints.lead(str(folder))
+    assert (latest / "weights").read_text() == "step-300.tmp"
+
+
+def test_g13_a_file_is_one_too_and_the_last_that_goes_takes_the_link_with_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.pt").write_text("weights")
+    checkpoints.lead(str(tmp_path))
+    assert (tmp_path / checkpoints.LATEST).read_text() == "weights"
+    (tmp_path / "model.pt").unlink()
+    checkpoints.lead(str(tmp_path))
+    assert not (tmp_path / checkpoints.LATEST).is_symlink()
+
+
+def test_as_the_text_that_a_pod_runs_it_never_fails(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").touch()
+    text = Path(checkpoints.__file__).read_text()
+    for folder in (tmp_path, tmp_path / "model.pt"):  # the second can't be a folder
+        words = [sys.executable, "-c", text, str(folder)]
+        done = subprocess.run(words, capture_output=True, check=True)
+    assert b"checkpoints: " in done.stderr
+    assert str((tmp_path / checkpoints.LATEST).readlink()) == "model.pt"
