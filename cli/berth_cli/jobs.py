@@ -227,9 +227,10 @@ def goodput(s: Session, name: str) -> None:
 def runs(s: Session, name: str | None) -> None:
     """List the runs of a job, or of all jobs of the project, the newest first."""
     if name is not None:
-        s.show(s.client.pages(f"{JOB.path(s, JOB.find(s, name))}/runs"), _RUNS)
+        s.show(list(s.client.pages(f"{JOB.path(s, JOB.find(s, name))}/runs")), _RUNS)
         return
-    s.show(s.client.pages(f"{JOB.base(s)}/runs"), (("JOB", lambda r: r["name"]), *_RUNS))
+    columns = (("JOB", lambda r: r["name"]), *_RUNS)
+    s.show(list(s.client.pages(f"{JOB.base(s)}/runs")), columns)
 
 
 @job.command("diff")

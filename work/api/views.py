@@ -276,9 +276,7 @@ Views = Mapping[str, type[WorkAPIView]]
 
 
 def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) -> list[URLPattern]:
-    """Return the routes of a kind: below ``projects/{project}/{kinds}``; ``own``: below one,
-    ``of_all``: beside them.
-    """
+    """Return the routes of a kind; ``own``: below one of them, ``of_all``: beside them all."""
     word = api.kind.word
     every = f"projects/<slug:project>/{api.collection}"
     one = f"{every}/<{'uuid' if api.kind.key == 'uid' else 'slug'}:{word}>"
