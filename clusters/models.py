@@ -61,6 +61,8 @@ class Cluster(models.Model):
     message = models.TextField(blank=True, default="")
     capacity = models.JSONField(default=dict, blank=True)  # cpu_milli, memory_mib
     isolation = models.JSONField(default=dict, blank=True)  # what the driver can enforce
+    # what of runtime.training.OPERATORS is there
+    operators = models.JSONField(default=list, db_default=[], blank=True)
     checked_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     options = models.JSONField(default=dict, blank=True)  # clusters.options.ClusterOptions

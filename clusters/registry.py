@@ -93,6 +93,7 @@ def driver_options(cluster: Cluster) -> Any:
     }
     values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
     values["installation"] = installation.own_id()
+    values["operators"] = tuple(cluster.operators)
     if options.manages_queues:
         values["queue"] = LOCAL_QUEUE
     return KubernetesOptions(**values)

@@ -1,4 +1,4 @@
-"""``python -m devcluster up|down|status|storage|build|lock``; ``make cluster-…`` calls it."""
+"""``python -m devcluster up|down|status|storage|training|build|lock``; `make` calls it."""
 
 import argparse
 import fcntl
@@ -57,6 +57,14 @@ def storage(_: list[str]) -> int:
     return 0
 
 
+def training(_: list[str]) -> int:
+    from devcluster.training import add
+
+    with alone():
+        add(Layout.usual())
+    return 0
+
+
 def build(names: list[str]) -> int:
     from devcluster.programs import build as build_one
 
@@ -85,6 +93,7 @@ COMMANDS = {
     "down": down,
     "status": status,
     "storage": storage,
+    "training": training,
     "build": build,
     "lock": lock,
 }
@@ -98,6 +107,8 @@ status   what runs, and what does not
 storage  add storage that makes snapshots and grows to the cluster that is up: builds what it
          needs (once, some minutes of CPU) and makes the classes berth-snapshots, whose volumes
          grow, and berth-fixed, whose volumes don't; later starts bring both by themselves
+training add the operators of training (MPI, trainer, JobSet) to the cluster that is up; later
+         starts bring them by themselves
 build    build programs, all of the cluster's when none is named
 lock     pin the modules of programs again, after a change of a version
 """

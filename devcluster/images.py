@@ -26,6 +26,8 @@ PACKAGES: tuple[str, ...] = (
     "netcat-openbsd",
 )
 PACKAGES += ("openssh-client", "procps", "python3", "tini", "vim-tiny")
+# Beside them, in an image for MPI: its launcher reaches the others over ssh.
+MPI: tuple[str, ...] = ("openmpi-bin", "openssh-server")
 USER = 1000
 PERSON = f"{USER}:{USER}"
 SHELL_USER = f"berth:x:{USER}:{USER}:Berth:/home/berth:/bin/bash\n"
@@ -95,9 +97,15 @@ def debian() -> Recipe:
     return Recipe("debian", digest(SUITE, " ".join(PACKAGES), SHELL_USER, "2"), make_debian)
 
 
-def make_debian(folder: Path) -> oci.Layer:
+def mpi_debian() -> Recipe:
+    """With MPI from the start: the system's packages are one layer."""
+    key = digest(SUITE, " ".join((*PACKAGES, *MPI)), SHELL_USER, "1")
+    return Recipe("debian-mpi", key, lambda folder: make_debian(folder, MPI))
+
+
+def make_debian(folder: Path, more: tuple[str, ...] = ()) -> oci.Layer:
     root = folder / "root"
-    include = ",".join(PACKAGES)
+    include = ",".join((*PACKAGES, *more))
     run(["debootstrap", "--variant=minbase", f"--include={include}", SUITE, root])
     for name in UNNEEDED:
         empty(root / name)
@@ -230,6 +238,11 @@ def tool(say: Said) -> oci.Image:
         user=PERSON,
         folder="/home/berth",
     )
+
+
+def mpi(say: Said) -> oci.Image:
+    """The tool image with MPI and what its launcher needs."""
+    return replace(tool(say), name="berth/mpi", layers=[mpi_debian().layer(say)])
 
 
 def asroot(say: Said) -> oci.Image:

@@ -167,6 +167,26 @@ PROGRAMS = {
             on_demand=True,
             shares=True,
         ),
+        # Operators of training on several replicas (devcluster/training.py).
+        Program(
+            "mpi-operator",
+            "github.com/kubeflow/mpi-operator",
+            "v0.8.2",
+            packages=("/cmd/mpi-operator",),
+            on_demand=True,
+            shares=True,
+        ),
+        # Its controller-runtime does not go with Kubernetes' own libraries of today.
+        Program("jobset", "sigs.k8s.io/jobset", "v0.11.0", on_demand=True),
+        Program(
+            "trainer",
+            "github.com/kubeflow/trainer/v2",
+            "v2.3.0",
+            packages=("/cmd/trainer-controller-manager",),
+            binaries=("trainer-controller-manager",),
+            on_demand=True,
+            shares=True,
+        ),
     )
 }
 

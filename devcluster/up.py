@@ -21,6 +21,7 @@ from devcluster import (
     state,
     status,
     storage,
+    training,
 )
 from devcluster.kube import Kube
 from devcluster.layout import ROOT, Layout, volumes
@@ -46,6 +47,8 @@ def up(layout: Layout, *, whole: bool = True) -> None:
     with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(part) for part in parts]:
             done.result()
+    if whole:
+        cluster.training()
     if problems := status.faults(layout, ended=False, whole=whole):
         raise SetupError("\n".join(problems))
     state.write(layout, cluster.images, cluster.kube)
@@ -153,6 +156,14 @@ class Cluster:
             self.start("kueue", kueue.kueue(layout))
             self.processes.wait("kueue", kueue.ready, KUEUE_PATIENCE_S)
             self.apply(kueue.last_objects(layout))
+
+    def training(self) -> None:
+        """Last: only what trains on several replicas waits for it."""
+        if training.has():
+            with timed("operators of training"):
+                training.write_configuration(self.layout)
+                training.start(self.layout, self.processes, self.kube)
+                self.images |= training.published()
 
     def publish_all(self) -> None:
         with timed("images in the registry and on the node"):

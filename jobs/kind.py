@@ -16,6 +16,7 @@ from jobs.packages import require_package
 from jobs.runs import run_keep
 from placement.clusters import known_cluster
 from projects.access import Permission
+from runtime import training
 from runtime.protocol import Together
 from volumes.services.create import SHARED
 from work import fields as f
@@ -152,12 +153,52 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     ]
 
 
+FRAMEWORK = f.Choice(
+    name="framework",
+    label=_("Framework"),
+    help=_("By it replicas are told how they find each other: RANK, TF_CONFIG, or mpirun."),
+    choices=[
+        (training.NONE, _("None, or one of its own")),
+        (training.PYTORCH, _("PyTorch")),
+        (training.TENSORFLOW, _("TensorFlow")),
+        (training.MPI, _("MPI")),
+    ],
+    usual=training.NONE,
+    quiet=True,
+)
+PARAMETER_SERVERS = f.Count(
+    name="parameter_servers",
+    label=_("Parameter servers"),
+    help=_("Besides the replicas, each of the same size. They end with the workers."),
+    high=MAX_REPLICAS,
+    quiet=True,
+    only=("framework", training.TENSORFLOW),
+)
+
+
 def _check_place(cluster: Cluster, row: Job) -> None:
-    """An image brings its own program; one machine has none."""
+    """An image brings its own program; one machine has none. Some roles need an operator."""
+    _check_framework(cluster, row)
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
         raise wrong("command", gettext("This machine has no images: a job needs a command here."))
+
+
+def _check_framework(cluster: Cluster, row: Job) -> None:
+    """What can't run there is refused before it is submitted."""
+    if row.framework == training.MPI and "mpi" not in cluster.operators:
+        if cluster.runs_images:
+            raise wrong("framework", gettext("MPI needs mpi-operator on this cluster."))
+        said = gettext("MPI needs mpirun on this machine: Debian's package openmpi-bin.")
+        raise wrong("framework", said)
+    if row.framework == training.MPI and not row.command:
+        raise wrong("command", gettext("MPI needs the command that runs on each slot."))
+    if row.parameter_servers and row.framework != training.TENSORFLOW:
+        raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
+    if row.parameter_servers and cluster.runs_images and "jobset" not in cluster.operators:
+        said = gettext("Parameter servers need JobSet on this cluster.")
+        raise wrong("parameter_servers", said)
 
 
 def _together(row: Job) -> Together | None:
@@ -181,8 +222,8 @@ JOB = Kind(
     icon="stack-2",
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
-        *(REPLICAS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL, s.ENV, RETRIES, s.TIME_LIMIT),
-        *(SMOKE, *s.ATTACHED, CHECKPOINTS),
+        *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
+        *(s.ENV, RETRIES, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
     ),
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
@@ -198,7 +239,7 @@ JOB = Kind(
     stopping=smoke.stopping,
     hidden=Q(smoke_of__isnull=False),
     related=("home",),
-    replicas=lambda row: row.replicas,
+    replicas=lambda row: row.all_replicas,
     together=_together,
     of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None, "failure": ""},
     asked=StopReason.CANCELLED.value,

@@ -40,6 +40,10 @@ class Job(Workload):
     checkpoints = models.CharField(  # a folder in one of its volumes: NAME or NAME/PATH
         _("checkpoints"), max_length=255, blank=True, default="", db_default=""
     )
+    framework = models.CharField(_("framework"), max_length=12, default="none", db_default="none")
+    parameter_servers = models.PositiveSmallIntegerField(
+        _("parameter servers"), default=0, db_default=0
+    )
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
     # What it runs instead of a command, and in which folder of its home.
     script = models.CharField(_("file"), max_length=255, blank=True, default="", db_default="")
@@ -63,6 +67,11 @@ class Job(Workload):
     finished_at = models.DateTimeField(null=True)
     # What its program reported of its failure; its owner's alone, as its log.
     failure = models.TextField(blank=True, default="", db_default="")
+
+    @property
+    def all_replicas(self) -> int:
+        """How many processes or pods it is."""
+        return self.replicas + self.parameter_servers
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"

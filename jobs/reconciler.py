@@ -81,7 +81,7 @@ class JobReconciler(WorkloadReconciler):
         return workload_spec(row)
 
     def replicas_of(self, row: Job) -> int:
-        return row.replicas
+        return row.all_replicas
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
         lacking = needs.missing(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.utils.translation import gettext as _
@@ -15,6 +15,7 @@ from jobs import code
 from jobs.models import Job
 from jobs.programs import runner
 from queues.choices import Purpose
+from runtime import training
 from runtime.protocol import InvalidSpec, PodGroup, RetryPolicy, WorkloadSpec
 from volumes.backing import mount_of
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
@@ -44,13 +45,14 @@ def workload_spec(row: Job) -> WorkloadSpec:
     if row.made_in and row.home is None:
         raise InvalidSpec(_("The home of the workspace that it was made in is gone."))
     keys = keys_of(row)
-    common = common_fields(row, keys)
+    common: dict[str, Any] = common_fields(row, keys)
     if row.home is not None:
         common["mounts"] = (mount_of(row.home, role="home"), *common["mounts"])
     reports = bool(row.smoke_of or row.is_notebook)
     own = _own_environment(row, options, reports=reports)
     common |= {
-        "groups": (PodGroup("main", row.replicas),),
+        "framework": row.framework,
+        "groups": training.groups(row.framework, row.replicas, row.parameter_servers),
         "once": True,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
         "secret_env": lambda: {
@@ -61,10 +63,13 @@ def workload_spec(row: Job) -> WorkloadSpec:
         "stop_grace_s": STOP_GRACE_S,
         "checkpoints": f"{row.checkpoints}/{row.short_id}" if row.checkpoints else "",
     }
-    words = _words(row)
+    words = _words(row, on_machine=options is None)
     if options is None:
         if not words:
             raise InvalidSpec(_("This machine has no images: a job needs a command here."))
+        if row.framework == training.MPI:  # one process starts all slots, and has the room of all
+            common["groups"] = training.groups(row.framework, 1)
+            common["resources"] = row.resources.times(row.replicas)
         packages = str(row.made_in_uid or "")
         env = {**keys.env, **row.env, **own}
         return WorkloadSpec(**common, command=words, env=env, verbatim=True, packages_of=packages)
@@ -72,6 +77,9 @@ def workload_spec(row: Job) -> WorkloadSpec:
         raise InvalidSpec(_("A job on a cluster needs an image."))
     keys = pod_keys(keys)
     is_plain = words == (*row.command, *row.args) or not words
+    operator = training.operator(row.framework, row.replicas, cluster.operators)
+    if row.framework == training.TENSORFLOW and not operator:  # one template: all are workers
+        common["groups"] = (PodGroup(training.WORKER, row.replicas, meets=True),)
     return WorkloadSpec(
         **common,
         **pod_fields(row, cluster, work_class=row.KIND, image=row.image, purpose=Purpose.TRAIN),
@@ -80,10 +88,11 @@ def workload_spec(row: Job) -> WorkloadSpec:
         args=tuple(row.args) if is_plain else (),
         env={**keys.env, **row.env, **own},
         links_volumes=row.home is not None,  # paths are as in the workspace
+        operator=operator,
     )
 
 
-def _words(row: Job) -> tuple[str, ...]:
+def _words(row: Job, *, on_machine: bool) -> tuple[str, ...]:
     """Return the words of what is run; (): the image's own program, with its arguments."""
     if row.is_notebook:
         words: tuple[str, ...] = ("python3", "-c", runner(), "notebook", row.script)
@@ -98,7 +107,12 @@ def _words(row: Job) -> tuple[str, ...]:
         wants_gpus = Job.objects.filter(uid=row.smoke_of, gpus__gt=0).exists()
         seconds = str(settings.BERTH_SMOKE_SECONDS)
         words = ("python3", "-c", runner(), "smoke", seconds, str(int(wants_gpus)), "--", *words)
-    words = code.with_code(row, words)
+    if row.framework == training.MPI and not training.starts_others(words):
+        slots = row.replicas * max(1, row.gpus)
+        hosts = ("--host", f"localhost:{slots}") if on_machine else ()
+        words = training.mpirun(code.with_code(row, words), slots, *hosts)  # each slot has the code
+    else:
+        words = code.with_code(row, words)
     if row.home is not None:
         words = ("sh", "-c", _IN_FOLDER, row.workdir or ".", *words)
     return words

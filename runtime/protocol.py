@@ -252,6 +252,7 @@ class WorkloadSpec:
     # File name → text, made like ``secret_env``; only the workload can read them. ``{secrets}``
     # in ``command`` and ``env`` stands for the folder that holds them.
     secret_files: Callable[[], Mapping[str, str]] = dict
+    framework: str = "none"  # of runtime.training: by it replicas are told where they meet
     # Names of those in whose text ``{secrets}`` stands for that folder too, and ``{memory}`` for
     # one that the workload writes to and that goes with it: no disk, wherever there is memory.
     placed_files: tuple[str, ...] = ()
@@ -277,6 +278,7 @@ class WorkloadSpec:
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False
+    operator: str = ""  # of the cluster, that makes its pods; "": the cluster's own controllers
     # Secret file → where its pod copies it at the start, below ``/tmp``; by the same shell.
     unpacked: Mapping[str, str] = field(default_factory=dict)
 
@@ -401,6 +403,7 @@ class Health:
     devices: tuple[Device, ...] = ()
     isolation: Mapping[str, bool] = field(default_factory=dict)  # every word of ISOLATION
     message: str = ""
+    operators: tuple[str, ...] = ()  # of training, that are there (runtime.training.OPERATORS)
 
 
 class DriverError(Exception):

@@ -22,6 +22,7 @@ from clusters.checks import (
     rights,
     simple,
     storage,
+    training,
 )
 from clusters.checks.base import Check, ClientAsker, Finding, Subject, undecided, unknown
 from clusters.checks.network import UNPROVED
@@ -102,6 +103,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("gpus", _("GPUs"), simple.gpus, _("Nodes say what they have.")),
     Check("queue", _("Queue"), queue.act, _("What admits workloads is there and works.")),
+    Check(
+        training.NAME,
+        _("Operators of training"),
+        training.act,
+        _("PyTorch, TensorFlow and MPI on several replicas need one each."),
+    ),
 )
 
 

@@ -87,6 +87,19 @@ QUEUES = (
     Act("patch", "workloads", _KUEUE),
     Act("list", "workloads", _KUEUE, inside=False),
 )
+# By what each operator of training is called (runtime.training.OPERATORS).
+TRAINING = {
+    word: tuple(
+        Act(verb, name, group, inside=verb not in {"list", "watch"})
+        for name in kinds
+        for verb in ("create", "patch", "delete", "list", "watch")
+    )
+    for word, group, kinds in (
+        ("mpi", "kubeflow.org", ("mpijobs",)),
+        ("jobset", "jobset.x-k8s.io", ("jobsets",)),
+        ("trainer", "trainer.kubeflow.org", ("trainjobs", "trainingruntimes")),
+    )
+}
 _GATEWAY = "gateway.networking.k8s.io"
 ROUTES = (
     *(Act(verb, "httproutes", _GATEWAY) for verb in ("create", "patch", "delete")),
@@ -139,6 +152,7 @@ def needed(subject: Subject, bench: Bench) -> Finding:
     acts = NEEDED + (VOLUMES if subject.options.volume_kind != STORAGE_CLASS else ())
     acts += QUEUES if subject.options.manages_queues else ()
     acts += _routes(subject)
+    acts += tuple(act for word in subject.cluster.operators for act in TRAINING[word])
     answers = _settled(subject, acts, where, bench.settles_s)
     lacking = [act for act, answer in answers.items() if answer is False]
     if not lacking:

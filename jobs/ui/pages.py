@@ -22,6 +22,7 @@ from jobs.models import Replica, TrainingInput
 from jobs.states import STATES
 from placement.decision import DeviceRequest, Request
 from placement.levels import LABELS
+from runtime import training
 from runtime.protocol import Seen
 from runtime.reasons import Reason
 from work.models import Workload
@@ -48,6 +49,13 @@ _REPLICA: dict[str, tuple[Promise, str, str]] = {
     "failed": (_("Failed"), "failed", "alert-triangle"),
     "stopped": (_("Stopped"), "stopped", "square"),
 }
+_ROLES = {
+    training.MASTER: _("Master"),
+    training.CHIEF: _("Chief"),
+    training.LAUNCHER: _("Launcher"),
+    training.WORKER: _("Worker"),
+    training.PS: _("Parameter server"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class ShownReplica:
     """One line of the table."""
 
     index: int
+    role: str
     state: str
     exit_code: int | None
     node: str
@@ -77,10 +86,18 @@ class ShownReplica:
 def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     """Return every replica of the latest launch; one that was not seen yet waits."""
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
-    shown = [_shown(row, index, known.get(index)) for index in range(row.replicas)]
+    roles = training.roles(training.groups(row.framework, row.replicas, row.parameter_servers))
+    shown = [
+        _shown(row, index, known.get(index), roles)
+        for index in sorted(known) or range(row.all_replicas)
+    ]
     counts = Counter(one.word for one in shown)
     words = [f"{count}\N{NO-BREAK SPACE}{word}" for word, count in counts.items()]
-    told: dict[str, Any] = {"replicas": shown, "replica_counts": " · ".join(words)}
+    told: dict[str, Any] = {
+        "replicas": shown,
+        "has_roles": any(one.role for one in shown),
+        "replica_counts": " · ".join(words),
+    }
     if row.failed_replica is not None:
         query = {"replica": row.failed_replica}
         told["failed_log_url"] = PAGES.address("logs", row, query=query)
@@ -89,15 +106,22 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     return told
 
 
-def _shown(row: Job, index: int, seen: Replica | None) -> ShownReplica:
+def _shown(row: Job, index: int, seen: Replica | None, roles: list[str]) -> ShownReplica:
     if seen is None:
         over = STATES.is_over(row)
         state = "stopped" if over else "waiting"
-        return ShownReplica(index, state, None, "", None, has_log=False)
+        role = roles[index] if index < len(roles) else ""
+        return ShownReplica(index, _role(role), state, None, "", None, has_log=False)
     took = None
     if seen.started_at is not None:
         took = max(timedelta(0), (seen.ended_at or row.stopped_at or now()) - seen.started_at)
-    return ShownReplica(index, _state(seen), seen.exit_code, seen.node, took, has_log=True)
+    role, state = _role(seen.role), _state(seen)
+    return ShownReplica(index, role, state, seen.exit_code, seen.node, took, has_log=True)
+
+
+def _role(word: str) -> str:
+    """What says no more than that it is one of several is not shown."""
+    return str(_ROLES.get(word, ""))
 
 
 def _state(seen: Replica) -> str:
@@ -123,7 +147,7 @@ def _facts(row: Job) -> list[Fact]:
 
 
 def _logs(row: Job) -> list[tuple[int, str]]:
-    return [(n, _t("Replica %(n)d") % {"n": n}) for n in range(row.replicas)]
+    return [(n, _t("Replica %(n)d") % {"n": n}) for n in range(row.all_replicas)]
 
 
 TRIAL_MINUTES = 30

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from clusters import checks, registry
-from clusters.checks import CHECKS, connectivity, network, queue, recipe, rights, simple, storage
+from clusters.checks import (
+    CHECKS,
+    connectivity,
+    network,
+    queue,
+    recipe,
+    rights,
+    simple,
+    storage,
+    training,
+)
 from clusters.checks.base import Answer, green, red, text_of, unknown
 from clusters.checks.probe_runner import Bench
 from clusters.models import CheckResult, Cluster, Flavor, Node
@@ -569,3 +579,34 @@ def test_only_who_has_the_key_runs_them(cluster, settings):
 def test_every_check_has_words_for_people():
     assert all(check.label and check.what for check in CHECKS)
     assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (
+            ("kubeflow.org/v2beta1", "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"),
+            "run on several replicas",
+        ),
+        (("jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"), "jobs of MPI are refused"),
+        (("kubeflow.org/v1",), "Missing: mpi-operator, JobSet, Kubeflow Trainer"),
+    ],
+)
+def test_operators_of_training_that_lack_are_named_with_what_follows(there, words):
+    groups = [{"versions": [{"groupVersion": version}]} for version in there]
+    api = Api(apis=Answer(200, {"groups": groups}))
+    found = training.act(subject(api), bench(api))
+    assert (found.state, words in found.text()) == ("green", True), found
+
+
+def test_an_operator_that_is_there_needs_rights_of_its_own():
+    def review(body):
+        about = body["spec"]["resourceAttributes"]
+        return Answer(201, {"status": {"allowed": about["resource"] != "mpijobs"}})
+
+    api = Api(selfsubjectaccessreviews=review)
+    without, having = subject(api), subject(api)
+    having.cluster.operators = ["mpi"]
+    assert rights.needed(without, bench(api)).state == "green"
+    found = rights.needed(having, bench(api))
+    assert (found.state, "create mpijobs.kubeflow.org" in found.text()) == ("red", True)

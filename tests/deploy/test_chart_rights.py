@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from clusters.checks.recipe import small_account
-from clusters.checks.rights import NEEDED, QUEUES, ROUTES, VOLUMES, Act
+from clusters.checks.rights import NEEDED, QUEUES, ROUTES, TRAINING, VOLUMES, Act
 from clusters.options import ClusterOptions
 from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes.builders.tenant_access import rules_of
@@ -30,6 +30,7 @@ BESIDES = {
     ("bind", RBAC, "clusterroles"),  # of the second role, by its name
     *((verb, RBAC, "rolebindings") for verb in ("create", "patch", "delete")),  # which gives it
     # where the cluster has them
+    *((act.verb, act.group, act.resource) for acts in TRAINING.values() for act in acts),
     *(
         (verb, "snapshot.storage.k8s.io", "volumesnapshots")
         for verb in ("create", "patch", "delete")

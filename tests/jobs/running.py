@@ -35,7 +35,9 @@ answer = {{
     "uid": str(row.uid), "cluster": row.cluster_key,
     "times": [bool(row.started_at), bool(row.finished_at)],
     "steps": list(row.steps.values_list("word", flat=True)),
-    "replicas": list(row.replica_rows.values("index", "seen", "exit_code", "node", "reason")),
+    "replicas": list(row.replica_rows.values(
+        "index", "role", "seen", "exit_code", "node", "reason"
+    )),
 }}
 """
 _LOGS = """

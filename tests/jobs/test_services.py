@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from clusters import registry
+from clusters.models import Cluster
 from common.errors import Conflict, Invalid, LimitExceeded
 from jobs.kind import JOB
 from jobs.models import Job
@@ -271,3 +273,61 @@ def test_d13_a_credential_that_goes_wakes_who_has_it(ran: Ran, project: Any, ask
     )
     row = ran(None, credentials=["bucket"])
     assert [(one.kind, one.uid) for one in references.of(key)] == [("job", row.uid)]
+
+
+@pytest.mark.parametrize(
+    ("said", "there", "field", "words"),
+    [
+        ({"framework": "mpi"}, ["jobset"], "framework", "MPI needs mpi-operator on this cluster"),
+        (
+            {"framework": "tensorflow", "parameter_servers": 1},
+            ["trainer"],
+            "parameter_servers",
+            "Parameter servers need JobSet on this cluster",
+        ),
+        ({"parameter_servers": 1}, ["jobset"], "parameter_servers", "Only TensorFlow"),
+        ({"framework": "mpi", "command": []}, ["mpi"], "command", "MPI needs the command"),
+    ],
+)
+def test_what_lacks_an_operator_there_is_refused_before_it_is_submitted(
+    asked: dict[str, Any],
+    cluster: Any,
+    said: dict[str, Any],
+    there: list[str],
+    field: str,
+    words: str,
+) -> None:
+    cluster.operators = there
+    cluster.save()
+    with pytest.raises(Invalid) as refused:
+        services.workload_create(**asked, said=COMMAND | {"image": IMAGE} | said)
+    assert words in refused.value.fields[field][0]
+
+
+def test_without_the_trainer_pytorch_is_an_indexed_job_and_with_it_a_trainjob(
+    asked: dict[str, Any], cluster: Any, settle: Any
+) -> None:
+    said = COMMAND | {"image": IMAGE, "framework": "pytorch", "replicas": 2}
+    row = services.workload_create(**asked, said=said)
+    for there, operator in (([], ""), (["trainer"], "trainer")):
+        cluster.operators, cluster.revision = there, cluster.revision + 1
+        cluster.save()
+        registry.forget(row.cluster_key)
+        spec = workload_spec(Job.objects.get(pk=row.pk))
+        assert (spec.operator, [group.role for group in spec.groups]) == (
+            operator,
+            ["master", "worker"],
+        )
+
+
+def test_on_one_machine_mpi_needs_mpirun_and_has_the_room_of_all_slots(
+    asked: dict[str, Any], ran: Ran
+) -> None:
+    said: dict[str, Any] = {"framework": "mpi", "replicas": 3, "cpu_milli": 500, "memory_mib": 256}
+    with pytest.raises(Invalid) as refused:
+        ran(None, **said)
+    assert "openmpi-bin" in refused.value.fields["framework"][0]
+    Cluster.objects.update(operators=["mpi"])
+    spec = workload_spec(ran(None, **said))
+    assert spec.command[:5] == ("mpirun", "-n", "3", "--host", "localhost:3")
+    assert (spec.replicas, spec.resources.cpu_milli) == (1, 1500)

@@ -17,9 +17,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "the command line": ("BERTH_CONFIG", "BERTH_PROJECT", "BERTH_TOKEN", "BERTH_URL"),
     "work, which is given them": (
         *("BERTH_FILES_TOKEN", "BERTH_REPORT_TOKEN", "BERTH_SECRETS", "BERTH_SSH_CONFIG"),
-        *("BERTH_HOSTS", "BERTH_REPLICA", "BERTH_VOLUMES", "BERTH_WORKLOAD"),
+        *("BERTH_HOSTS", "BERTH_REPLICA", "BERTH_ROLE", "BERTH_ROLE_INDEX", "BERTH_VOLUMES"),
+        *("BERTH_WORKLOAD", "BERTH_SMOKE_RUN", "BERTH_REPORT_URL"),
         *("BERTH_NOTICE_FILE", "BERTH_CHECKPOINTS", "BERTH_CHECKPOINT_LATEST"),
-        *("BERTH_SMOKE_RUN", "BERTH_REPORT_URL"),
         *("BERTH_CODE", "BERTH_CODE_TOKEN", "BERTH_CODE_URL"),
     ),
     "docker-compose.yml": (

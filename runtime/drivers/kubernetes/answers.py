@@ -62,7 +62,9 @@ class _Event(TypedDict, total=False):
     object: _Whole
 
 
-KINDS = frozenset(("pods", "statefulsets", "jobs"))  # plurals that are read so
+KINDS = frozenset(
+    ("pods", "statefulsets", "jobs", "jobsets", "mpijobs", "trainjobs")
+)  # plurals that are read so
 _PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _PAGE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Page)
 _EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Event)

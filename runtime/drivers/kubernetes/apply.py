@@ -72,7 +72,10 @@ class Workloads:
         # applied is what is there.
         seen = self._watched()
         if not (spec.launch == 1 and seen is not None and not seen.knows(spec.uid)):
-            known = self._get(shapes.of_spec(spec), name, spec.namespace)
+            shape = shapes.of_spec(spec)
+            known = self._get(shape, name, spec.namespace)
+            if spec.launch > 1:
+                self._end_other(shape, spec, name)
             if known is not None and not self._must_write(known, spec):
                 return reference
             had_files = known is not None and _has_files(known)
@@ -89,6 +92,13 @@ class Workloads:
             self._made = {u: m for u, m in self._made.items() if now - m[0] < _MADE_S}
         self._made[spec.uid] = (now, {**made, "kind": obj["kind"]})
         return reference
+
+    def _end_other(self, shape: shapes.Shape, spec: WorkloadSpec, name: str) -> None:
+        """Let go of an earlier launch that was run in another way."""
+        for other in self._ends() if spec.once else ():
+            found = None if other is shape else self._get(other, name, spec.namespace)
+            if found is not None and self._is_ours(found, spec.uid):
+                other.must_write(self._hands, found, spec)
 
     def _get(self, shape: shapes.Shape, name: str, namespace: str) -> Object | None:
         found = self._client.get(shape.VERSION, shape.PLURAL, name, namespace)
@@ -165,11 +175,11 @@ class Workloads:
         if stray:
             ending.remove_secrets(self._client, uid, name, namespace, whose)
         self._remove_set(uid, name, namespace)
-        made = self._get(job, name, namespace)
-        if made is not None and self._is_ours(made, uid):
-            self._remove_job(made)
-        else:
-            ending.remove_meeting(self._client, uid, name, namespace, whose)
+        for shape in self._ends():
+            made = self._get(shape, name, namespace)
+            if made is not None and self._is_ours(made, uid):
+                self._remove_job(made)
+        ending.remove_meeting(self._client, uid, name, namespace, whose)
         # Pods whose Job is gone, which the cluster collects in its own time, and any other
         selector = f"{names.UID}={names.label_value(uid)}"
         found = self._client.list("v1", "pods", namespace, selector)
@@ -189,7 +199,7 @@ class Workloads:
     def _remove_job(self, found: Object) -> None:
         self._remove_secrets_of(found)
         if not found["metadata"].get("deletionTimestamp"):
-            job.remove(self._hands, found)
+            shapes.of_owner(found).remove(self._hands, found)
         raise NotYet(ENDING, retry_in=0.3)
 
     def _remove_set(self, uid: str, name: str, namespace: str) -> None:
@@ -197,7 +207,7 @@ class Workloads:
         if found is not None and self._is_ours(found, uid):
             self._remove_secrets_of(found)
             if not found["metadata"].get("deletionTimestamp"):
-                self._client.delete(statefulset.VERSION, statefulset.PLURAL, name, namespace)
+                statefulset.remove(self._hands, found)
         pod = self._client.get("v1", "pods", names.pod(name), namespace)
         if pod is not None and self._is_ours(pod, uid):
             if not pod["metadata"].get("deletionTimestamp"):
@@ -242,10 +252,16 @@ class Workloads:
         place = self._locator.workload(uid)
         if place is None:
             return None
-        found = self._get(statefulset, place[1], place[0])
-        if found is None:
-            found = self._get(job, place[1], place[0])
-        return found if found is not None and self._is_ours(found, uid) else None
+        every: list[shapes.Shape] = [statefulset, *self._ends()]
+        for shape in every:
+            found = self._get(shape, place[1], place[0])
+            if found is not None and self._is_ours(found, uid):
+                return found
+        return None
+
+    def _ends(self) -> list[shapes.Shape]:
+        """Return the shapes of what runs to its end, the most usual first."""
+        return [job, *shapes.of_operators(self._options.operators)]
 
     def pods_of(self, found: Object) -> list[Object | None]:
         """Return the pod of each replica."""
@@ -260,20 +276,24 @@ class Workloads:
             of_uid.setdefault((pod["metadata"]["namespace"], uid_of(pod)), []).append(pod)
         sets = self._client.list(statefulset.VERSION, statefulset.PLURAL, selector=selector)
         owners = [{**s, "kind": statefulset.KIND} for s in sets if uid_of(s)]
-        owners += [{**j, "kind": job.KIND} for j in self._list_jobs(selector)]
+        for shape in self._ends():
+            owners += [{**j, "kind": shape.KIND} for j in self._list_jobs(shape, selector)]
         pairs = []
         for owner in owners:
             its = of_uid.get((owner["metadata"]["namespace"], uid_of(owner)), [])
             pairs.append((owner, shapes.of_owner(owner).pods(owner, its)))
         return pairs, pods
 
-    def _list_jobs(self, selector: str) -> list[Object]:
-        """Nothing where our identity was attached before there were Jobs and may not list them."""
+    def _list_jobs(self, shape: shapes.Shape, selector: str) -> list[Object]:
+        """Nothing where our identity was attached before there were such and may not list them."""
         try:
-            return self._client.list(job.VERSION, job.PLURAL, selector=selector)
-        except Denied as error:
-            log.info("kubernetes.no_jobs", error=str(error))
+            found = self._client.list(shape.VERSION, shape.PLURAL, selector=selector)
+        except (Denied, NotYet) as error:
+            if shape is job and isinstance(error, NotYet):
+                raise
+            log.info("kubernetes.no_jobs", kind=shape.KIND, error=str(error))
             return []
+        return [one for one in found if uid_of(one)]
 
     def events_of(self, found: Object) -> list[Object]:
         """Return the latest that the cluster says about it; nothing when it won't say."""
@@ -300,12 +320,16 @@ def _priority_of(found: Object) -> str:
 
 
 def _has_files(found: Object) -> bool:
+    """Of an operator's object nobody knows where it has its pods: it may have some."""
+    if "template" not in found["spec"]:
+        return True
     volumes = found["spec"]["template"]["spec"].get("volumes") or []
     return any(volume["name"] == "secrets" for volume in volumes)
 
 
 def _sidecar_secrets(found: Object) -> list[str]:
-    containers: list[dict[str, Any]] = found["spec"]["template"]["spec"]["containers"]
+    pod = (found["spec"].get("template") or {}).get("spec") or {}
+    containers: list[dict[str, Any]] = pod.get("containers") or []
     return [
         source["secretRef"]["name"]
         for container in containers

@@ -16,7 +16,13 @@ from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, u
 from runtime.drivers.kubernetes.namespaces import NamespaceCache
 from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
-from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
+from runtime.drivers.kubernetes.pruning import (
+    small_event,
+    small_job,
+    small_operated,
+    small_pod,
+    small_set,
+)
 from runtime.drivers.kubernetes.queued import Queued, in_queue
 from runtime.protocol import Observation, Seen
 
@@ -24,7 +30,7 @@ Object = dict[str, Any]
 
 SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Workload"
 JOBS = "Job"
-_OWNERS = (SETS, JOBS)
+_OWNERS = (SETS, *names.JOBS)
 OTHERS = "OtherPod"  # a pod that is not this portal's: only the devices that it holds count
 _EVENTS_KEPT = 8
 _GONE_KEPT = 20_000
@@ -162,7 +168,7 @@ class World:
     def _put_owner(self, kind: str, obj: Object) -> None:
         key = key_of(obj)
         before = self._sets.get(key)
-        self._sets[key] = small_job(obj) if kind == JOBS else small_set(obj)
+        self._sets[key] = _small_owner(kind, obj)
         uid = uid_of(obj)
         if uid:
             self._by_uid[uid] = key
@@ -178,7 +184,7 @@ class World:
         small = small_pod(obj, self._pods.get(key_of(obj)))
         self._pods[key_of(obj)] = small
         key = owner_key(obj)
-        if names.JOB in (obj["metadata"].get("labels") or {}):
+        if {names.JOB, names.WORKLOAD} & set(obj["metadata"].get("labels") or {}):
             self._of_job.setdefault(key, set()).add(key_of(obj))
         self._note_interruption(key, small)
         if observe.is_ready(small):
@@ -259,6 +265,8 @@ class World:
     def _drop(self, kind: str, obj: Object) -> None:
         key = key_of(obj)
         if kind in _OWNERS:
+            if self._sets.get(key, {}).get("kind", SETS) != kind:
+                return  # one of another kind has its name by now
             self._sets.pop(key, None)
             self._events.pop(key, None)
             self._interrupted.pop(key, None)
@@ -364,7 +372,7 @@ class World:
 
     def _all(self, kind: str) -> list[Object]:
         if kind in _OWNERS:
-            return [o for o in self._sets.values() if observe.is_job(o) == (kind == JOBS)]
+            return [o for o in self._sets.values() if o.get("kind", SETS) == kind]
         if kind == PODS:
             return list(self._pods.values())
         if kind == NODES:
@@ -378,5 +386,11 @@ class World:
 
 
 # --- pure -----------------------------------------------------------------------------------------
+def _small_owner(kind: str, obj: Object) -> Object:
+    if kind in {SETS, JOBS}:
+        return small_job(obj) if kind == JOBS else small_set(obj)
+    return small_operated(kind, obj)
+
+
 def _grave(kind: str, obj: Mapping[str, Any]) -> tuple[str, str, str]:
     return (kind, *key_of(obj))

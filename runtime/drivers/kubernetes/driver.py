@@ -49,6 +49,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
+from runtime.training import OPERATORS
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
@@ -158,6 +159,8 @@ class KubernetesDriver:
         ready = self.client.read("/readyz")
         nodes = [n for n in self._node_facts() if n.ready and n.schedulable]
         good = ready.status == 200  # noqa: PLR2004
+        told = self.client.read("/apis").json() or {}
+        there = {v.get("groupVersion") for g in told.get("groups") or () for v in g["versions"]}
         return Health(
             reachable=good,
             version=str((version.json() or {}).get("gitVersion", "")),
@@ -165,6 +168,7 @@ class KubernetesDriver:
             memory_mib=sum(n.memory_mib for n in nodes),
             isolation=dict(_ISOLATION),
             message="" if good else in_words(ready),
+            operators=tuple(word for word, api in OPERATORS.items() if api in there),
         )
 
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------

@@ -14,7 +14,10 @@ PROJECT, OWNER, LAUNCH = f"{DOMAIN}/project", f"{DOMAIN}/owner", f"{DOMAIN}/laun
 INSTANCE, GPU = f"{DOMAIN}/instance", f"{DOMAIN}/gpu"
 INSTALLATION = f"{DOMAIN}/installation"
 ENDED = f"{DOMAIN}/ended"
-ROLE = f"{DOMAIN}/role"  # annotation: what the replicas of a group are in it
+# Of what owns pods the annotation that tells their roles; of a pod the label of its own.
+ROLE = f"{DOMAIN}/role"
+RETRIES = f"{DOMAIN}/retries"  # annotation: how often an operator of the cluster tries again
+WORKLOAD = f"{DOMAIN}/workload"  # label of a pod that an operator made: the name of its owner
 BACKING, EXPORT, RESTORED = f"{DOMAIN}/backing", f"{DOMAIN}/export", f"{DOMAIN}/restored-from"
 DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -25,6 +28,7 @@ JOB = "batch.kubernetes.io/job-name"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it
 INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a group's pod
 
+JOBS = frozenset(("Job", "JobSet", "MPIJob", "TrainJob"))  # kinds of what runs to its end
 REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
 NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
@@ -160,9 +164,10 @@ def key_of(obj: Mapping[str, Any]) -> Key:
 
 
 def owner_key(pod: Mapping[str, Any]) -> Key:
-    """Return the key of the StatefulSet or Job that a pod belongs to."""
+    """Return the key of the StatefulSet, Job or operator's object that a pod belongs to."""
     meta = pod["metadata"]
-    job = (meta.get("labels") or {}).get(JOB)
+    labels = meta.get("labels") or {}
+    job = labels.get(WORKLOAD) or labels.get(JOB)
     return (meta.get("namespace", ""), job or set_name(meta["name"]))
 
 

@@ -381,7 +381,8 @@ def pod_name(sight: Sight) -> str:
 
 
 def is_job(owner: Object) -> bool:
-    return owner.get("kind") == "Job"
+    """Whether it runs to its end, in pods whose names nobody knows before."""
+    return owner.get("kind") in names.JOBS
 
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from runtime import training
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
-from runtime.protocol import Observation, ReplicaSeen, RetryPolicy, Seen
+from runtime.protocol import Observation, PodGroup, ReplicaSeen, RetryPolicy, Seen
 from runtime.reasons import Reason
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
@@ -190,6 +191,21 @@ def size_of(owner: Object) -> int:
     return int((owner.get("spec") or {}).get("completions") or 1)
 
 
+def roles_said(groups: Iterable[PodGroup]) -> str:
+    """Return roles as the annotation has them: ``chief:1,worker:3``."""
+    return ",".join(f"{group.role}:{group.replicas}" for group in groups)
+
+
+def roles_of(owner: Object) -> list[str]:
+    """Return the role of each replica, by number."""
+    said = str((owner["metadata"].get("annotations") or {}).get(names.ROLE, ""))
+    found: list[str] = []
+    for one in said.split(","):
+        role, _colon, count = one.partition(":")
+        found += [role] * (int(count) if count.isdigit() else 0)
+    return found or [said or "main"] * size_of(owner)
+
+
 def index_of(pod: Object) -> int:
     """Return the number of the replica that the pod is; 0 for one that has none."""
     text = str((pod["metadata"].get("labels") or {}).get(names.INDEX, "0"))
@@ -199,15 +215,15 @@ def index_of(pod: Object) -> int:
 def judge_group(sights: Sequence[Sight]) -> Observation:
     """Return the observation of the whole, with each replica's own."""
     job, first = sights[0].owner, sights[0]
-    each = [_replica(sight) for sight in sights]
+    roles = roles_of(job)
+    each = [_replica(sight, role) for sight, role in zip(sights, roles, strict=True)]
     whole, at = _whole(sights, each)
     # Always the same pod, or it would look as if another had taken its place.
     told = observe.told(replace(first, events=sights[at].events), whole)
-    role = str((job["metadata"].get("annotations") or {}).get(names.ROLE, "")) or "main"
     replicas = tuple(
         ReplicaSeen(
             index=number,
-            role=role,
+            role=roles[number],
             seen=found.seen,
             exit_code=found.exit_code,
             reason=str(found.reason),
@@ -250,7 +266,7 @@ def _whole(sights: Sequence[Sight], each: Sequence[Found]) -> tuple[Found, int]:
     return replace(each[at], address=each[0].address, ready_at=ready or None), at
 
 
-def _replica(sight: Sight) -> Found:
+def _replica(sight: Sight, role: str) -> Found:
     job, pod = sight.owner, sight.pod
     told_to_end = observe.note_of(job).get("launch") == observe.launch_of(job)
     is_ending = told_to_end or is_failing(job) or is_complete(job)
@@ -261,7 +277,14 @@ def _replica(sight: Sight) -> Found:
     if not is_ending:
         return alive(sight)
     is_gone = pod is None or is_over(pod)
+    if is_gone and is_complete(job) and not _serves(job, role):
+        return Found(Seen.EXITED, exit_code=0)  # the whole would not be complete otherwise
     return Found(Seen.EXITED, _STOPPED) if is_gone else Found(Seen.STOPPING)
+
+
+def _serves(job: Object, role: str) -> bool:
+    """Whether it goes on until it is ended when the others are done."""
+    return role == training.PS or (role == training.WORKER and job.get("kind") == "MPIJob")
 
 
 def _end(

@@ -38,4 +38,5 @@ class KubernetesOptions:
     kube_api_url: str = ""
     kube_api_ca: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
+    operators: tuple[str, ...] = ()  # of training, that are there (runtime.training.OPERATORS)
     installation: str = ""  # no operator's choice: which Berth this is

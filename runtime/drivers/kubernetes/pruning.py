@@ -4,6 +4,7 @@ from typing import Any
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.nodes import choice_of
+from runtime.drivers.kubernetes.shapes.operated import as_job
 
 Object = dict[str, Any]
 
@@ -20,7 +21,7 @@ _META = (
     "generation",
     "creationTimestamp",
 )
-_NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.FAILURES}
+_NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.RETRIES, names.FAILURES}
 # What a Job's ends are judged by, and how many pods it has.
 _JOB = ("backoffLimit", "backoffLimitPerIndex", "completionMode", "completions", "podFailurePolicy")
 
@@ -62,6 +63,12 @@ def small_job(obj: Object) -> Object:
         },
         "status": {"conditions": status.get("conditions") or []},
     }
+
+
+def small_operated(kind: str, obj: Object) -> Object:
+    """Of an operator's object, as the Job that it is judged as."""
+    told = as_job({**obj, "kind": kind})
+    return {**told, "metadata": _small_meta(obj)}
 
 
 def small_pod(obj: Object, before: Object | None = None) -> Object:

@@ -224,6 +224,17 @@ def stand(client: KubeClient, owner: Object, priority: str, *, waits: bool = Fal
     return bool(mine)
 
 
+def hold(client: KubeClient, owner: Object) -> None:
+    """Let Kueue not let it go on, whatever room there is: it suspends what it has let in."""
+    whose = owner["metadata"]
+    for found in client.list(build.VERSION, "workloads", whose["namespace"]):
+        about = found["metadata"]
+        mine = any(o.get("uid") == whose["uid"] for o in about.get("ownerReferences") or [])
+        if mine and (found.get("spec") or {}).get("active", True):
+            off = {"spec": {"active": False}}
+            client.patch(build.VERSION, "workloads", about["name"], about["namespace"], off)
+
+
 def set_priority(client: KubeClient, workload: Object, name: str, value: int) -> None:
     meta = workload["metadata"]
     change = {"spec": _of_class(name, value)}

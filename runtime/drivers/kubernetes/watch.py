@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from runtime.drivers.kubernetes import answers, cluster_cache, names
+from runtime.drivers.kubernetes import answers, cluster_cache, names, shapes
 from runtime.drivers.kubernetes.access import Check
 from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of
@@ -83,6 +83,7 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
         Kind("v1", "pods", cluster_cache.PODS, ours, needed=True),
         # Without them loads that run would seem to be gone.
         Kind("batch/v1", "jobs", cluster_cache.JOBS, ours, needed=True),
+        *(Kind(s.VERSION, s.PLURAL, s.KIND, ours) for s in shapes.of_operators(options.operators)),
         Kind("v1", "events", cluster_cache.EVENTS, fields=quiet),
         Kind("v1", "nodes", cluster_cache.NODES),
         Kind("v1", "pods", cluster_cache.OTHERS, names.others(options.namespace_prefix), _ALIVE),

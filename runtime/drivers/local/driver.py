@@ -6,6 +6,7 @@ One short connection for each request, so any thread may ask.
 import base64
 import contextlib
 import json
+import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import Any
 
 from django.conf import settings
 
+from runtime import training
 from runtime.drivers.local.gpus import GpuSource, gpu_source, played
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
 from runtime.drivers.mounts import checked
@@ -176,6 +178,7 @@ class LocalDriver:
             devices=self._gpus.devices(),
             isolation=facts["isolation"],
             message=facts["message"],
+            operators=("mpi",) if shutil.which("mpirun") else (),
         )
 
     # -- SupportsWatch, SupportsVolumes ------------------------------------------------------
@@ -300,9 +303,12 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
 def _group(spec: WorkloadSpec) -> dict[str, Any]:
     if not spec.once:
         raise InvalidSpec("Only what runs to its end can have several replicas.")
-    if len(spec.groups) != 1:
-        raise InvalidSpec("One machine runs one group of replicas, which are all alike.")
-    return {"role": spec.groups[0].role, "replicas": spec.replicas}
+    return {
+        "role": spec.groups[0].role,
+        "replicas": spec.replicas,
+        "roles": training.roles(spec.groups),
+        "framework": spec.framework,
+    }
 
 
 def _secrets(spec: WorkloadSpec) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime import lab_extension
+from runtime import lab_extension, training
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -101,7 +101,21 @@ def meeting(group: Mapping[str, Any] | None) -> dict[str, str]:
     """Tell one of a group its number, how many they are, and where they meet."""
     if not group:
         return {}
+    count, number = group["replicas"], group["index"]
+    told: dict[str, str] = {}
+    if group.get("framework") == training.PYTORCH:
+        # all of its devices are one process's, as everywhere; torchrun counts them itself
+        told = training.torch_environment(count, _HERE, group["port"], 1)
+        told["PET_NODE_RANK"] = str(number)
+    elif group.get("framework") == training.TENSORFLOW:
+        roles = group["roles"]
+        places = [f"{_HERE}:{port}" for port in group["ports"]]
+        its = training.grouped(roles)
+        index = roles[:number].count(roles[number])
+        told["TF_CONFIG"] = training.tf_config(its, places, roles[number], index)
     return {
+        **told,
+        "BERTH_ROLE": group["role"],
         "BERTH_HOSTS": ",".join([_HERE] * group["replicas"]),
         "BERTH_REPLICA": str(group["index"]),
         "MASTER_ADDR": _HERE,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime import training
 from runtime.drivers.local import environ, listeners
 from runtime.drivers.local.requests import Facts, Refused, Secrets
 from runtime.drivers.local.users import SystemUser
@@ -64,19 +65,22 @@ def whole_of(uid: str) -> str:
     return uid.partition(".")[0]
 
 
-def parts_of(spec: Facts, choose_port: Callable[[], int | None]) -> list[Facts]:
+def parts_of(spec: Facts, choose_ports: Callable[[int], list[int]]) -> list[Facts]:
     """Return what is started: one spec for each replica, with its share of the GPUs."""
     group = spec["group"]
     if group is None:
         return [spec]
     count = group["replicas"]
     share = len(spec["devices"]) // count
-    told = {**group, "port": choose_port()}
+    roles = group.get("roles") or [group["role"]] * count
+    # TensorFlow's replicas all listen, others meet at the first one.
+    ports = choose_ports(count if group.get("framework") == training.TENSORFLOW else 1)
+    told = {**group, "port": ports[0], "ports": ports}
     return [
         {
             **spec,
             "uid": f"{spec['uid']}.{number}",
-            "group": {**told, "index": number},
+            "group": {**told, "index": number, "role": roles[number]},
             "devices": spec["devices"][number * share : (number + 1) * share],
         }
         for number in range(count)
@@ -98,13 +102,23 @@ def first_failed(parts: Sequence[Workload]) -> Workload | None:
     return min(failed, key=lambda part: part.end.at or 0.0, default=None)
 
 
+def idle_servers(parts: Sequence[Workload]) -> list[Workload]:
+    """Return parameter servers that serve nobody any more: all others have ended well."""
+    servers = [p for p in parts if (p.spec.get("group") or {}).get("role") == training.PS]
+    others = [part for part in parts if part not in servers]
+    over = [p.seen == Seen.EXITED and p.end.code == 0 and p.end.reason != _STOPPED for p in others]
+    return servers if servers and all(over) else []
+
+
 def observation(parts: Sequence[Workload]) -> dict[str, Any]:
     """Return what is told about the whole: it is as far as the part that is least far."""
     group = parts[0].spec["group"]
     told = [observation_of_one(part) for part in parts]
     failed = first_failed(parts)
     ended = all(part.seen == Seen.EXITED for part in parts)
-    source = told[parts.index(failed)] if failed else _least(told)
+    idle = idle_servers(parts) if ended else []
+    asked = [one for part, one in zip(parts, told, strict=True) if part not in idle]
+    source = told[parts.index(failed)] if failed else _least(asked)
     found = {
         **source,
         "uid": whole_of(parts[0].uid),
@@ -115,7 +129,10 @@ def observation(parts: Sequence[Workload]) -> dict[str, Any]:
             **told[0]["detail"],
             "devices": [device for one in told for device in one["detail"]["devices"]],
         },
-        "replicas": [_replica(number, group["role"], one) for number, one in enumerate(told)],
+        "replicas": [
+            _replica(number, part.spec["group"]["role"], one)
+            for number, (part, one) in enumerate(zip(parts, told, strict=True))
+        ],
     }
     if len(parts) < group["replicas"]:
         found["seen"] = str(Seen.MISSING)  # the making of the others was cut short

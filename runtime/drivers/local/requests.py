@@ -123,7 +123,12 @@ def _group(raw: Any) -> Facts:
     replicas = int(raw["replicas"])
     if not 1 <= replicas <= _REPLICAS:
         raise ValueError(f"a group has 1 to {_REPLICAS} replicas")
-    return {"role": str(raw["role"]), "replicas": replicas}
+    role = str(raw["role"])
+    roles = [str(one) for one in raw.get("roles") or [role] * replicas]
+    if len(roles) != replicas:
+        raise ValueError("each replica of a group has one role")
+    told = {"role": role, "replicas": replicas, "roles": roles}
+    return {**told, "framework": str(raw.get("framework", ""))}
 
 
 def _retry(raw: Any) -> Facts:

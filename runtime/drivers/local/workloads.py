@@ -199,11 +199,16 @@ class World:
         return self._version
 
     def _stand_or_fall(self, whole: str) -> None:
-        """One of a group that failed ends the others, each within its own grace; then all again."""
+        """One of a group that failed ends the others, each within its own grace; then all again.
+
+        What serves the others ends when they have ended well.
+        """
         parts = self.parts(whole)
         if group.first_failed(parts) is not None:
             for part in parts:
                 part.stop(float(part.spec["stop_grace_s"]))
+        for part in group.idle_servers(parts):
+            part.stop(float(part.spec["stop_grace_s"]))
         if (retry := self._retries.get(whole)) and not retry.goes_on(parts):
             del self._retries[whole]  # and the secrets with it
 
@@ -250,7 +255,7 @@ class World:
             there = {part.uid: part for part in known if part.seen != Seen.MISSING}
             if any(part.launch > launch for part in there.values()):
                 return self._reference(uid, known)
-            parts = group.parts_of(spec, lambda: self._meeting_port(known, launch))
+            parts = group.parts_of(spec, lambda many: self._meeting_ports(known, launch, many))
             made = {name for name, part in there.items() if part.launch == launch}
             todo = [part for part in parts if part["uid"] not in made]
             if not todo:
@@ -290,15 +295,19 @@ class World:
                     self._forget(spec["uid"])
                 raise
 
-    def _meeting_port(self, known: list[Workload], launch: int) -> int | None:
+    def _meeting_ports(self, known: list[Workload], launch: int, many: int) -> list[int]:
         """Return where the parts of this launch meet: chosen once for all of them."""
         for part in known:
-            if part.launch == launch and part.spec.get("group"):
-                return int(part.spec["group"]["port"])
-        port = listeners.choose_port(*self.machine.ports, self.machine.ports_taken())
-        if port is None:
-            raise Refused("not-yet", "no free port on this machine", retry_in=2.0)
-        return port
+            if part.launch == launch and (told := part.spec.get("group")):
+                return [int(port) for port in told.get("ports") or [told["port"]]]
+        taken = set(self.machine.ports_taken())
+        found: list[int] = []
+        while len(found) < many:
+            port = listeners.choose_port(*self.machine.ports, taken | set(found))
+            if port is None:
+                raise Refused("not-yet", "no free port on this machine", retry_in=2.0)
+            found.append(port)
+        return found
 
     def refresh(self, uid: str, launch: int, secrets: Secrets) -> None:
         """Write the secrets of exactly this launch again."""

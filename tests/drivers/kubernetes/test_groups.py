@@ -58,7 +58,7 @@ def test_only_a_job_has_replicas_and_all_are_alike():
     with pytest.raises(InvalidSpec):
         built(work(once=False))
     with pytest.raises(InvalidSpec):
-        built(work(groups=(PodGroup("launcher"), PodGroup("worker", 2))))
+        built(work(groups=(PodGroup("chief"), PodGroup("ps", 2))))
 
 
 @pytest.mark.parametrize(

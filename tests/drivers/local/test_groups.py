@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from runtime import training
 from runtime.drivers.local import processes
 from runtime.protocol import InvalidSpec, NotYet, PodGroup, RetryPolicy, Seen
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
@@ -298,10 +301,9 @@ def test_without_the_secrets_of_its_start_nothing_is_tried_again(supervisor):
 # -- what is refused -----------------------------------------------------------------------------
 
 
-def test_what_goes_on_has_no_replicas_and_all_replicas_are_alike(ordinary):
+def test_what_goes_on_has_no_replicas_and_what_ends_not_too_many(ordinary):
     server = ordinary.server(groups=(PodGroup(replicas=2),))
-    mixed = group(ordinary, "true", groups=(PodGroup("a"), PodGroup("b")))
-    for spec in (server, mixed, group(ordinary, "true", replicas=5000)):
+    for spec in (server, group(ordinary, "true", replicas=5000)):
         with pytest.raises(InvalidSpec):
             ordinary.driver.ensure(spec)
         assert ordinary.seen(spec.uid).seen == Seen.MISSING
@@ -332,3 +334,37 @@ def test_g13_the_replicas_of_a_job_share_its_checkpoints_and_the_next_start_begi
     assert [log_of(supervisor, spec, n) for n in (0, 1)] == ["of 1\n"] * 2
     supervisor.finish(lambda: supervisor.driver.remove(spec.uid))
     assert list((supervisor.state / "spaces").glob(f"{spec.uid}*")) == []
+
+
+ROLES = 'printf "%s" "$TF_CONFIG"; [ "$BERTH_ROLE" != ps ] || exec sleep 600'
+
+
+def test_tensorflow_is_told_its_role_and_servers_end_with_the_workers(supervisor):
+    roles = training.groups("tensorflow", 2, 1)
+    found = supervisor.ended(group(supervisor, ROLES, groups=roles, framework="tensorflow"))
+    assert (found.seen, found.exit_code, found.reason) == (Seen.EXITED, 0, "exit")
+    told = [(one.role, one.reason) for one in found.replicas]
+    assert told == [("chief", "exit"), ("worker", "exit"), ("ps", "stopped")]
+    uid = SimpleNamespace(uid=found.uid)
+    said = [json.loads(log_of(supervisor, uid, number)) for number in range(3)]
+    assert [one["task"] for one in said] == [
+        {"type": role, "index": 0} for role in ("chief", "worker", "ps")
+    ]
+    places = [place for one in said[0]["cluster"].values() for place in one]
+    assert len(set(places)) == 3
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed here")
+def test_mpirun_has_the_room_of_all_slots_and_ends_with_one_that_fails(supervisor):
+    slots = ("mpirun", "-n", "3", "--host", "localhost:3")
+    rank = '[ "$OMPI_COMM_WORLD_RANK" = "$1" ] && exit 9; echo "slot=$OMPI_COMM_WORLD_RANK"'
+    for fails, code in (("none", 0), ("1", 9)):
+        words = training.mpirun(("sh", "-c", rank, "x", fails), 3, *slots[3:])
+        assert words[:5] == slots
+        launcher = training.groups("mpi", 1)
+        spec = replace(group(supervisor, "", groups=launcher, framework="mpi"), command=words)
+        found = supervisor.ended(spec)
+        assert found.exit_code == code, log_of(supervisor, spec, 0)
+        assert [one.role for one in found.replicas] == ["launcher"]
+    said = sorted(x for x in log_of(supervisor, spec, 0).splitlines() if x.startswith("slot="))
+    assert set(said) <= {"slot=0", "slot=2"}

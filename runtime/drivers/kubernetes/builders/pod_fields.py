@@ -11,6 +11,7 @@ a group's opens each pod of a workload to the others of the same workload, and t
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runtime import training
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Placement, WorkloadSpec
@@ -89,13 +90,31 @@ def named(values: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 MEETING_PORT = 29500  # a pod's network is its own, so the usual one is free
-_NUMBER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
+NUMBER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
+
+
+OWN_NUMBER = ("BERTH_REPLICA", "RANK")
 
 
 def hosts(spec: WorkloadSpec) -> list[str]:
     """Return the host of each replica, as it is resolved in the pods themselves."""
     name = names.workload(spec.name, spec.uid)
+    if spec.operator == "mpi":
+        workers = (f"{name}-worker-{number}.{name}" for number in range(spec.replicas - 1))
+        return [f"{name}-launcher.{name}", *workers]
+    if spec.operator == "trainer":
+        return [f"{name}-{training.NODE}-0-{number}.{name}" for number in range(spec.replicas)]
+    if spec.operator == "jobset":
+        return [
+            f"{name}-{group.role}-0-{number}.{name}"
+            for group in spec.groups
+            for number in range(group.replicas)
+        ]
     return [f"{name}-{number}.{name}" for number in range(spec.replicas)]
+
+
+def meeting_places(spec: WorkloadSpec) -> list[str]:
+    return [f"{host}:{MEETING_PORT}" for host in hosts(spec)]
 
 
 def environment(spec: WorkloadSpec) -> dict[str, str]:
@@ -103,18 +122,31 @@ def environment(spec: WorkloadSpec) -> dict[str, str]:
     if not spec.is_group:
         return {}
     found = hosts(spec)
-    return {
+    told = {
         "BERTH_HOSTS": ",".join(found),
         "MASTER_ADDR": found[0],
         "MASTER_PORT": str(MEETING_PORT),
         "WORLD_SIZE": str(len(found)),
     }
+    if spec.framework == training.PYTORCH:
+        told |= training.torch_environment(len(found), found[0], MEETING_PORT, spec.resources.gpus)
+    return told
 
 
 def own_number(spec: WorkloadSpec) -> list[Object]:
-    """Return what each is told for itself, which one template can say by a reference only."""
-    told = ("BERTH_REPLICA", "RANK") if spec.is_group else ()
-    return [{"name": name, "valueFrom": _NUMBER} for name in told]
+    """Return what each is told for itself, which one template can say by a reference only.
+
+    Where an operator makes a Job of each role, its pods have no number of the whole.
+    """
+    if not spec.is_group or spec.operator in {"mpi", "jobset"}:
+        return []
+    told = [*OWN_NUMBER, *(["PET_NODE_RANK"] if spec.framework == training.PYTORCH else [])]
+    found: list[Object] = [{"name": name, "valueFrom": NUMBER} for name in told]
+    if spec.framework == training.TENSORFLOW:
+        text = training.tf_config(spec.groups, meeting_places(spec), spec.groups[0].role, 0)
+        own = text.replace('"index":0', '"index":$(BERTH_REPLICA)')
+        found.append({"name": "TF_CONFIG", "value": own})
+    return found
 
 
 def meeting(meta: Mapping[str, Any]) -> list[Object]:

@@ -1,21 +1,33 @@
 """The ways in which a cluster runs a workload: one small module each (``base.Shape``)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import observe
 from runtime.drivers.kubernetes.shapes import job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Shape
+from runtime.drivers.kubernetes.shapes.jobset import JOBSET
+from runtime.drivers.kubernetes.shapes.mpijob import MPIJOB
+from runtime.drivers.kubernetes.shapes.trainjob import TRAINJOB
 from runtime.protocol import WorkloadSpec
 
-__all__ = ["Shape", "of_owner", "of_spec"]
+__all__ = ["Shape", "of_operators", "of_owner", "of_spec"]
+
+_OPERATED = (TRAINJOB, JOBSET, MPIJOB)
 
 
 def of_spec(spec: WorkloadSpec) -> Shape:
-    """Return how this one is run: what runs to its end is a Job."""
-    return job if spec.once else statefulset
+    """Return how this one is run: what runs to its end is a Job, or an operator's object."""
+    operated = {shape.operator: shape for shape in _OPERATED}.get(spec.operator)
+    return operated or (job if spec.once else statefulset)
 
 
 def of_owner(owner: Mapping[str, Any]) -> Shape:
     """Return how what owns these pods runs them."""
-    return job if observe.is_job(owner) else statefulset
+    operated = {shape.KIND: shape for shape in _OPERATED}.get(str(owner.get("kind")))
+    return operated or (job if observe.is_job(owner) else statefulset)
+
+
+def of_operators(there: Iterable[str]) -> list[Shape]:
+    """Return those that run to their end by an operator that is there."""
+    return [shape for shape in _OPERATED if shape.operator in set(there)]

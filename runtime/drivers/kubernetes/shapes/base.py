@@ -58,5 +58,8 @@ class Shape(Protocol):
     def stop(self, hands: Hands, owner: Object, *, grace_s: float) -> None:
         """End all its pods, keep the record of how it ended. NotYet until they are gone."""
 
+    def remove(self, hands: Hands, owner: Object) -> None:
+        """Take it away, with what was written with it besides Secrets."""
+
     def beside(self, owner: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         """Return what was written with it besides Secrets: apiVersion, plural, name."""

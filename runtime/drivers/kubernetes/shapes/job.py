@@ -22,6 +22,7 @@ from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod
 from runtime.protocol import InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
+from runtime.training import PS
 
 VERSION, PLURAL, KIND = "batch/v1", "jobs", "Job"
 
@@ -34,27 +35,34 @@ def build(
 
     A queue holds it by ``suspend``, which Kueue sets when it is made.
     """
-    if len(spec.groups) != 1:
-        raise InvalidSpec("A Job has one group of replicas, which are all alike.")
+    if any(group.role == PS for group in spec.groups):
+        raise InvalidSpec("A Job's replicas are all alike: it has no parameter servers.")
     meta, pod_labels = workload.head(spec, options)
     made = {
         "apiVersion": VERSION,
         "kind": KIND,
         "metadata": meta,
         "spec": {
-            **_bounds(spec),
-            "podFailurePolicy": {"rules": _rules(spec.retry)},
-            "podReplacementPolicy": "Failed",
+            **bounds(spec),
+            **endings(spec),
             "template": template(spec, options, labels=pod_labels, files=files),
         },
     }
     if spec.is_group:
-        meta["annotations"][names.ROLE] = spec.groups[0].role
+        meta["annotations"][names.ROLE] = observe_job.roles_said(spec.groups)
     meeting = pod_fields.meeting(workload.own(spec, options)) if spec.is_group else []
     return [*meeting, made]
 
 
-def _bounds(spec: WorkloadSpec) -> dict[str, Any]:
+def endings(spec: WorkloadSpec) -> dict[str, Any]:
+    """Return which ends are tried again, and when the next pod is made."""
+    return {
+        "podFailurePolicy": {"rules": _rules(spec.retry)},
+        "podReplacementPolicy": "Failed",
+    }
+
+
+def bounds(spec: WorkloadSpec) -> dict[str, Any]:
     """Each replica of a group has its attempts; the first that used them up ends all."""
     again = max(0, spec.retry.attempts - 1)
     count = {"completions": spec.replicas, "parallelism": spec.replicas}

@@ -92,6 +92,12 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
         raise NotYet(ENDING, retry_in=0.1)  # a pod may just be made
 
 
+def remove(hands: Hands, owner: Object) -> None:
+    """Take it away; what it had of claims stays."""
+    meta = owner["metadata"]
+    hands.client.delete(VERSION, PLURAL, meta["name"], meta["namespace"])
+
+
 def _scale_down(hands: Hands, owner: Object, pod: Object | None) -> Object:
     """Note how it ended, keep the end of its log, and want no pod: one write, two at most."""
     launch = seeing.launch_of(owner)

@@ -1,0 +1,80 @@
+"""Frameworks of training on several replicas: their roles, and what each replica is told. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from runtime.protocol import PodGroup
+
+NONE, PYTORCH, TENSORFLOW, MPI = "none", "pytorch", "tensorflow", "mpi"
+CHIEF, WORKER, PS, MASTER, LAUNCHER = "chief", "worker", "ps", "master", "launcher"
+NODE = "node"  # how the Trainer calls each replica of PyTorch's
+# What operators of a cluster are called there: their word, and the API that shows they are there.
+OPERATORS: Mapping[str, str] = {
+    "mpi": "kubeflow.org/v2beta1",
+    "jobset": "jobset.x-k8s.io/v1alpha2",
+    "trainer": "trainer.kubeflow.org/v1alpha1",
+}
+# Programs that start the others themselves: they are run as they stand.
+_STARTERS = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
+
+
+def groups(framework: str, replicas: int, parameter_servers: int = 0) -> tuple[PodGroup, ...]:
+    """Return the roles in the order in which replicas are numbered; the first one leads."""
+    first = {PYTORCH: MASTER, TENSORFLOW: CHIEF, MPI: LAUNCHER}.get(framework)
+    if first is None:
+        return (PodGroup("main", replicas),)
+    found = [PodGroup(first, 1, meets=True)]
+    if replicas > 1:
+        found.append(PodGroup(WORKER, replicas - 1))
+    if framework == TENSORFLOW and parameter_servers:
+        found.append(PodGroup(PS, parameter_servers))
+    return tuple(found)
+
+
+def operator(framework: str, replicas: int, there: Sequence[str]) -> str:
+    """Return which operator runs it on a cluster that has ``there``; "": an indexed Job."""
+    wanted = {PYTORCH: "trainer", TENSORFLOW: "jobset", MPI: "mpi"}.get(framework, "")
+    needs_it = framework == MPI or replicas > 1
+    return wanted if wanted in there and needs_it else ""
+
+
+def roles(found: Sequence[PodGroup]) -> list[str]:
+    """Return the role of each replica, by number."""
+    return [group.role for group in found for _ in range(group.replicas)]
+
+
+def grouped(of: Sequence[str]) -> tuple[PodGroup, ...]:
+    """Return the groups that ``roles`` tells."""
+    return tuple(PodGroup(role, of.count(role)) for role in dict.fromkeys(of))
+
+
+def tf_config(found: Sequence[PodGroup], places: Sequence[str], role: str, index: int) -> str:
+    """Return what TensorFlow reads. ``places``: host:port of each replica, by number."""
+    cluster: dict[str, list[str]] = {}
+    for its, place in zip(roles(found), places, strict=True):
+        cluster.setdefault(its, []).append(place)
+    told = {"cluster": cluster, "task": {"type": role, "index": index}}
+    return json.dumps(told, separators=(",", ":"))
+
+
+def torch_environment(replicas: int, address: str, port: int, processes: int) -> dict[str, str]:
+    """Return what torchrun reads, beside what PyTorch itself does; alike for all replicas."""
+    return {
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": str(port),
+        "PET_NNODES": str(replicas),
+        "PET_NPROC_PER_NODE": str(max(1, processes)),
+    }
+
+
+def starts_others(command: Sequence[str]) -> bool:
+    """Whether it is run as it stands: it starts the slots itself."""
+    return not command or PurePosixPath(command[0]).name in _STARTERS
+
+
+def mpirun(command: Sequence[str], slots: int, *more: str) -> tuple[str, ...]:
+    """Return what the launcher runs: the program once for each slot."""
+    return ("mpirun", "-n", str(slots), *more, *command)

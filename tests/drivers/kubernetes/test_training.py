@@ -1,0 +1,147 @@
+"""The objects of operators of training: what each role asks for, who they are, how they are judged."""
+
+import json
+
+import pytest
+
+from runtime import training
+from runtime.drivers.kubernetes import names, shapes
+from runtime.drivers.kubernetes.observe import Sight
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Resources, RetryPolicy, Seen
+from tests.drivers.kubernetes.test_groups import work
+
+OPTIONS = KubernetesOptions(queue="berth")
+FRAMEWORKS = [("pytorch", "trainer"), ("tensorflow", "jobset"), ("mpi", "mpi")]
+
+
+def asked(framework, operator, replicas=3, **more):
+    servers = 1 if framework == "tensorflow" else 0
+    roles = training.groups(framework, replicas, servers)
+    defaults = {"queue": "team-a", "priority": "urgent", "retry": RetryPolicy(2)}
+    return work(groups=roles, framework=framework, operator=operator, **{**defaults, **more})
+
+
+def pods_of(objects):
+    """Every pod template in it, wherever its operator wants it."""
+    if isinstance(objects, dict):
+        if "containers" in objects.get("spec", {}):
+            yield objects
+        for value in objects.values():
+            yield from pods_of(value)
+    elif isinstance(objects, list):
+        for value in objects:
+            yield from pods_of(value)
+
+
+@pytest.mark.parametrize(("framework", "operator"), FRAMEWORKS)
+def test_queue_and_priority_are_on_what_is_queued_and_every_role_asks(framework, operator):
+    """A launcher without requests runs past every quota (trap 1.6)."""
+    spec = asked(framework, operator)
+    *beside, made = shapes.of_spec(spec).build(spec, OPTIONS)
+    assert made["metadata"]["labels"][names.QUEUE] == "team-a"
+    assert made["metadata"]["labels"][names.PRIORITY] == "urgent"
+    assert not any(names.QUEUE in one["metadata"]["labels"] for one in beside)
+    found = list(pods_of([*beside, made]))
+    assert found
+    for pod in found:
+        (container,) = pod["spec"]["containers"]
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+        labels = pod["metadata"]["labels"]
+        assert (labels[names.UID], names.QUEUE in labels) == (spec.uid, False)
+        assert labels[names.WORKLOAD] == made["metadata"]["name"]
+    policy = next(one for one in beside if one["kind"] == "NetworkPolicy")
+    assert policy["spec"]["podSelector"]["matchLabels"] == {names.UID: spec.uid}
+
+
+@pytest.mark.parametrize(("framework", "operator"), FRAMEWORKS)
+@pytest.mark.parametrize("name", ["学習の一", "A" * 63, "-x-", "train.v1", "ws"])
+def test_any_name_gives_a_valid_and_distinct_one_with_room_for_its_pods(framework, operator, name):
+    made = []
+    for uid in ("1" * 32, "2" * 32):
+        spec = asked(framework, operator, replicas=64, name=name, uid=uid)
+        made.append(shapes.of_spec(spec).build(spec, OPTIONS)[-1]["metadata"]["name"])
+    first = made[0]
+    assert names._DNS.match(first)
+    assert max(len(f"{first}-worker-0-63"), len(f"{first}-launcher-abcde")) <= 63
+    assert first[0].isalpha()
+    if name == "学習の一":
+        assert made[0] != made[1]
+
+
+def whole(framework, operator, conditions, codes, *, noted=False):
+    spec = asked(framework, operator, retry=RetryPolicy(1))
+    owner = shapes.of_spec(spec).build(spec, OPTIONS)[-1]
+    owner["metadata"]["uid"] = "o"
+    if noted:  # its end was written down before all its pods were seen
+        note = json.dumps({"launch": spec.launch, "code": 0})
+        owner["metadata"]["annotations"][names.ENDED] = note
+    owner["status"] = {"conditions": [{"type": c, "status": "True"} for c in conditions]}
+    shape = shapes.of_owner(owner)
+    pods = []
+    for number, (role, code) in enumerate(zip(training.roles(spec.groups), codes, strict=True)):
+        if code is None:
+            continue
+        ended = {"terminated": {"exitCode": code, "finishedAt": "2026-01-01T00:00:10Z"}}
+        state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}} if code == "runs" else ended
+        before = training.roles(spec.groups)[:number].count(role)
+        index = number if operator == "trainer" else before
+        labels = {names.WORKLOAD: owner["metadata"]["name"], names.ROLE: role}
+        labels |= {} if operator == "mpi" else {names.INDEX: str(index)}
+        labels[names.ROLE] = spec.groups[0].role if operator == "trainer" else role
+        pods.append(
+            {
+                "metadata": {
+                    "name": f"{owner['metadata']['name']}-{role}-{before}",
+                    "annotations": {names.LAUNCH: str(spec.launch)},
+                    "labels": labels,
+                },
+                "spec": {"nodeName": "n", "containers": [{"name": "main"}]},
+                "status": {
+                    "phase": "Running" if code == "runs" else "Failed" if code else "Succeeded",
+                    "containerStatuses": [{"name": "main", "state": state}],
+                },
+            }
+        )
+    found = shape.pods(owner, pods)
+    return shape.observe([Sight(owner, pod) for pod in found])
+
+
+def test_one_of_eight_that_is_dead_is_named_and_its_end_is_the_wholes():
+    codes = ["runs", "runs", 137]
+    seen = whole("pytorch", "trainer", ["Failed"], codes)
+    assert (seen.seen, seen.exit_code) == (Seen.EXITED, 137)
+    assert [(one.role, one.exit_code) for one in seen.replicas][2] == ("worker", 137)
+
+
+def test_a_pod_that_the_watch_has_not_told_of_ended_well_where_the_whole_did():
+    seen = whole("pytorch", "trainer", ["Complete"], [0, 0, None], noted=True)
+    assert [(one.exit_code, one.reason) for one in seen.replicas] == [(0, "")] * 3
+
+
+def test_mpi_has_succeeded_with_its_launcher_whatever_becomes_of_the_workers():
+    seen = whole("mpi", "mpi", ["Succeeded"], [0, None, None])
+    assert (seen.seen, seen.exit_code) == (Seen.EXITED, 0)
+    assert [(one.role, one.exit_code, one.reason) for one in seen.replicas] == [
+        ("launcher", 0, ""),
+        ("worker", None, "stopped"),
+        ("worker", None, "stopped"),
+    ]
+
+
+def test_tensorflows_workers_decide_and_not_its_servers():
+    seen = whole("tensorflow", "jobset", ["Completed"], [0, 0, None, None])
+    ends = [(one.role, one.exit_code) for one in seen.replicas]
+    assert (seen.exit_code, ends) == (
+        0,
+        [("chief", 0), ("worker", 0), ("worker", 0), ("ps", None)],
+    )
+
+
+def test_each_slot_is_a_gpu_and_a_replica_without_any_is_one():
+    for gpus, slots in ((0, 1), (4, 4)):
+        size = Resources(cpu_milli=1000, memory_mib=64, gpus=gpus)
+        spec = asked("mpi", "mpi", resources=size)
+        made = shapes.of_spec(spec).build(spec, OPTIONS)[-1]["spec"]
+        assert made["slotsPerWorker"] == slots
+        assert made["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
