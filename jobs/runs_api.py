@@ -35,9 +35,10 @@ class RunOut(serializers.ModelSerializer[Run]):
 
     class Meta:
         model = Run
-        fields = ("run", "by", "asked_at", "said", "variables", "image_digest", "cluster",
-                  "began_at", "ended_at", "how", "exit_code", "failed_replica", "reason",
-                  "nodes")  # fmt: skip
+        fields: tuple[str, ...] = (
+            "run", "by", "asked_at", "said", "variables", "image_digest", "cluster", "began_at",
+            "ended_at", "how", "exit_code", "failed_replica", "reason", "nodes",
+        )  # fmt: skip
 
     def get_said(self, row: Run) -> dict[str, Any]:
         table = kinds.kind_of(row.job.kind).table
