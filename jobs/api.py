@@ -15,7 +15,7 @@ from jobs.choices import State
 from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
-from jobs.runs_api import WorkRunAgain, WorkRuns, WorkRunsDiff
+from jobs.runs_api import WorkRunAgain, WorkRuns, WorkRunsDiff, WorkRunsOfAll
 from jobs.states import STATES
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
@@ -134,6 +134,7 @@ urlpatterns = [
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
         },
+        of_all={"runs": WorkRunsOfAll},
     ),
     path("projects/<slug:project>/packages", Packages.as_view(), name="api-packages"),
 ]

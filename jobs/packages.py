@@ -16,13 +16,14 @@ from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Sum, Value
-from django.db.models.functions import Concat
+from django.db.models import Exists, OuterRef, Sum, TextField, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Concat
 from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.errors import Conflict, TooLarge, wrong
-from jobs.models import Job, Package
+from jobs.models import Job, Package, Run
 from projects.services.life import require_active
 
 if TYPE_CHECKING:
@@ -83,14 +84,15 @@ def require_package(project: Project, code: str) -> None:
 
 
 def packages_prune() -> int:
-    """Remove those that no job needs; one that was just sent waits for its job."""
-    used = Job.objects.filter(
-        project=OuterRef("project"),
-        deleted_at__isnull=True,
-        code=Concat(Value(PREFIX), OuterRef("sha256")),
+    """Remove those that neither a job nor a run of one needs; one just sent waits for its job."""
+    name = Concat(Value(PREFIX), OuterRef("sha256"))
+    jobs = Job.objects.filter(project=OuterRef("project"), deleted_at__isnull=True)
+    # a run of before can be run again, and be compared
+    runs = Run.objects.annotate(code=Cast(KT("said__code"), TextField())).filter(
+        job__project=OuterRef("project"), job__deleted_at__isnull=True, code=name
     )
     old = Package.objects.filter(sent_at__lt=now() - KEPT_UNUSED)
-    return old.filter(~Exists(used)).delete()[0]
+    return old.filter(~Exists(jobs.filter(code=name)), ~Exists(runs)).delete()[0]
 
 
 class _Bounded:

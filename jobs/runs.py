@@ -16,7 +16,7 @@ from common.errors import Conflict, NotFound
 from jobs.models import Package, Run
 from jobs.packages import PREFIX
 from work import kinds, services
-from work.selectors import values_of
+from work.selectors import values_of, visible_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from jobs.models import Job
+    from projects.models import Project
     from runtime.reconcilers import Transition
     from work.fields import Text
+    from work.kinds import Kind
 
 MOST_FILES = 200  # of code, of which a difference is told
 _AS_LINES = ("command", "args")
@@ -69,7 +71,13 @@ def run_end(change: Transition, at: datetime, how: str) -> None:
 
 def runs_of(row: Job) -> QuerySet[Run]:
     """Return the runs of a job, the newest first. One of a version before was not written down."""
-    return Run.objects.filter(job=row).select_related("by").order_by("-launch")
+    return Run.objects.filter(job=row).select_related("by", "job").order_by("-launch")
+
+
+def runs_in(who: Principal, kind: Kind, project: Project) -> QuerySet[Run]:
+    """Return the runs of all jobs of a project that ``who`` may see, the newest first."""
+    jobs = visible_to(who, kind, project).order_by()
+    return Run.objects.filter(job__in=jobs.values("pk")).select_related("by", "job").order_by("-pk")
 
 
 def run_get(row: Job, launch: int) -> Run:

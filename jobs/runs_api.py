@@ -13,7 +13,7 @@ from common.errors import NotFound, wrong
 from jobs import runs
 from jobs.models import Run
 from work import kinds
-from work.api.views import ActView, OneView
+from work.api.base import ActView, OneView, WorkAPIView
 from work.selectors import reads_private
 
 if TYPE_CHECKING:
@@ -35,16 +35,31 @@ class RunOut(serializers.ModelSerializer[Run]):
 
     class Meta:
         model = Run
-        fields = ("run", "by", "asked_at", "said", "variables", "image_digest", "cluster",
-                  "began_at", "ended_at", "how", "exit_code", "failed_replica", "reason",
-                  "nodes")  # fmt: skip
+        fields: tuple[str, ...] = (
+            "run", "by", "asked_at", "said", "variables", "image_digest", "cluster", "began_at",
+            "ended_at", "how", "exit_code", "failed_replica", "reason", "nodes",
+        )  # fmt: skip
 
     def get_said(self, row: Run) -> dict[str, Any]:
-        hidden = {} if self.context["private"] else self.context["hidden"]
-        return {**row.said, **dict.fromkeys(hidden)}
+        table = kinds.kind_of(row.job.kind).table
+        private = [one.name for one in table if one.private and one.name != "env"]
+        return {**row.said, **dict.fromkeys([] if self._is_owners(row) else private)}
 
     def get_variables(self, row: Run) -> list[str] | None:
-        return sorted(row.env) if self.context["private"] else None
+        return sorted(row.env) if self._is_owners(row) else None
+
+    def _is_owners(self, row: Run) -> bool:
+        return reads_private(self.context["who"], row.job)
+
+
+class RunOfJobOut(RunOut):
+    """A run among those of all jobs of a project: with the job that it is of."""
+
+    job = serializers.CharField(source="job.short_id")
+    name = serializers.CharField(source="job.name", help_text="of the job")
+
+    class Meta(RunOut.Meta):
+        fields = ("job", "name", *RunOut.Meta.fields)
 
 
 class DifferenceOut(serializers.Serializer[Any]):
@@ -74,14 +89,26 @@ class WorkRuns(OneView):
         return {"get": extend_schema(responses=RunOut(many=True))}
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        row = self.row()
-        table = kinds.kind_of(row.kind).table
-        context = {
-            "private": reads_private(self.principal, row),
-            "hidden": [one.name for one in table if one.private and one.name != "env"],
-        }
-        page = self.paginate_queryset(runs.runs_of(row)) or []
-        return self.get_paginated_response(RunOut(page, many=True, context=context).data)
+        page = self.paginate_queryset(runs.runs_of(self.row())) or []
+        told = RunOut(page, many=True, context={"who": self.principal})
+        return self.get_paginated_response(told.data)
+
+
+class WorkRunsOfAll(WorkAPIView):
+    """All runs of all {many} that one may see, the newest first."""
+
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:
+        name = f"{api.collection}_runs_of_all"
+        return {"get": extend_schema(operation_id=name, responses=RunOfJobOut(many=True))}
+
+    def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        found = runs.runs_in(self.principal, self.api.kind, self.project)
+        page = self.paginate_queryset(found) or []
+        told = RunOfJobOut(page, many=True, context={"who": self.principal})
+        return self.get_paginated_response(told.data)
 
 
 class WorkRunsDiff(OneView):

@@ -222,11 +222,15 @@ def goodput(s: Session, name: str) -> None:
 
 
 @job.command("runs")
-@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("name", metavar="[JOB]", required=False, shell_complete=completing.jobs)
 @with_session
-def runs(s: Session, name: str) -> None:
-    """List the runs of a job, the newest first."""
-    s.show(s.client.pages(f"{JOB.path(s, JOB.find(s, name))}/runs"), _RUNS)
+def runs(s: Session, name: str | None) -> None:
+    """List the runs of a job, or of all jobs of the project, the newest first."""
+    if name is not None:
+        s.show(list(s.client.pages(f"{JOB.path(s, JOB.find(s, name))}/runs")), _RUNS)
+        return
+    columns = (("JOB", lambda r: r["name"]), *_RUNS)
+    s.show(list(s.client.pages(f"{JOB.base(s)}/runs")), columns)
 
 
 @job.command("diff")

@@ -107,6 +107,20 @@ def test_its_log_is_printed_as_lines_come_and_nothing_else(
     assert done.stderr.splitlines()[-1] == "succeeded"
 
 
+def test_runs_of_one_job_and_of_all(berth: Run, me: Any, ends: list[Any]) -> None:
+    for name in ("first", "second"):
+        ends += [0]
+        assert berth("job", "run", "--name", name, "--wait", *PROGRAM, **me).exit_code == 0
+    told = read(berth("job", "runs", "-o", "json", **me))
+    assert [(one["name"], one["how"]) for one in told] == [
+        ("second", "succeeded"),
+        ("first", "succeeded"),
+    ]
+    assert "second" in berth("job", "runs", **me).stdout
+    (one,) = read(berth("job", "runs", "first", "-o", "json", **me))
+    assert one["run"] == 1
+
+
 def test_the_log_of_each_replica_while_it_runs_and_afterwards(
     berth: Run, me: Any, ends: list[Any], machine: Any
 ) -> None:

@@ -142,3 +142,38 @@ def test_a_page_of_runs_costs_the_same_for_many(made: Any, alice: Any, as_user: 
                 assert client.get(url).status_code == 200
             counts.append(len(seen))
     assert counts[:2] == counts[2:]
+
+
+def test_a1_runs_of_all_jobs_are_told_as_far_as_one_may_read_them(
+    made: Any, end: Any, alice: Any, bob: Any, charlie: Any, as_user: Any
+) -> None:
+    for user, name in ((alice, "first"), (bob, "second")):
+        end(made(user, name=name, env={"KEY": "v"}), 0)
+    gone = made(alice, name="gone")
+    Job.objects.filter(pk=gone.pk).update(deleted_at=now())
+    url = f"/api/v1/projects/{gone.project.slug}/jobs/runs"
+    told = as_user(alice).get(url).json()["results"]
+    assert [(one["name"], one["by"], one["how"]) for one in told] == [
+        ("second", "bob", "succeeded"),
+        ("first", "alice", "succeeded"),
+    ]
+    assert [one["variables"] for one in told] == [None, ["KEY"]]
+    assert [one["said"]["command"] for one in told] == [None, ["python", "train.py"]]
+    assert as_user(charlie).get(url).status_code == 404
+
+
+def test_ten_thousand_runs_of_a_project_cost_six_queries(
+    made: Any, alice: Any, as_user: Any
+) -> None:
+    jobs = [made(alice, name=f"job-{n}") for n in range(4)]
+    Run.objects.bulk_create(
+        Run(job=job, launch=2 + n, asked_at=now(), by=alice) for job in jobs for n in range(2_500)
+    )
+    client, url = as_user(alice), f"/api/v1/projects/{jobs[0].project.slug}/jobs/runs"
+    client.get(url)
+    with CaptureQueriesContext(connection) as seen:
+        page = client.get(url).json()
+    assert page["results"][0]["run"] == 2_501
+    assert len({one["run"] for one in page["results"]}) == len(page["results"]) > 1
+    assert page["next"]
+    assert len(seen) <= 6, [one["sql"] for one in seen]

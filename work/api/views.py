@@ -276,13 +276,14 @@ Views = Mapping[str, type[WorkAPIView]]
 
 
 def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) -> list[URLPattern]:
-    """Return the routes of a kind: below ``projects/{project}/{kinds}``; ``own``: below one."""
+    """Return the routes of a kind; ``own``: below one of them, ``of_all``: beside them all."""
     word = api.kind.word
     every = f"projects/<slug:project>/{api.collection}"
     one = f"{every}/<{'uuid' if api.kind.key == 'uid' else 'slug'}:{word}>"
     routes: dict[str, tuple[str, type[WorkAPIView]]] = {
         every: (f"api-{api.collection}", WorkList),
         f"{every}/apply": (f"api-{word}-apply", WorkApply),
+        **{f"{every}/{n}": (f"api-{word}-{n}", view) for n, view in (of_all or {}).items()},
         one: (f"api-{word}", WorkDetail),
         f"{one}/start": (f"api-{word}-start", WorkStart),
         f"{one}/{api.stop}": (f"api-{word}-{api.stop}", WorkStop),
@@ -304,8 +305,6 @@ def urls_for(api: Api, own: Views | None = None, of_all: Views | None = None) ->
     for name, view in (own or {}).items():
         words = [part for part in name.split("/") if not part.startswith("<")]
         routes[f"{one}/{name}"] = ("-".join(("api", word, *words)), view)
-    for name, view in (of_all or {}).items():
-        routes[f"{every}/{name}"] = (f"api-{word}-{name}", view)
     return [path(route, _made(view, api), name=name) for route, (name, view) in routes.items()]
 
 
