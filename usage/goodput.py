@@ -20,6 +20,7 @@ from uuid import UUID
 from common.clock import now
 from metrics.models import HourSample, MinuteSample
 from metrics.sampling import GPU_BUSY
+from runtime.reasons import Reason
 from usage.ledger import HOUR, MINUTE
 from usage.listeners import TAKEN
 from usage.models import Interval, Mark, Wait
@@ -157,10 +158,13 @@ def _of_running(
         yield Part(at, last, before, launch)
 
 
-def of_work(uid: UUID, checkpoints: Sequence[tuple[int, int]] = ()) -> Goodput | None:
+def of_work(
+    uid: UUID, checkpoints: Sequence[tuple[int, int]] = (), *, answers: bool = True
+) -> Goodput | None:
     """Return the goodput of the latest run of a piece of work; None: none got its place yet.
 
-    Four queries, however long it ran.
+    ``answers``: it runs once it answers; a program that runs to its end does so from its start,
+    also where nobody looked in between. Four queries, however long it ran.
     """
     at = now()
     rows = list(Interval.objects.filter(uid=uid).order_by("launch"))
@@ -168,7 +172,7 @@ def of_work(uid: UUID, checkpoints: Sequence[tuple[int, int]] = ()) -> Goodput |
     first = len(rows) - 1
     while first > 0 and rows[first - 1].end_reason in TAKEN:
         first -= 1
-    run = [_held(row, waits.get(row.launch), at) for row in rows[first:]]
+    run = [_held(row, waits.get(row.launch), at, answers=answers) for row in rows[first:]]
     if not run:
         return None
     latest = rows[-1]
@@ -182,16 +186,34 @@ def of_work(uid: UUID, checkpoints: Sequence[tuple[int, int]] = ()) -> Goodput |
     return Goodput(max(1, latest.gpus), latest.gpus > 0, found, over, bool(use))
 
 
-def _held(row: Interval, wait: Wait | None, at: datetime) -> Held:
+# It ended as its program did, so it ran.
+_RAN = frozenset({Reason.FINISHED, Reason.EXIT, Reason.OOM, Reason.TIME_LIMIT})
+
+
+def _held(row: Interval, wait: Wait | None, at: datetime, *, answers: bool) -> Held:
     begin = row.placed_at or row.started_at
     asked = min(begin, wait.began_at if wait else row.asked_at or begin)
     marks = [(int(moment), str(word)) for moment, word in row.marks]
     if not marks and row.ready_at is not None:  # work without GPUs has none
         marks = [(_millis(row.ready_at), str(Mark.RUN))]
+    if not answers:
+        marks = _from_its_start(marks, row)
     taken = row.end_reason in TAKEN
     return Held(
         row.launch, _millis(asked), _millis(begin), _millis(row.ended_at or at), marks, taken
     )
+
+
+def _from_its_start(marks: list[tuple[int, str]], row: Interval) -> list[tuple[int, str]]:
+    """Return marks by which a program ran as soon as it was started, whenever that was seen."""
+    started = _millis(row.started_at)
+    first = next((n for n, (_at, word) in enumerate(marks) if word == Mark.RUN), None)
+    if first is None:
+        return [*marks, (started, str(Mark.RUN))] if row.end_reason in _RAN else marks
+    if started >= marks[first][0]:
+        return marks
+    before = [(min(at, started), word) for at, word in marks[:first]]
+    return [*before, (started, str(Mark.RUN)), *marks[first + 1 :]]
 
 
 def _use(uid: UUID, begin: int, end: int) -> dict[int, float]:

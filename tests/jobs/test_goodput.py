@@ -54,6 +54,7 @@ def test_g9_a_run_that_was_taken_from_its_gpus_is_told_whole(
         gpus=2,
         marks=[[millis(at - timedelta(minutes=58)), "run"]],
         ready_at=at - timedelta(minutes=58),
+        started_at=at - timedelta(minutes=58),
         ended_at=at - timedelta(minutes=40),
         end_reason="preempted",
     )
@@ -74,6 +75,7 @@ def test_g9_a_run_that_was_taken_from_its_gpus_is_told_whole(
         launch=2,
         marks=[[millis(at - timedelta(minutes=29)), "run"]],
         ready_at=at - timedelta(minutes=29),
+        started_at=at - timedelta(minutes=29),
         ended_at=at,
         end_reason="finished",
     )
@@ -109,6 +111,7 @@ def test_g9_a_job_without_gpus_is_told_in_hours(one: Any, alice: Any, as_user: A
         10,
         gpus=0,
         ready_at=at - timedelta(minutes=9),
+        started_at=at - timedelta(minutes=9),
         asked_at=at - timedelta(minutes=15),
         ended_at=at,
     )
@@ -130,3 +133,21 @@ def test_g9_what_never_began_has_none(one: Any, alice: Any, as_user: Any, charli
 
 def test_each_cause_has_words() -> None:
     assert set(WORDS) == set(CAUSES)
+
+
+def test_g9_a_program_runs_from_its_start_whenever_somebody_looked(
+    one: Any, alice: Any, as_user: Any
+) -> None:
+    at = now()
+    url = f"/api/v1/projects/{one.project.slug}/jobs/{one.short_id}/goodput"
+
+    def minutes(**more: Any) -> dict[str, float]:
+        Interval.objects.all().delete()
+        begun(one, 10, gpus=1, ended_at=at, started_at=at - timedelta(minutes=9), **more)
+        seconds = as_user(alice).get(url).json()["seconds"]
+        return {cause: round(s / 60, 1) for cause, s in seconds.items()}
+
+    assert minutes(end_reason="finished") == {"start": 1, "run": 9}
+    late = [[millis(at - timedelta(minutes=4)), "run"]]
+    assert minutes(end_reason="exit", marks=late) == {"start": 1, "run": 9}
+    assert minutes(end_reason="image-missing") == {"start": 10}
