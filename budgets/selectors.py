@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from budgets import days
@@ -241,7 +241,9 @@ def every() -> QuerySet[Budget]:
     """Return the budgets of what is there, for operators and auditors."""
     gone = Q(project__deleted_at__isnull=False)
     return _named(Budget.objects.exclude(gone)).order_by(
-        "organisation__name", "project__name", "pk"
+        F("organisation__name").asc(nulls_first=True),
+        F("project__name").asc(nulls_first=True),
+        "pk",
     )
 
 

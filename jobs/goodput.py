@@ -43,8 +43,8 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
     ),
     "repeated": (
         _("Done again"),
-        _("Computed before a restart, and after the last checkpoint that is known."),
-        _("Write checkpoints more often, and begin from the newest one that is complete."),
+        _("Computed before a restart; what a checkpoint kept of it is not known."),
+        _("Write checkpoints to BERTH_CHECKPOINTS, and begin from the newest complete one."),
     ),
     "restart": (
         _("Starting again"),

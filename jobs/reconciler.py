@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
+from hubapi import services as hub
 from jobs import replicas, smoke
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
@@ -98,6 +99,9 @@ class JobReconciler(WorkloadReconciler):
 
     def secrets_of(self, row: Job) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)
+
+    def after_remove(self, row: Job) -> None:
+        hub.forget_workload(row.uid)  # signs of use, too
 
     def stop_reason(self, row: Job) -> str:
         return str(StopReason(row.stop_reason or StopReason.CANCELLED).seen)

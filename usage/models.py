@@ -209,7 +209,7 @@ class LedgerDay(LedgerRow):
 
 
 class NodeDay(models.Model):
-    """One node on one day (UTC), in GPU-seconds: a look each ten minutes stands for these.
+    """One node on one day (UTC), in GPU-seconds: a look stands for the time since the last one.
 
     Of its devices: in service and not held by others, held by work, of which of those use is
     known, and their utilisation times that length. A node that nobody looked at has no time.
@@ -218,6 +218,7 @@ class NodeDay(models.Model):
     cluster_key = models.CharField(max_length=63)
     node = models.CharField(max_length=253, blank=True, default="")  # "": the machine itself
     day = models.DateField()
+    until = models.DateTimeField()  # when somebody looked last
     supply = models.FloatField(default=0)
     attached = models.FloatField(default=0)
     measured = models.FloatField(default=0)

@@ -7,30 +7,40 @@ from datetime import UTC, date, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max
 
 from common.clock import now
 from usage.models import NodeDay
 from usage.ratios import nodes_now
 
-BETWEEN_S = 600.0  # a look stands for the time until the next one
+MOST_S = 900.0  # a look is each ten minutes; of what is longer ago than this nobody knows
 KEPT = timedelta(days=400)
 _AMOUNTS = ("supply", "attached", "measured", "utilised")
 
 
 @transaction.atomic
 def sample() -> int:
-    """Note how it is now; returns how many nodes there are. Called by one worker at a time."""
-    day = now().astimezone(UTC).date()
+    """Add the time since the last look, as it is now; returns how many nodes there are.
+
+    Called by one worker at a time. One that looks again at once adds nothing, one that is late no
+    more than a quarter of an hour.
+    """
+    at = now()
+    day = at.astimezone(UTC).date()
+    last = NodeDay.objects.aggregate(last=Max("until"))["last"]
+    length = MOST_S if last is None else (at - last).total_seconds()
+    length = min(max(length, 0.0), MOST_S)
     found = {(row.cluster_key, row.node): row for row in NodeDay.objects.filter(day=day)}
     for key, node, ratio in nodes_now():
         row = found.setdefault((key, node), NodeDay(cluster_key=key, node=node, day=day))
+        row.until = max(at, last or at)
         for name in _AMOUNTS:
-            setattr(row, name, getattr(row, name) + getattr(ratio, name) * BETWEEN_S)
+            setattr(row, name, getattr(row, name) + getattr(ratio, name) * length)
     NodeDay.objects.bulk_create(
         found.values(),
         update_conflicts=True,
         unique_fields=["day", "cluster_key", "node"],
-        update_fields=_AMOUNTS,
+        update_fields=("until", *_AMOUNTS),
     )
     NodeDay.objects.filter(day__lt=day - KEPT).delete()
     return len(found)
