@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from django.db import DatabaseError, transaction
+from django.db import transaction
 
 from accounts.principal import Principal
 from clusters.streams import log_read
@@ -24,6 +24,7 @@ from experiments.services import best_of
 from jobs import choices as jobs
 from jobs.kind import JOB
 from jobs.states import OVER, state_of
+from runtime.protocol import Desired
 from work.services import workload_create
 from work.services.ending import request_stop
 
@@ -42,7 +43,7 @@ def turn() -> None:
     for row in Experiment.objects.filter(state__in=_LIVE).select_related("project", "owner"):
         try:
             steer(row)
-        except (BerthError, DatabaseError):
+        except Exception:
             log.exception("experiment-turn", experiment=str(row.uid))
 
 
@@ -69,7 +70,7 @@ def steer(row: Experiment) -> None:
 def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
     """Write down what a trial has said, and how it ended."""
     job = trial.job
-    if job is None:
+    if job is None or job.desired == Desired.ABSENT or job.deleted_at is not None:
         trial.state, trial.ended_at = TrialState.STOPPED, now()
         trial.save()
         return
@@ -78,7 +79,7 @@ def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
     if job.started_at is not None:
         until = job.finished_at or job.stopped_at or now()
         held = max(0.0, (until - job.started_at).total_seconds())
-        trial.gpu_seconds = held * job.gpus * job.replicas
+        trial.gpu_seconds = max(trial.gpu_seconds, held * job.gpus * job.all_replicas)
     try:
         _read(row, trial, job, over=over)
     except Unavailable:
@@ -105,6 +106,9 @@ def _read(row: Experiment, trial: Trial, job: Job, *, over: bool) -> None:
     offset = trial.log_offset
     while len(said) < READ:
         part = log_read(job.cluster_key, str(job.uid), offset=offset)
+        if part.next_offset < offset:  # it began anew: another launch, or another pod
+            said, offset = b"", 0
+            continue
         if part.next_offset == offset or not part.data:
             break
         said, offset = said + part.data, part.next_offset
@@ -167,10 +171,13 @@ def _begin(row: Experiment, trials: list[Trial]) -> bool:
             beside=beside,
         )
     except (Invalid, Forbidden, NotFound) as error:  # waiting mends none of them
-        for trial in trials:
-            if trial.state == TrialState.RUNNING:
-                _end_job(trial)
-        _end(row, Reason.REFUSED, over=True, best=None, message=error.message)
+        if error.code == "name-taken":  # another worker made it, or somebody has a job of that name
+            _note(row, error.message)
+            return False
+        running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+        for trial in running:
+            _end_job(trial)
+        _end(row, Reason.REFUSED, over=not running, best=None, message=error.message)
         return False
     except BerthError as error:
         _note(row, error.message)
@@ -193,7 +200,8 @@ def _end(
     held = Experiment.objects.select_for_update().get(pk=row.pk)
     if held.state not in _LIVE:
         return
-    held.reason, held.message, held.state = reason, message[:500], State.STOPPING
+    held.reason, held.state = reason, State.STOPPING
+    held.message = message[:500] or (held.message if reason == Reason.REFUSED else "")
     if over:
         bad = reason in {Reason.FAILURES, Reason.REFUSED} or best is None
         held.state = State.FAILED if bad else State.SUCCEEDED

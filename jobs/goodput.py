@@ -142,7 +142,7 @@ def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:  # noqa: ARG001
     """Return the goodput of a job's latest run, once there is some time to tell of."""
     if slot != Slot.CARD or row.KIND != "job":
         return None
-    found = of_work(row.uid, answers=False)
+    found = of_work(row.uid, row.launch, row.started_at)
     if found is None or not found.wall:
         return None
     shown = {"lines": lines(found), "strips": strips(found), "advice": advice(found)}
@@ -180,7 +180,9 @@ class WorkGoodput(OneView):
         return {"get": extend_schema(responses=GoodputOut)}
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        found = of_work(self.row().uid, answers=False) or Goodput(1, False, [], False, False)
+        row = self.row()
+        nothing = Goodput(1, False, [], False, False)
+        found = of_work(row.uid, row.launch, row.started_at) or nothing
         said = {
             **{name: getattr(found, name) for name in ("gpus", "is_over", "measured", "ratio")},
             "wall_seconds": found.wall / 1000,

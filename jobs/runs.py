@@ -40,6 +40,8 @@ def run_keep(principal: Principal, row: Job) -> None:
     said = values_of(row, private=True)
     env = said.pop("env", None) or {}
     del said["name"]  # it is the job's, whatever runs
+    before = Run.objects.filter(job=row, ended_at__isnull=True)
+    before.update(ended_at=now(), how="cancelled", reason="replaced")  # it waited, and was changed
     Run.objects.create(
         job=row,
         launch=row.launch,
@@ -97,7 +99,8 @@ def run_again(*, principal: Principal, row: Job, launch: int) -> Job:
         raise Conflict(_("It has not ended: cancel it, or wait for its end."), code="running")
     table = kinds.kind_of(row.kind).table
     said = {**run.said, "env": dict(run.env)}
-    if run.image_digest and run.image_digest != row.image_digest:
+    image = run.said.get("image")
+    if run.image_digest and (run.image_digest, image) != (row.image_digest, row.image):
         said["image"] = f"{run.said['image'].partition('@')[0]}@{run.image_digest}"
     known = {one.name: getattr(one, "empty", None) for one in table.but("name")}
     values = {n: known[n] if v is None else v for n, v in said.items() if n in known}

@@ -77,7 +77,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         raise InvalidSpec(_("A job on a cluster needs an image."))
     keys = pod_keys(keys)
     is_plain = words == (*row.command, *row.args) or not words
-    operator = training.operator(row.framework, row.replicas, cluster.operators)
+    operator = training.operator(row.framework, row.all_replicas, cluster.operators)
     if row.framework == training.TENSORFLOW and not operator:  # one template: all are workers
         common["groups"] = (PodGroup(training.WORKER, row.replicas, meets=True),)
     return WorkloadSpec(

@@ -36,6 +36,7 @@ _LEAST = {
     "retries": 0,
     "topology": "none",
     "framework": "none",
+    "checkpoints": "",
     "parameter_servers": 0,
     "smoke": False,
 }

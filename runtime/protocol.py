@@ -403,7 +403,8 @@ class Health:
     devices: tuple[Device, ...] = ()
     isolation: Mapping[str, bool] = field(default_factory=dict)  # every word of ISOLATION
     message: str = ""
-    operators: tuple[str, ...] = ()  # of training, that are there (runtime.training.OPERATORS)
+    # Of training, that are there (``runtime.training.OPERATORS``); None: it did not say.
+    operators: tuple[str, ...] | None = ()
 
 
 class DriverError(Exception):

@@ -159,12 +159,12 @@ def _of_running(
 
 
 def of_work(
-    uid: UUID, checkpoints: Sequence[tuple[int, int]] = (), *, answers: bool = True
+    uid: UUID, launch: int, began: datetime | None, checkpoints: Sequence[tuple[int, int]] = ()
 ) -> Goodput | None:
-    """Return the goodput of the latest run of a piece of work; None: none got its place yet.
+    """Return the goodput of the run of a program up to ``launch``; None: it had no place yet.
 
-    ``answers``: it runs once it answers; a program that runs to its end does so from its start,
-    also where nobody looked in between. Four queries, however long it ran.
+    ``began``: when the program of that launch was started, as its driver told. It runs from then
+    on, also where nobody looked in between. Four queries, however long it ran.
     """
     at = now()
     rows = list(Interval.objects.filter(uid=uid).order_by("launch"))
@@ -172,10 +172,13 @@ def of_work(
     first = len(rows) - 1
     while first > 0 and rows[first - 1].end_reason in TAKEN:
         first -= 1
-    run = [_held(row, waits.get(row.launch), at, answers=answers) for row in rows[first:]]
-    if not run:
+    latest = rows[-1] if rows else None
+    if latest is None or (latest.launch < launch and latest.end_reason not in TAKEN):
         return None
-    latest = rows[-1]
+    run = [
+        _held(row, waits.get(row.launch), at, began if row.launch == launch else None)
+        for row in rows[first:]
+    ]
     waits_again = waits.get(latest.launch + 1) if latest.end_reason in TAKEN else None
     if waits_again is not None:  # its place was taken, and it waits for another
         moment = _millis(waits_again.ended_at or at)
@@ -187,33 +190,34 @@ def of_work(
 
 
 # It ended as its program did, so it ran.
+_BEFORE = frozenset({Mark.START, Mark.PULL, Mark.WAIT})
 _RAN = frozenset({Reason.FINISHED, Reason.EXIT, Reason.OOM, Reason.TIME_LIMIT})
 
 
-def _held(row: Interval, wait: Wait | None, at: datetime, *, answers: bool) -> Held:
+def _held(row: Interval, wait: Wait | None, at: datetime, began: datetime | None) -> Held:
     begin = row.placed_at or row.started_at
     asked = min(begin, wait.began_at if wait else row.asked_at or begin)
     marks = [(int(moment), str(word)) for moment, word in row.marks]
-    if not marks and row.ready_at is not None:  # work without GPUs has none
-        marks = [(_millis(row.ready_at), str(Mark.RUN))]
-    if not answers:
-        marks = _from_its_start(marks, row)
+    marks = _from_its_start(marks, row, began)
     taken = row.end_reason in TAKEN
     return Held(
         row.launch, _millis(asked), _millis(begin), _millis(row.ended_at or at), marks, taken
     )
 
 
-def _from_its_start(marks: list[tuple[int, str]], row: Interval) -> list[tuple[int, str]]:
+def _from_its_start(
+    marks: list[tuple[int, str]], row: Interval, began: datetime | None
+) -> list[tuple[int, str]]:
     """Return marks by which a program ran as soon as it was started, whenever that was seen."""
-    started = _millis(row.started_at)
-    first = next((n for n, (_at, word) in enumerate(marks) if word == Mark.RUN), None)
-    if first is None:
-        return [*marks, (started, str(Mark.RUN))] if row.end_reason in _RAN else marks
-    if started >= marks[first][0]:
+    first = next((n for n, (_at, word) in enumerate(marks) if word == Mark.RUN), len(marks))
+    if first == len(marks) and began is None and row.end_reason not in _RAN:
+        return marks  # it never was started, as far as anybody knows
+    started = _millis(began or row.started_at)
+    if first < len(marks) and started >= marks[first][0]:
         return marks
-    before = [(min(at, started), word) for at, word in marks[:first]]
-    return [*before, (started, str(Mark.RUN)), *marks[first + 1 :]]
+    before = [(at, word) for at, word in marks[:first] if at <= started and word in _BEFORE]
+    after = [(at, word) for at, word in marks[:first] if word not in _BEFORE]
+    return [*before, (started, str(Mark.RUN)), *after, *marks[first + 1 :]]
 
 
 def _use(uid: UUID, begin: int, end: int) -> dict[int, float]:

@@ -54,7 +54,9 @@ def health_store(*, key: str, health: p.Health) -> Cluster:
             size = {"cpu_milli": health.cpu_milli, "memory_mib": health.memory_mib}
             cluster.capacity = {**(cluster.capacity or {}), **size}
         cluster.isolation = dict(health.isolation)
-        if cluster.operators != list(health.operators):  # its driver looks for their objects
+        if health.operators is not None and cluster.operators != list(
+            health.operators
+        ):  # its driver looks for their objects
             cluster.operators = list(health.operators)
             cluster.revision += 1
         if _devices_store(cluster, health.devices):

@@ -280,9 +280,10 @@ def page_of(book: Any) -> str:
 
 
 def check_sources(words: List[str]) -> None:
-    """Compile the Python files that a command names: the first word of them is the program."""
-    for word in words:
-        if not word.endswith(".py"):
+    """Compile the program that a command names: the word after Python's name, or the first."""
+    for number, word in enumerate(words):
+        before = words[number - 1] if number else "python3"
+        if not word.endswith(".py") or not pathlib.Path(before).name.startswith("python"):
             continue
         path = pathlib.Path(word)
         if not path.is_file():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace as LogPart
 from typing import Any
 
 import pytest
 
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from experiments import steering
 from experiments.models import Experiment
 from jobs.models import Job
 from runtime.hints import hint
+from work.services.ending import workload_delete
 
 pytestmark = pytest.mark.django_db
 HERE = "/api/v1/projects/vision/experiments"
@@ -119,6 +121,51 @@ def test_a_worker_that_is_killed_between_two_steps_makes_no_trial_twice(
     stale = list(row.trials.all())[:1]  # what another worker read before the second was made
     assert not steering._begin(row, stale)
     assert (row.trials.count(), Job.objects.count()) == (2, 2)
+    row.refresh_from_db()
+    assert row.state == "running"  # a name that is taken ends no search
+
+
+def test_a_trial_whose_job_is_deleted_is_over_and_the_search_goes_on(
+    begin: Any, go: Any, alice: Any, principal: Any
+) -> None:
+    row = go(begin())
+    workload_delete(principal=principal(alice), row=row.trials.get(number=1).job)
+    go(row)
+    assert _states(row) == ["stopped", "running", "running"]
+
+
+def test_a_refusal_ends_it_once_what_runs_has_ended(
+    begin: Any, go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = begin(parallel=1)
+    go(row)
+    Experiment.objects.update(parallel=2)
+
+    def refused(**_said: Any) -> Any:
+        raise wrong("image", "It is gone.")
+
+    monkeypatch.setattr(steering, "workload_create", refused)
+    go(row)
+    assert (row.state, row.reason, row.message) == ("stopping", "refused", "It is gone.")
+    go(row)
+    go(row)
+    assert (row.state, row.message) == ("failed", "It is gone.")
+    assert set(_states(row)) == {"stopped"}
+
+
+def test_a_log_that_begins_anew_is_read_from_its_begin(
+    begin: Any, go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = go(begin(parallel=1))
+    row.trials.update(log_offset=900)
+    parts = [
+        LogPart(data=b"", next_offset=0),
+        LogPart(data=b"score=0.4\n", next_offset=10),
+        LogPart(data=b"", next_offset=10),
+    ]
+    monkeypatch.setattr(steering, "log_read", lambda *_a, **_k: parts.pop(0))
+    go(row)
+    assert (row.trials.get().value, row.trials.get().log_offset) == (0.4, 10)
 
 
 def test_stop_all_ends_every_trial_and_stop_one_only_that(

@@ -9,6 +9,7 @@ import pytest
 
 from common.clock import now
 from jobs.goodput import WORDS
+from jobs.models import Job
 from metrics.models import FIELDS, MinuteSample
 from usage.goodput import CAUSES
 from usage.models import Interval, Wait
@@ -106,11 +107,11 @@ def test_g9_a_run_that_was_taken_from_its_gpus_is_told_whole(
 
 def test_g9_a_job_without_gpus_is_told_in_hours(one: Any, alice: Any, as_user: Any) -> None:
     at = now()
+    Job.objects.update(launch=1, started_at=at - timedelta(minutes=9))  # nothing else is kept
     begun(
         one,
         10,
         gpus=0,
-        ready_at=at - timedelta(minutes=9),
         started_at=at - timedelta(minutes=9),
         asked_at=at - timedelta(minutes=15),
         ended_at=at,
@@ -149,5 +150,9 @@ def test_g9_a_program_runs_from_its_start_whenever_somebody_looked(
 
     assert minutes(end_reason="finished") == {"start": 1, "run": 9}
     late = [[millis(at - timedelta(minutes=4)), "run"]]
+    unseen = [[millis(at), "stop"]]
+    assert minutes(end_reason="exit", marks=unseen) == {"start": 1, "run": 9}
     assert minutes(end_reason="exit", marks=late) == {"start": 1, "run": 9}
     assert minutes(end_reason="image-missing") == {"start": 10}
+    Job.objects.update(launch=2)  # which waits: of it there is nothing yet
+    assert minutes(end_reason="finished") == {}

@@ -114,6 +114,27 @@ def test_who_fails_for_want_of_a_gpu_only_has_passed_where_its_job_asks_for_one(
     assert found == code, said
 
 
+def test_only_the_program_itself_is_looked_for_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("print('trained')")
+    (tmp_path / "bad.py").write_text("def f(:")
+    for words, code in (
+        (["sh", "-c", "cd src && python3 train.py"], 0),
+        (["python3", "-c", "pass", "--config=conf/a.py"], 0),
+        (["python3", "not-there.py"], 66),
+        (["python3", "bad.py"], 65),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", runner(), "smoke", "20", "0", "--", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+
+
 def test_a_script_that_exits_well_with_a_failed_child_is_believed(tmp_path: Path) -> None:
     """Nobody but it knows what its children are for: its own exit code is what counts."""
     code, said = smoke(tmp_path, "import subprocess\nsubprocess.run(['false'])\n")

@@ -86,7 +86,9 @@ def test_a_run_of_before_is_run_again_exactly(
     assert as_user(alice).post(url_of(row, "/1/again")).status_code == 202
     row.refresh_from_db()
     assert (dict(row.env), row.args, row.name) == ({"LR": "1"}, ["--epochs", "3"], "renamed")
-    newest, _second, first = Run.objects.filter(job=row).order_by("-launch")
+    end(settle(row), 0)
+    assert as_user(alice).post(url_of(row, "/1/again")).status_code == 202
+    _again, newest, _second, first = Run.objects.filter(job=row).order_by("-launch")
     assert newest.said == first.said
     assert (dict(newest.env), newest.launch) == ({"LR": "1"}, 3)
 

@@ -126,6 +126,8 @@ def workloads_stop_for(
         if kind.rest is not None:
             kind.rest(rows, reason)
         rows = rows.filter(desired=Desired.RUNNING)
+        if kind.hidden is not None:
+            rows = rows.exclude(kind.hidden)  # they end with what they belong to
         if kind.alive is not None:
             rows = rows.filter(kind.alive)
         elif kind.once:

@@ -159,8 +159,10 @@ class KubernetesDriver:
         ready = self.client.read("/readyz")
         nodes = [n for n in self._node_facts() if n.ready and n.schedulable]
         good = ready.status == 200  # noqa: PLR2004
-        told = self.client.read("/apis").json() or {}
-        there = {v.get("groupVersion") for g in told.get("groups") or () for v in g["versions"]}
+        told = self.client.read("/apis")
+        groups = (told.json() or {}).get("groups") if told.status == 200 else None  # noqa: PLR2004
+        there = {v.get("groupVersion") for group in groups or () for v in group["versions"]}
+        operators = tuple(word for word, api in OPERATORS.items() if api in there)
         return Health(
             reachable=good,
             version=str((version.json() or {}).get("gitVersion", "")),
@@ -168,7 +170,7 @@ class KubernetesDriver:
             memory_mib=sum(n.memory_mib for n in nodes),
             isolation=dict(_ISOLATION),
             message="" if good else in_words(ready),
-            operators=tuple(word for word, api in OPERATORS.items() if api in there),
+            operators=None if groups is None else operators,
         )
 
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
