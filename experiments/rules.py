@@ -17,8 +17,11 @@ MAX_PARAMETERS = 20
 MAX_VALUES = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _PLACE = re.compile(r"\$\{trialParameters\.([A-Za-z0-9_-]+)\}")
-# As Katib's collector of what is printed reads it: name=value, a number.
-_SAID = r"(?<![\w|-]){name}\s*=\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[Ee][+-]?\d+)?)(?![\w.])"
+# As Katib's collector of what is printed reads it: name=value, a number. Nothing in it is tried
+# twice: what a program prints must not hold up who reads it.
+_NUMBER = r"[+-]?(?:\d{1,40}+(?:\.\d{0,40}+)?+|\.\d{1,40}+)(?:[Ee][+-]?\d{1,4}+)?+"
+_BEFORE, _AFTER = r"(?<![\w|-])", r"[ \t]{0,8}+=[ \t]{0,8}+"
+_GREATEST = 1e100  # no objective is beyond, and sums of what is would be no numbers
 
 
 def require_parameters(parameters: Sequence[Mapping[str, Any]], algorithm: str) -> None:
@@ -85,5 +88,5 @@ def filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 def numbers_said(text: str, metric: str) -> list[float]:
     """Return every finite number that ``text`` says of a metric, in turn."""
-    found = re.findall(_SAID.format(name=re.escape(metric)), text)
-    return [number for number in map(float, found) if math.isfinite(number)]
+    said = rf"{_BEFORE}{re.escape(metric)}{_AFTER}({_NUMBER})(?![\w.])"
+    return [number for number in map(float, re.findall(said, text)) if abs(number) <= _GREATEST]

@@ -26,6 +26,7 @@ from jobs.kind import JOB
 from jobs.states import OVER, state_of
 from runtime.protocol import Desired
 from work.services import workload_create
+from work.services.base import lock
 from work.services.ending import request_stop
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ log = structlog.get_logger(__name__)
 READ = 1024 * 1024  # of a log in one turn
 CURVE = 1000  # values that are kept of a trial
 _LIVE = (State.RUNNING, State.STOPPING)
+# Archiving has stopped its trials: nobody wants it to go on months later, when it is undone.
+_FINAL = frozenset({"project-archived"})
 
 
 def turn() -> None:
@@ -91,7 +94,7 @@ def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
     if not over and row.early_stopping and not early:
         others = [one.curve for one in trials if one.state == TrialState.SUCCEEDED]
         if lags(trial.curve, others, maximizes=row.maximizes):
-            request_stop(job, reason=JOB.asked, actor=None)
+            _end_job(trial)
             trial.state, trial.ended_at = TrialState.EARLY_STOPPED, now()
     elif over:
         ended = {jobs.State.FAILED: TrialState.FAILED, jobs.State.CANCELLED: TrialState.STOPPED}
@@ -170,26 +173,30 @@ def _begin(row: Experiment, trials: list[Trial]) -> bool:
             said={**template, "name": f"{row.name}-{row.uid.hex[-6:]}-{number}"},
             beside=beside,
         )
-    except (Invalid, Forbidden, NotFound) as error:  # waiting mends none of them
-        if error.code == "name-taken":  # another worker made it, or somebody has a job of that name
-            _note(row, error.message)
-            return False
-        running = [trial for trial in trials if trial.state == TrialState.RUNNING]
-        for trial in running:
-            _end_job(trial)
-        _end(row, Reason.REFUSED, over=not running, best=None, message=error.message)
-        return False
     except BerthError as error:
-        _note(row, error.message)
+        _refused(row, trials, error)
         return False
     _note(row, "")
     trials.extend(made)
     return bool(made)
 
 
+def _refused(row: Experiment, trials: list[Trial], error: BerthError) -> None:
+    """End a search whose next trial can't be made; one that waiting helps waits, and says so."""
+    running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+    final = isinstance(error, Invalid | Forbidden | NotFound) or error.code in _FINAL
+    if not final or error.code == "name-taken":  # another worker made it, or somebody has that name
+        _note(row, error.message)
+        return
+    for trial in running:
+        _end_job(trial)
+    _end(row, Reason.REFUSED, over=not running, best=None, message=error.message)
+
+
+@transaction.atomic
 def _end_job(trial: Trial) -> None:
     if trial.job is not None:
-        request_stop(trial.job, reason=JOB.asked, actor=None)
+        request_stop(lock(trial.job), reason=JOB.asked, actor=None)
 
 
 @transaction.atomic

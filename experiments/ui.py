@@ -19,7 +19,7 @@ from common.ui.responses import refuse
 from experiments import charts, selectors, services
 from experiments.api import ExperimentIn
 from experiments.choices import State, TrialState
-from jobs.ai_platform.documents import read
+from jobs.ai_platform.documents import loaded
 from projects.access import Permission
 from projects.ui.base import ProjectView
 
@@ -53,7 +53,9 @@ class ExperimentForm(forms.Form):
 
     def said(self) -> dict[str, Any]:
         """Return what it says, checked as the API checks it."""
-        document = read(self.cleaned_data["document"])
+        document = loaded(self.cleaned_data["document"])
+        if not isinstance(document, dict):
+            raise wrong("document", _t("It must be a mapping."))
         if document.pop("kind", "Experiment") != "Experiment":
             raise wrong("document", _t("Its kind is Experiment."))
         shape = ExperimentIn(data=document)

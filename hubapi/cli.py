@@ -26,6 +26,7 @@ LIFE = timedelta(hours=12)  # from the last time that it was asked for
 _SHOWN = 12  # of the secret, to recognise it
 SCOPES = (
     Permission.PROJECT_READ,
+    Permission.WORKSPACE_READ,
     Permission.JOB_CREATE,
     Permission.JOB_READ,
     Permission.VOLUME_READ,
@@ -44,8 +45,11 @@ def token(request: HttpRequest) -> HttpResponse:
     project = Project.objects.filter(uid=holder.info.project_uid).first()
     if project is None or not owner.is_active:
         raise Forbidden("This token is not valid here.")
-    if registry.visitors(uid):
-        message = _("Others may open this workspace: sign in with your own token (berth login).")
+    if any(registry.visitors(other) for other in registry.beside(uid)):
+        message = _(
+            "Others may open a workspace of yours in this project: sign in with your own token "
+            "(berth login)."
+        )
         raise Forbidden(message)
     secret = services.command_line_secret(uid, holder.info.launch)
     row, _made = ApiToken.objects.get_or_create(

@@ -70,6 +70,10 @@ class WorkloadLookup(ABC):
         del uid
         return ()
 
+    def beside(self, uid: UUID) -> Sequence[UUID]:
+        """What its owner has in the same project, itself too: on one machine one user runs it."""
+        return (uid,)
+
     def openable_by(self, user: User) -> Sequence[WorkloadInfo]:
         """Running workloads that ``user`` may open, for links without a server in them."""
         del user
@@ -147,6 +151,10 @@ def _level(user: User, uid: UUID) -> AccessLevel:
 
 def visitors(uid: UUID) -> list[User]:
     return [user for one in _lookups for user in one.visitors(uid)]
+
+
+def beside(uid: UUID) -> list[UUID]:
+    return [other for one in _lookups for other in one.beside(uid)]
 
 
 def openable_by(user: User) -> list[WorkloadInfo]:

@@ -263,11 +263,16 @@ def revoke_workload(uid: UUID) -> None:
         Client.objects.filter(uid=uid, revoked_at=None).values_list("launch", flat=True).first()
     )
     if launch is not None:
-        known = digest(command_line_secret(uid, launch))
-        ApiToken.objects.filter(digest=known, revoked_at=None).update(revoked_at=at)
+        revoke_command_lines([(uid, launch)])
     Client.objects.filter(uid__in=uids, revoked_at=None).update(revoked_at=at)
     Code.objects.filter(client__uid__in=uids, used_at=None).update(used_at=at)
     _revoke(NotebookToken.objects.filter(uid__in=uids), at=at, cut=False)
+
+
+def revoke_command_lines(launches: Iterable[tuple[UUID, int]]) -> None:
+    """Take back the API tokens that command lines inside of launches were given."""
+    known = [digest(command_line_secret(uid, launch)) for uid, launch in launches]
+    ApiToken.objects.filter(digest__in=known, revoked_at=None).update(revoked_at=now())
 
 
 @transaction.atomic

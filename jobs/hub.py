@@ -74,7 +74,9 @@ def _body(request: HttpRequest) -> dict[str, Any]:
         raise Invalid("The body is not what is reported.") from error
     if page and not page.startswith(_GZIP):
         raise Invalid("The page is not packed.")
-    failure, name = str(told.get("failure") or ""), str(told.get("name") or "")
+    failure, name = (  # half a character can't be kept
+        str(told.get(key) or "").encode(errors="replace").decode() for key in ("failure", "name")
+    )
     return {
         "failure": failure.replace("\0", "")[:MAX_FAILURE],
         "name": name.replace("\0", "")[-255:],

@@ -101,6 +101,7 @@ CODE = f.Line(
     longest=80,
     pattern=r"package:[0-9a-f]{64}",
     refusal=_("“package:” and the digest that was answered when the folder was sent."),
+    private=True,  # who knows the digest may run it, and so read it
     quiet=True,
     folded=True,
 )

@@ -11,9 +11,11 @@ from clusters.options import options_of
 from common.errors import wrong
 from images.services import pinned
 from jobs.models import Job
+from projects.access import require
 from runtime.protocol import Desired
 from work import kinds
 from work.attached import Attached, attached_to
+from work.selectors import visible_to
 from work.services.attachments import require_usable_by
 
 if TYPE_CHECKING:
@@ -56,10 +58,10 @@ def attached_there(principal: Principal, row: Job) -> Attached | None:
 
 def _own(principal: Principal, project: Project, name: str) -> Any:
     """Return a workspace of one's own, by id or by name."""
-    rows = kinds.kind_of(KIND).model.objects.filter(
-        project=project, owner=principal.user, deleted_at__isnull=True
-    )
+    require(principal, project, kinds.kind_of(KIND).read)  # its variables and its home go along
+    rows = visible_to(principal, kinds.kind_of(KIND), project).filter(owner=principal.user)
     rows = rows.exclude(desired=Desired.ABSENT).select_related("home", "project", "owner")
+    rows = rows.defer(None)
     found = rows.filter(short_id=name).first() or rows.filter(name=name).first()
     if found is None:
         raise wrong("workspace", gettext("You have no workspace of that name in this project."))

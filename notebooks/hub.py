@@ -90,6 +90,13 @@ class WorkspaceLookup(WorkloadLookup):
         members = Membership.objects.filter(project=row.project_id).values("user_id")
         return list(row.visitors.filter(pk__in=members, is_active=True).order_by("username"))
 
+    def beside(self, uid: UUID) -> Sequence[UUID]:
+        row = _rows().filter(uid=uid).first()
+        if row is None:
+            return ()
+        mine = _rows().filter(project=row.project_id, owner=row.owner_id)
+        return list(mine.values_list("uid", flat=True))
+
     def openable_by(self, user: User) -> Sequence[WorkloadInfo]:
         """Running workspaces, own ones first, the one used last first."""
         rows = _rows().filter(phase=Phase.RUNNING, desired=Desired.RUNNING)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.contrib.auth.decorators import login_not_required
 from django.core import signing
+from django.db import transaction
 from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
@@ -23,6 +24,7 @@ from parking.models import Stretch
 from parking.selectors import address_of, notice_in
 from parking.services.acts import idle_extend
 from runtime.protocol import Desired
+from work.services.base import lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +76,10 @@ class Keep(View):
         owner = Principal(user=stretch.workload.owner)
         reason = request.POST.get("reason", "")
         try:
-            kept = idle_extend(principal=owner, row=stretch.workload, reason=reason)
+            with transaction.atomic():
+                lock(stretch.workload)
+                warned(token)  # of two presses at once the second comes too late
+                kept = idle_extend(principal=owner, row=stretch.workload, reason=reason)
         except Invalid as error:
             return self._page(request, stretch, wrong=error.message, status=error.status)
         return self._page(request, stretch, until=kept.due_at)

@@ -51,6 +51,11 @@ FILE: dict[str, Any] = {"jobId": TEXT, "labels": TEXTS, "trainingInput": TRAININ
 
 def read(text: str) -> dict[str, Any]:
     """Return what a file says; Invalid says where it is wrong."""
+    return cleaned(loaded(text), FILE)
+
+
+def loaded(text: str) -> Any:
+    """Return what one document of YAML says, each value as it stands; Invalid: it is none."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         message = _("It is larger than %(n)d KiB, which no such file is.")
         raise wrong("config", message % {"n": MAX_BYTES // 1024})
@@ -61,7 +66,7 @@ def read(text: str) -> dict[str, Any]:
         raise wrong("config", _said(error)) from error
     if len(found) > 1:
         raise wrong("config", _("It holds several documents; one job is submitted at a time."))
-    return cleaned(found[0] if found else {}, FILE)
+    return found[0] if found else {}
 
 
 def cleaned(value: Any, shape: Mapping[str, Any], path: str = "") -> dict[str, Any]:

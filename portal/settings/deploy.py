@@ -95,9 +95,9 @@ BERTH_GCS_ENDPOINT = text("GCS_ENDPOINT")
 BERTH_GCS_TOKEN_URI = text("GCS_TOKEN_URI")
 
 
-# the links that are mailed: invitations, new passwords, confirmed addresses
+# the links that are mailed: invitations, new passwords, confirmed addresses, kept work
 _KEYED = re.compile(
-    r"(/(?:invitations|accounts/password/reset/key|accounts/confirm-email)/)[^/\s\"']{12,}"
+    r"(/(?:invitations|accounts/password/reset/key|accounts/confirm-email|idle/keep)/)[^/\s\"']{12,}"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from statistics import median
 from typing import Any
 
@@ -93,3 +94,11 @@ def test_a_value_goes_where_its_place_is_and_nowhere_else() -> None:
         require_used(template, ["lr", "other"])
     with pytest.raises(Invalid, match="lr"):
         require_used(template, [])
+
+
+def test_a_line_of_a_million_digits_holds_nobody_up() -> None:
+    began = time.process_time()
+    for line in ("loss=" + "1" * 1_000_000 + "x", "loss=" * 200_000, "loss" + " " * 1_000_000):
+        assert numbers_said(line, "loss") == []
+    assert time.process_time() - began < 2
+    assert numbers_said("loss=1e308\nloss=-1e101\nloss = 0.5", "loss") == [0.5]

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from common.clock import now
 from common.errors import Conflict, wrong
 from experiments import steering
 from experiments.models import Experiment
+from experiments.ui import EXAMPLE
 from jobs.models import Job
 from runtime.hints import hint
 from work.services.ending import workload_delete
@@ -209,3 +211,33 @@ def test_a_stranger_finds_no_search_and_its_pages_show_it(
         answer = pages.get(path)
         assert answer.status_code == 200, path
     assert b"score = 0.5" in answer.content
+
+
+@pytest.mark.django_db(transaction=True)
+def test_stopping_a_search_ends_its_trials_outside_of_any_transaction(
+    begin: Any, go: Any, api: Any, alice: Any
+) -> None:
+    """As the duty calls it: locks are taken in transactions of their own."""
+    row = go(begin(job={**LEAST["job"], "smoke": True}))
+    assert api(alice, "POST", f"{HERE}/{row.uid}/stop", {}).status_code == 202
+    for _turn in range(4):
+        go(row)
+    assert (row.state, set(_states(row))) == ("stopped", {"stopped"})
+
+
+def test_an_archived_projects_search_is_over(begin: Any, go: Any, project: Any) -> None:
+    row = begin()
+    type(project).objects.filter(pk=project.pk).update(archived_at=now())
+    go(row)
+    assert (row.state, row.reason) == ("failed", "refused")
+    assert "archived" in row.message
+
+
+def test_the_page_begins_what_its_example_says(alice: Any, as_user: Any, project: Any) -> None:
+    url = f"/projects/{project.slug}/experiments/new"
+    answer = as_user(alice).post(url, {"document": EXAMPLE})
+    assert answer.status_code == 302, answer.content.decode()[-3000:]
+    row = Experiment.objects.get()
+    assert (row.metric, row.parallel, len(row.parameters)) == ("accuracy", 2, 2)
+    for text in ("[]", "kind: Job", "{", "kind: Experiment\nname: x"):
+        assert as_user(alice).post(url, {"document": text}).status_code in {400, 422}, text

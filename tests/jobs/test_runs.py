@@ -118,8 +118,7 @@ def test_two_runs_are_told_apart_field_by_field_and_file_by_file(
     }
     assert {"how", "exit_code"} <= ended
     others = as_user(bob).get(url_of(row, "/diff?a=2&b=3")).json()
-    assert [one["name"] for one in others["said"]] == ["code"]
-    assert others["files"] == {}
+    assert (others["said"], others["files"]) == ([], {})  # whoever knows the digest may run it
     assert as_user(alice).get(url_of(row, "/diff")).json() == told
     for numbers in ("?a=1", "?a=x&b=2", "?a=1&b=99999999999"):
         assert as_user(alice).get(url_of(row, f"/diff{numbers}")).status_code == 400

@@ -27,6 +27,8 @@ def own(principal: Principal, row: Workload) -> None:
     """Raise unless ``principal`` may change it: who owns it and may have such work."""
     kind = kinds.kind_of(row.kind)
     require(principal, row.project, kind.read)
+    if kind.hidden is not None and kind.model.objects.filter(kind.hidden, pk=row.pk).exists():
+        raise Forbidden(_("It belongs to another one: change that."))
     if not kind.managed and not selectors.is_owner(principal, row):
         raise Forbidden(_("Only its owner may do this."))
     require(principal, row.project, kind.create)

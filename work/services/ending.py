@@ -126,13 +126,15 @@ def workloads_stop_for(
         if kind.rest is not None:
             kind.rest(rows, reason)
         rows = rows.filter(desired=Desired.RUNNING)
-        if kind.hidden is not None:
-            rows = rows.exclude(kind.hidden)  # they end with what they belong to
         if kind.alive is not None:
             rows = rows.filter(kind.alive)
         elif kind.once:
             rows = rows.exclude(OVER)
-        done += sum(request_stop(row, reason=reason, actor=actor) for row in rows)
+        shown = rows if kind.hidden is None else rows.exclude(kind.hidden)
+        done += sum(request_stop(row, reason=reason, actor=actor) for row in shown)
+        if kind.hidden is not None:  # those that did not go with what they belong to
+            for row in rows.filter(kind.hidden):
+                request_stop(row, reason=reason, actor=actor)
         # last: who waited by a ticket gets it back from the stop
         void_tickets(kind.word, reason, project=project, owner=owner)
     return done

@@ -45,6 +45,9 @@ def workload_share(*, principal: Principal, row: Workload, username: str) -> Sha
         workload=found, user=member.user, defaults={"created_by": principal.user}
     )
     if made:
+        # Whoever is let in reads what its owner's processes in the project have.
+        mine = type(found).objects.filter(project=found.project_id, owner=found.owner_id)
+        hub.revoke_command_lines(mine.values_list("uid", "launch"))
         _record(found, "shared", member.user, actor=principal)
         notify(
             users=[member.user],

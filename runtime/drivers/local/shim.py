@@ -242,6 +242,9 @@ def child(plan: dict[str, Any], go: int, error: int, fifo: int) -> None:
 
 def beside(plan: dict[str, Any], program: int, output: str) -> None:
     """In a child: become the owner's hook where the program lives, with what it was told."""
+    # From setns on until it is the user, all that is read is theirs: nothing may be imported then.
+    import resource  # noqa: F401 - a shared object, which limits() would load from their files
+
     heard = os.open(output, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.setsid()
