@@ -128,7 +128,8 @@ def notebook_environment(base: Path, uv: Path, name: str = "jupyterlab") -> Path
     if name != "jupyterlab":
         return named_environment(base, uv, name, LOCKS / f"{name}.txt")
     parts: list[str | Path] = [LAB_OVERRIDES_AT, LAB_OVERRIDES, YARN_IS, *command_line()]
-    return named_environment(base, uv, name, LOCKS / "notebook.txt", parts=parts, add=set_lab_up)
+    lock, add = LOCKS / "notebook.txt", lab_with_command_line
+    return named_environment(base, uv, name, lock, parts=parts, add=add)
 
 
 def command_line() -> list[Path]:
@@ -137,7 +138,7 @@ def command_line() -> list[Path]:
 
 
 def set_lab_up(folder: Path) -> None:
-    """Give JupyterLab our defaults, which a person's own settings override, and ``berth``.
+    """Give JupyterLab our defaults, which a person's own settings override.
 
     It asks nobody at first whether it may fetch news from a website. At each start it asks its copy
     of yarn for a setting, which newer Nodes take for a module unless they are told, and then the
@@ -146,6 +147,13 @@ def set_lab_up(folder: Path) -> None:
     target = folder / LAB_OVERRIDES_AT
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(LAB_OVERRIDES.read_bytes())
+    for yarn in folder.glob("lib/python3.*/site-packages/jupyter_builder/yarn.js"):
+        yarn.with_name("package.json").write_text(YARN_IS)
+
+
+def lab_with_command_line(folder: Path) -> None:
+    """Set JupyterLab up, with ``berth`` for its terminals."""
+    set_lab_up(folder)
     site = next(folder.glob("lib/python3.*/site-packages"))
     for source in command_line():
         (site / "berth_cli").mkdir(exist_ok=True)
@@ -155,8 +163,6 @@ def set_lab_up(folder: Path) -> None:
     program.write_text(text)
     program.chmod(0o755)
     run([folder / "bin/python", "-m", "compileall", "-q", site / "berth_cli"])
-    for yarn in folder.glob("lib/python3.*/site-packages/jupyter_builder/yarn.js"):
-        yarn.with_name("package.json").write_text(YARN_IS)
 
 
 def dataplane_environment(base: Path, uv: Path) -> Path:

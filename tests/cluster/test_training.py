@@ -15,6 +15,7 @@ from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.jobs.running import Jobs
 from tests.support import torch
+from tests.support.cluster_state import cluster_state
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [
@@ -168,14 +169,12 @@ mpi.MPI_Finalize()
 """
 
 
-def test_mpirun_starts_the_program_on_each_replica_over_ssh(
-    jobs: Jobs, kube: Kube, devcluster: dict[str, Any]
-) -> None:
+def test_mpirun_starts_the_program_on_each_replica_over_ssh(jobs: Jobs, kube: Kube) -> None:
     one = jobs.make(
         "ring",
         framework="mpi",
         replicas=3,
-        image=devcluster["images"]["mpi"]["reference"],
+        image=cluster_state()["images"]["mpi"]["reference"],  # made after the first pods
         command=["python3", "-c", MPI_SUM],
         env={"WORD": "passed-on"},
     )

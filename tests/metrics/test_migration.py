@@ -20,7 +20,8 @@ django.setup()
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-before = MigrationExecutor(connection).migrate({BEFORE}).apps
+MigrationExecutor(connection).migrate({BEFORE})
+before = MigrationExecutor(connection).loader.project_state({BEFORE}).apps  # rendered once
 made = lambda model, **values: before.get_model(model).objects.create(**values)
 user = made("accounts.User", username="ann", email="ann@example.org")
 project = made("projects.Project", name="P", slug="p")
@@ -38,7 +39,8 @@ for n in range(5):
 made("hubapi.Activity", uid=uids[0], measured_at=at, last_busy_at=at - timedelta(hours=1))
 made("hubapi.Activity", uid=uids[1])
 
-after = MigrationExecutor(connection).migrate({AFTER}).apps
+MigrationExecutor(connection).migrate({AFTER})
+after = MigrationExecutor(connection).loader.project_state({AFTER}).apps
 sample, quiet = (after.get_model("metrics", name) for name in ("Sample", "Quiet"))
 kept = [
     [uid.int, (when - at).total_seconds(), cpu, gpu]
