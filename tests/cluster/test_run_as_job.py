@@ -22,6 +22,7 @@ def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
         yield running
 
 
+@pytest.mark.long("a minute; real processes: jobs/test_real_notebooks.py")
 def test_c35_a_typo_is_caught_in_a_small_pod_and_mended_it_runs_where_its_notebook_lies(
     ann: Person, kube: Kube
 ) -> None:

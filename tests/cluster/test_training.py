@@ -114,6 +114,7 @@ def test_pytorch_itself_trains_one_model_as_a_trainjob(jobs: Jobs) -> None:
     assert zero[3] == other[3]
 
 
+@pytest.mark.long("a minute; one machine: drivers/local/test_groups.py")
 def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
     script = '[ "$RANK" = 2 ] && exit 7; exec tini sleep 600'
     one = jobs.make("dead", framework="pytorch", replicas=4, command=["bash", "-c", script])

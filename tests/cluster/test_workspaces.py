@@ -80,6 +80,7 @@ os.environ["BERTH_NOTICE_FILE"], os.path.exists(os.environ["BERTH_NOTICE_FILE"])
 """
 
 
+@pytest.mark.long("40 s; the hook on one machine: drivers/local/test_lifecycle.py")
 def test_a_notebook_in_a_pod_shows_notices_and_its_owners_hook_runs_before_it_is_parked(
     ann: Person, portal: ClusteredPortal
 ) -> None:
