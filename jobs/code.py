@@ -86,16 +86,22 @@ def secrets(row: Job) -> dict[str, str]:
     return {"BERTH_CODE_TOKEN": services.derive(PURPOSE, row.uid, row.launch)}
 
 
-@hub_api("GET")
-def code(request: HttpRequest, job: UUID) -> HttpResponse:
-    """Give the launch whose token comes the package that it is run with."""
+def launch_of(request: HttpRequest, job: UUID, purpose: str) -> int:
+    """Return the latest launch of a job, whose token for ``purpose`` the request must carry."""
     if request.META.get("SERVER_PORT") != str(settings.BERTH_INTERNAL_PORT):
         raise NotFound("There is nothing here.")
     match = _TOKEN.match(request.headers.get("Authorization", ""))
     launch = Job.objects.filter(uid=job).values_list("launch", flat=True).first() or 1
     # A stranger learns nothing, whether the job exists or not.
-    if match is None or not services.matches(PURPOSE, job, launch, match[1]):
+    if match is None or not services.matches(purpose, job, launch, match[1]):
         raise Forbidden("This token is not valid here.")
+    return launch
+
+
+@hub_api("GET")
+def code(request: HttpRequest, job: UUID) -> HttpResponse:
+    """Give the launch whose token comes the package that it is run with."""
+    launch = launch_of(request, job, PURPOSE)
     rows = Job.objects.filter(uid=job, launch=launch, deleted_at__isnull=True, code__gt="")
     row = rows.exclude(desired=Desired.ABSENT).first()
     if row is None:

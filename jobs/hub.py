@@ -7,16 +7,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from common.errors import Conflict, Forbidden, Invalid, NotFound
-from hubapi import services
+from common.errors import Conflict, Invalid
 from hubapi.api import hub_api
+from jobs.code import launch_of
 from jobs.models import Job, NotebookResult
 from jobs.runtime_spec import PURPOSE
 from runtime.bus import publish
@@ -29,19 +27,12 @@ if TYPE_CHECKING:
 MAX_BODY = 6 << 20
 MAX_FAILURE = 6000
 _GZIP = b"\x1f\x8b"
-_TOKEN = re.compile(r"\ABearer ([A-Za-z0-9_-]{43})\Z")
 
 
 @hub_api("POST")
 def report(request: HttpRequest, job: UUID) -> HttpResponse:
     """Keep what the launch whose token it carries says of itself; it decides nothing else."""
-    if request.META.get("SERVER_PORT") != str(settings.BERTH_INTERNAL_PORT):
-        raise NotFound("There is nothing here.")
-    match = _TOKEN.match(request.headers.get("Authorization", ""))
-    launch = Job.objects.filter(uid=job).values_list("launch", flat=True).first() or 1
-    # A stranger learns nothing, whether the job exists or not.
-    if match is None or not services.matches(PURPOSE, job, launch, match[1]):
-        raise Forbidden("This token is not valid here.")
+    launch = launch_of(request, job, PURPOSE)
     told = _body(request)
     with transaction.atomic():
         row = (

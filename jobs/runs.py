@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.clock import now
-from common.errors import Conflict, NotFound
+from common.errors import Conflict, NotFound, wrong
 from jobs.models import Package, Run
 from jobs.packages import PREFIX
 from work import kinds, services
@@ -80,6 +80,13 @@ def runs_in(who: Principal, kind: Kind, project: Project) -> QuerySet[Run]:
     """Return the runs of all jobs of a project that ``who`` may see, the newest first."""
     jobs = visible_to(who, kind, project).order_by()
     return Run.objects.filter(job__in=jobs.values("pk")).select_related("by", "job").order_by("-pk")
+
+
+def run_number(text: str, name: str) -> int:
+    """Return the number that somebody wrote into a field, or raise Invalid that names it."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
+        raise wrong(name, _("The number of a run, please."))
+    return int(text)
 
 
 def run_get(row: Job, launch: int) -> Run:

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from common.errors import NotFound, wrong
+from common.errors import NotFound
 from jobs import runs
 from jobs.models import Run
 from work import kinds
@@ -126,9 +126,7 @@ class WorkRunsDiff(OneView):
         row, found = self.row(), []
         asked = {name: request.query_params.get(name, "") for name in ("a", "b")}
         for name, text in asked.items() if any(asked.values()) else ():
-            if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
-                raise wrong(name, _("The number of a run, please."))
-            found.append(runs.run_get(row, int(text)))
+            found.append(runs.run_get(row, runs.run_number(text, name)))
         newer_first = found[::-1] or list(runs.runs_of(row)[:2])
         if not newer_first:
             raise NotFound(_("It has no run yet."))

@@ -19,7 +19,7 @@ from common.clock import now
 from metrics.models import HourSample, MinuteSample
 from metrics.rollups import MINUTE as MINUTES
 from metrics.sampling import GPU_BUSY
-from usage.ledger import FIGURES, HOUR, MINUTE, Amounts, Dims, Hold, Supply, Want, ledger
+from usage.ledger import FIGURES, HOUR, MINUTE, Amounts, Dims, Hold, Supply, Want, ledger, millis
 from usage.listeners import TAKEN
 from usage.models import (
     CapacityHour,
@@ -94,15 +94,15 @@ def _write_hour(hour: datetime) -> None:
 
 def rows_of_hour(hour: datetime, until: datetime) -> dict[Dims, Amounts]:
     """Return the ledger of an hour as far as ``until``, from what is written down now."""
-    begin = _millis(hour)
-    now_on = min(_millis(until), begin + HOUR)
+    begin = millis(hour)
+    now_on = min(millis(until), begin + HOUR)
     overlaps = Q(ended_at__isnull=True) | Q(ended_at__gt=hour)
     began = Q(placed_at__lt=until) | Q(placed_at__isnull=True, started_at__lt=until)
     held = Interval.objects.filter(overlaps, began, gpus__gt=0)
     holds = [_hold(row, now_on) for row in held]
     waits = Wait.objects.filter(overlaps, began_at__lt=until)
     wants = [
-        Want(_dims(row), row.gpus, _millis(row.began_at), _end(row.ended_at, now_on))
+        Want(_dims(row), row.gpus, millis(row.began_at), _end(row.ended_at, now_on))
         for row in waits
     ]
     use = _use(hour, until, {hold.uid for hold in holds})
@@ -110,7 +110,7 @@ def rows_of_hour(hour: datetime, until: datetime) -> dict[Dims, Amounts]:
 
 
 def _hold(row: Interval, now_on: int) -> Hold:
-    begin = _millis(row.placed_at or row.started_at)
+    begin = millis(row.placed_at or row.started_at)
     marks = [(int(at), str(word)) for at, word in row.marks]
     if not marks and row.placed_at is None:  # a version before wrote none
         marks = [(begin, "run")]
@@ -134,13 +134,13 @@ def _use(hour: datetime, until: datetime, uids: set[UUID]) -> dict[UUID, dict[in
     if hour < now() - MINUTES.kept:
         for uid, at, total, count in HourSample.objects.filter(**told).values_list(*columns):
             if uid in uids:
-                begin = _millis(at)
+                begin = millis(at)
                 found[uid] = dict.fromkeys(range(begin, begin + HOUR, MINUTE), total / count)
         return found
     rows = MinuteSample.objects.filter(**told).values_list(*columns)
     for uid, at, total, count in rows.iterator(chunk_size=5000):
         if uid in uids:
-            found[uid][_millis(at)] = total / count
+            found[uid][millis(at)] = total / count
     return found
 
 
@@ -229,9 +229,5 @@ def _floor(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _millis(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
 def _end(at: datetime | None, now_on: int) -> int:
-    return now_on if at is None else _millis(at)
+    return now_on if at is None else millis(at)

@@ -21,7 +21,7 @@ from common.clock import now
 from metrics.models import HourSample, MinuteSample
 from metrics.sampling import GPU_BUSY
 from runtime.reasons import Reason
-from usage.ledger import HOUR, MINUTE
+from usage.ledger import HOUR, MINUTE, millis
 from usage.listeners import TAKEN
 from usage.models import Interval, Mark, Wait
 
@@ -181,28 +181,25 @@ def of_work(
     ]
     waits_again = waits.get(latest.launch + 1) if latest.end_reason in TAKEN else None
     if waits_again is not None:  # its place was taken, and it waits for another
-        moment = _millis(waits_again.ended_at or at)
-        run.append(Held(waits_again.launch, _millis(waits_again.began_at), moment, moment))
+        moment = millis(waits_again.ended_at or at)
+        run.append(Held(waits_again.launch, millis(waits_again.began_at), moment, moment))
     use = _use(uid, run[0].begin, run[-1].end) if latest.gpus else {}
     found = list(parts(run, use, checkpoints, busy=GPU_BUSY))
     over = latest.ended_at is not None and (waits_again is None or bool(waits_again.ended_at))
     return Goodput(max(1, latest.gpus), latest.gpus > 0, found, over, bool(use))
 
 
-# It ended as its program did, so it ran.
 _BEFORE = frozenset({Mark.START, Mark.PULL, Mark.WAIT})
+# It ended as its program did, so it ran.
 _RAN = frozenset({Reason.FINISHED, Reason.EXIT, Reason.OOM, Reason.TIME_LIMIT})
 
 
 def _held(row: Interval, wait: Wait | None, at: datetime, began: datetime | None) -> Held:
     begin = row.placed_at or row.started_at
     asked = min(begin, wait.began_at if wait else row.asked_at or begin)
-    marks = [(int(moment), str(word)) for moment, word in row.marks]
-    marks = _from_its_start(marks, row, began)
+    marks = _from_its_start([(int(at), str(word)) for at, word in row.marks], row, began)
     taken = row.end_reason in TAKEN
-    return Held(
-        row.launch, _millis(asked), _millis(begin), _millis(row.ended_at or at), marks, taken
-    )
+    return Held(row.launch, millis(asked), millis(begin), millis(row.ended_at or at), marks, taken)
 
 
 def _from_its_start(
@@ -212,7 +209,7 @@ def _from_its_start(
     first = next((n for n, (_at, word) in enumerate(marks) if word == Mark.RUN), len(marks))
     if first == len(marks) and began is None and row.end_reason not in _RAN:
         return marks  # it never was started, as far as anybody knows
-    started = _millis(began or row.started_at)
+    started = millis(began or row.started_at)
     if first < len(marks) and started >= marks[first][0]:
         return marks
     before = [(at, word) for at, word in marks[:first] if at <= started and word in _BEFORE]
@@ -230,14 +227,10 @@ def _use(uid: UUID, begin: int, end: int) -> dict[int, float]:
             uid=uid, device="", at__range=span, gpu_utilisation_count__gt=0
         ).values_list(*columns)
         for at, total, count in rows:
-            start = _millis(at)
+            start = millis(at)
             found.update(dict.fromkeys(range(start, start + length, MINUTE), total / count))
     return found
 
 
-def _millis(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def _moment(millis: int) -> datetime:
-    return datetime.fromtimestamp(millis / 1000, tz=now().tzinfo)
+def _moment(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1000, tz=now().tzinfo)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from math import isnan
 from typing import NamedTuple
 from uuid import UUID
@@ -82,6 +83,11 @@ class Supply:
     others: float = 0.0
     fragmented: float = 0.0
     held_back: float = 0.0
+
+
+def millis(at: datetime) -> int:
+    """Return a moment as it is counted here."""
+    return round(at.timestamp() * 1000)
 
 
 Amounts = Counter[str]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils.translation import gettext as _
 
-from common.errors import wrong
 from common.paging import Paginator
 from jobs import runs
 from jobs.choices import State
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
 PER_PAGE = 50
 
 
-def _number(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
-        raise wrong(name, _("The number of a run, please."))
-    return int(text)
-
-
 class Runs(OneView):
-    """All runs; with ``a`` and ``b`` what those two differ in."""
+    """All runs; where two are chosen (``of``), what those differ in."""
 
     demands: ClassVar[Mapping[str, str]] = READ
     template_name = "jobs/runs.html"
@@ -41,7 +34,7 @@ class Runs(OneView):
         chosen = request.GET.getlist("of")
         said: dict[str, Any] = {}
         if len(chosen) == 2:  # noqa: PLR2004 - two are compared
-            older, newer = sorted(_number(text, "of") for text in chosen)
+            older, newer = sorted(runs.run_number(text, "of") for text in chosen)
             pair = (runs.run_get(row, older), runs.run_get(row, newer))
             said["compared"] = runs.compare(*pair, private=reads_private(self.principal, row))
         elif chosen:
@@ -66,6 +59,6 @@ class RunAgain(Act):
     """Exactly what a run was, with the same bytes."""
 
     def act(self, row: Any, request: HttpRequest) -> str:
-        number = _number(request.POST.get("run", ""), "run")
+        number = runs.run_number(request.POST.get("run", ""), "run")
         runs.run_again(principal=self.principal, row=row, launch=number)
         return _("Run %(n)d of “%(name)s” starts again.") % {"n": number, "name": row.name}
