@@ -7,6 +7,7 @@ from types import SimpleNamespace as LogPart
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from common.clock import now
 from common.errors import Conflict, wrong
@@ -215,14 +216,23 @@ def test_a_stranger_finds_no_search_and_its_pages_show_it(
 
 @pytest.mark.django_db(transaction=True)
 def test_stopping_a_search_ends_its_trials_outside_of_any_transaction(
-    begin: Any, go: Any, api: Any, alice: Any
+    begin: Any, go: Any, api: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the duty calls it: locks are taken in transactions of their own."""
+    """As the duty calls it; PostgreSQL lets nobody lock rows outside of a transaction."""
+    real, inside = steering.request_stop, list[bool]()
+
+    def seen(*of: Any, **how: Any) -> bool:
+        inside.append(connection.in_atomic_block)
+        return real(*of, **how)
+
+    monkeypatch.setattr(steering, "request_stop", seen)
     row = go(begin(job={**LEAST["job"], "smoke": True}))
     assert api(alice, "POST", f"{HERE}/{row.uid}/stop", {}).status_code == 202
     for _turn in range(4):
         go(row)
     assert (row.state, set(_states(row))) == ("stopped", {"stopped"})
+    assert inside
+    assert all(inside)
 
 
 def test_an_archived_projects_search_is_over(begin: Any, go: Any, project: Any) -> None:

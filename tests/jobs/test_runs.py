@@ -13,9 +13,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
+from common.errors import Forbidden
 from jobs.models import Job, Run
+from jobs.runs import run_keep
 from work import services
 from work.kinds import kind_of
+from work.services.ending import workloads_stop_for
 
 pytestmark = pytest.mark.django_db
 
@@ -178,3 +181,36 @@ def test_ten_thousand_runs_of_a_project_cost_six_queries(
     assert len({one["run"] for one in page["results"]}) == len(page["results"]) > 1
     assert page["next"]
     assert len(seen) <= 6, [one["sql"] for one in seen]
+
+
+def test_a_run_that_was_changed_while_it_waited_is_closed(
+    made: Any, alice: Any, principal: Any
+) -> None:
+    row = made(alice)
+    row.launch += 1
+    run_keep(principal(alice), row)
+    first = Run.objects.get(job=row, launch=1)
+    assert (first.how, first.reason) == ("cancelled", "replaced")
+    assert first.ended_at is not None
+    assert Run.objects.get(job=row, launch=2).ended_at is None
+
+
+def test_a_smoke_run_is_changed_and_started_by_nobody_and_goes_with_its_job(
+    made: Any, alice: Any, principal: Any, project: Any
+) -> None:
+    row = made(alice, smoke=True)
+    one = Job.objects.get(smoke_of=row.uid)
+    for act in (
+        lambda: services.workload_edit(principal=principal(alice), row=one, said={"gpus": 8}),
+        lambda: services.workload_start(principal=principal(alice), row=one),
+    ):
+        with pytest.raises(Forbidden):
+            act()
+    workloads_stop_for(reason="project-archived", project=project)
+    one.refresh_from_db()
+    row.refresh_from_db()
+    assert (row.desired, one.desired) == ("stopped", "absent")
+    alone = Job.objects.filter(pk=one.pk)
+    alone.update(desired="running", phase="running")  # whatever let its job go without it
+    workloads_stop_for(reason="project-archived", project=project)
+    assert alone.get().desired == "stopped"
