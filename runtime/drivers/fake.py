@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import CannotGrow, Held
+from runtime.capabilities import CannotGrow, ExperimentSpec, Held, Proposal, TrialEnd
 from runtime.drivers import mounts
 from runtime.drivers.mounts import checked
 from runtime.store import Store
@@ -260,6 +260,37 @@ class FakeDriver:
             if held is not None:
                 held["stands"] = {"priority": priority, "waits": waits}
             return held is not None
+
+    # --- values of searches: random ones that ``proposals`` scripts (tests only) -----------------
+    def propose(self, *values: Mapping[str, str]) -> None:
+        """What experiments are to propose, one after the other, as many as may be open."""
+        with self._store.open() as world:
+            world["proposals"] = [dict(one) for one in values]
+
+    def ensure_experiment(self, spec: ExperimentSpec) -> tuple[Proposal, ...]:
+        with self._verb("ensure_experiment", spec.uid) as world:
+            made = world.setdefault("experiments", {}).setdefault(spec.name, [])
+            waiting = world.get("proposals", [])
+            while waiting and len(made) < spec.trials_max:
+                if sum(not one["told"] for one in made) >= spec.parallel:
+                    break
+                name = f"{spec.name}-{len(made)}"
+                made.append({"name": name, "values": waiting.pop(0), "told": ""})
+            return tuple(Proposal(o["name"], o["values"], bool(o["told"])) for o in made)
+
+    def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
+        with self._verb("tell_trial", spec.uid) as world:
+            for one in world["experiments"].get(spec.name, []):
+                if one["name"] == name:
+                    one.update(told=end.state, curve=list(end.curve))
+
+    def remove_experiment(self, name: str) -> None:
+        with self._verb("remove_experiment") as world:
+            world.get("experiments", {}).pop(name, None)
+
+    def experiments_seen(self) -> Mapping[str, list[Mapping[str, Any]]]:
+        with self._store.open() as world:
+            return dict(world.get("experiments", {}))
 
     def can_snapshot(self, backing: p.Backing) -> bool:
         return backing.kind != "nfs"
