@@ -105,8 +105,6 @@ class Names(Protocol):
 
     def queue_object(self, prefix: str, word: str, /) -> str: ...
 
-    def experiment(self, name: str, uid: str, generation: int, /) -> str: ...
-
 
 @dataclass(frozen=True)
 class Traits:
@@ -454,7 +452,8 @@ class ExperimentSpec:
     """
 
     uid: str
-    name: str  # of its objects (``Names.experiment``)
+    name: str
+    generation: int  # of its begins, each of which knows nothing of those before
     metric: str
     maximizes: bool
     algorithm: str
@@ -495,5 +494,5 @@ class SupportsExperiments(Protocol):
     def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
         """Say how a proposal ended, so that it proposes the next. Missing is success."""
 
-    def remove_experiment(self, name: str) -> None:
-        """Take it away with its proposals. Missing is success; it may end later."""
+    def remove_experiment(self, spec: ExperimentSpec) -> None:
+        """Take it away with its proposals. Missing is success; NotYet while some are left."""

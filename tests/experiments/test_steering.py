@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace as LogPart
 from typing import Any
 
@@ -12,57 +11,14 @@ from django.db import connection
 from common.clock import now
 from common.errors import Conflict, wrong
 from experiments import steering
+from experiments.forms import EXAMPLE
 from experiments.models import Experiment
-from experiments.ui import EXAMPLE
 from jobs.models import Job
 from runtime.hints import hint
+from tests.experiments.conftest import HERE, LEAST
 from work.services.ending import workload_delete
 
 pytestmark = pytest.mark.django_db
-HERE = "/api/v1/projects/vision/experiments"
-LEAST: dict[str, Any] = {
-    "name": "search",
-    "metric": "score",
-    "parameters": [{"name": "x", "type": "double", "min": 0, "max": 1}],
-    "trials_max": 4,
-    "parallel": 2,
-    "job": {"command": ["python", "t.py"], "args": ["${trialParameters.x}"]},
-}
-
-
-@pytest.fixture
-def fake(world: Any) -> Any:
-    return world.driver_for("local")
-
-
-@pytest.fixture
-def begin(api: Any, alice: Any, project: Any) -> Callable[..., Experiment]:
-    def make(**said: Any) -> Experiment:
-        answer = api(alice, "POST", HERE, {**LEAST, **said})
-        assert answer.status_code == 202, answer.content
-        return Experiment.objects.get(uid=answer.json()["id"])
-
-    return make
-
-
-@pytest.fixture
-def go(settle: Any, fake: Any) -> Callable[..., Experiment]:
-    """Turn once; then let each running trial print ``says`` and end with ``code``."""
-
-    def turn(row: Experiment, says: str = "", code: int | None = None) -> Experiment:
-        steering.turn()
-        for trial in row.trials.filter(state="running").select_related("job"):
-            settle(trial.job)
-            if says:
-                fake.write_log(str(trial.job.uid), says)
-            if code is not None:
-                fake.exit(str(trial.job.uid), code=code)
-                hint(trial.job)
-                settle(trial.job)
-        row.refresh_from_db()
-        return row
-
-    return turn
 
 
 def _states(row: Experiment) -> list[str]:

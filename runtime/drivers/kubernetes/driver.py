@@ -325,8 +325,8 @@ class KubernetesDriver:
     def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
         self._experiments.tell(spec, name, end)
 
-    def remove_experiment(self, name: str) -> None:
-        self._experiments.remove(name)
+    def remove_experiment(self, spec: ExperimentSpec) -> None:
+        self._experiments.remove(spec)
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)
