@@ -92,6 +92,6 @@ def test_parameters_of_a_search_are_added_and_removed_by_keyboard_without_a_scri
     expect(page.locator("[name=parameters-0-name]")).to_have_value("layers")
     expect(page.locator("#id_name")).to_have_value("kept")
     page.locator("#id_name").press("Enter")  # begins it: the job and the bounds are not whole
-    expect(page.locator("form [role=alert]").first).to_be_visible()
+    expect(page.locator("#id_metric")).to_have_attribute("aria-invalid", "true")
     expect(page.locator("[name=parameters-0-name]")).to_have_value("layers")
     context.close()

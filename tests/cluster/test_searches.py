@@ -125,6 +125,7 @@ def test_eight_trials_of_katib_two_at_a_time_and_the_best_becomes_a_job(
     poll(lambda: not any(its(kube, k, found) for k in LEFT), within_s=60, every_s=0.5)
 
 
+@pytest.mark.long("waits that are said; scripted in experiments/test_katib.py")
 def test_its_database_is_away_one_trial_is_stopped_then_all_and_nothing_is_lost(
     api: Any, begin: Callable[..., str], kube: Kube
 ) -> None:

@@ -207,3 +207,58 @@ def test_the_page_begins_what_its_example_says(alice: Any, as_user: Any, project
     assert (row.metric, row.parallel, len(row.parameters)) == ("accuracy", 2, 2)
     for text in ("[]", "kind: Job", "{", "kind: Experiment\nname: x"):
         assert as_user(alice).post(url, {"document": text}).status_code in {400, 422}, text
+
+
+def test_the_form_has_a_row_per_parameter_and_begins_what_it_says(
+    alice: Any, as_user: Any, project: Any
+) -> None:
+    url, pages = f"/projects/{project.slug}/experiments/new", as_user(alice)
+    rows = {
+        "parameters-TOTAL_FORMS": "2",
+        "parameters-INITIAL_FORMS": "1",
+        "parameters-0-name": "lr",
+        "parameters-0-type": "double",
+        "parameters-0-min": "0.0001",
+        "parameters-0-max": "0.1",
+        "parameters-0-log": "on",
+        "parameters-1-name": "kind",
+        "parameters-1-type": "categorical",
+        "parameters-1-values": "a, b ,c",
+    }
+    said = {
+        "name": "by form",
+        "metric": "score",
+        "objective": "minimize",
+        "algorithm": "random",
+        "job": 'command: [x, "${trialParameters.lr}", "${trialParameters.kind}"]',
+        "trials_max": "6",
+        "parallel": "2",
+        "failed_max": "3",
+        **rows,
+    }
+    answer = pages.post(url, {**said, "add": "1"})
+    assert (answer.status_code, answer.content.count(b'class="search-parameter"')) == (200, 3)
+    answer = pages.post(url, {**said, "remove": "0"})
+    assert b'value="kind"' in answer.content
+    assert b'value="lr"' not in answer.content
+    refused = pages.post(url, {**said, "parameters-0-max": "0.00001"})
+    assert (refused.status_code, b"lr: It needs a min" in refused.content) == (422, True)
+    assert pages.post(url, said).status_code == 302
+    row = Experiment.objects.get()
+    assert (row.name, row.objective, row.trials_max) == ("by form", "minimize", 6)
+    assert row.parameters == [
+        {"name": "lr", "type": "double", "min": 0.0001, "max": 0.1, "log": True},
+        {"name": "kind", "type": "categorical", "values": ["a", "b", "c"]},
+    ]
+
+
+def test_a_manager_stops_anothers_search_on_its_page_and_says_why(
+    begin: Any, go: Any, as_user: Any, mona: Any, project: Any
+) -> None:
+    row = go(begin())
+    pages, one = as_user(mona), f"/projects/{project.slug}/experiments/{row.uid}"
+    assert b"stop-search" in pages.get(f"{one}/").content
+    assert pages.post(f"{one}/stop", {}).status_code in {400, 422}
+    assert pages.post(f"{one}/stop", {"reason": "It fills the queue."}).status_code == 302
+    row.refresh_from_db()
+    assert row.state == "stopping"
