@@ -140,8 +140,10 @@ class PlaceReconciler:
             written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
             ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
             ref["grants"] = sorted(alive)
-            if is_known and written:
-                ref["untold"] = sorted({*ref.get("untold", ()), *written})
+            # Where more is wanted as well, what was changed by hand is what was seen to differ.
+            put_back = set(written if is_known else _drift(observation)) & set(written)
+            if put_back and row.phase == Phase.RUNNING:
+                ref["untold"] = sorted({*ref.get("untold", ()), *put_back})
         outcome = replace(self._rest(row, ref), timeline=opened)
         if waits or (pause > 0 and "untold" in ref):
             return replace(outcome, requeue_s=pause)
@@ -254,9 +256,14 @@ def _is_isolation(observation: Observation | None) -> bool:
     """Whether something is off that keeps projects apart."""
     if observation is None:
         return False
-    drift = observation.detail.get("drift")
-    names = [str(name) for name in drift] if isinstance(drift, list) else []
+    names = _drift(observation)
     return observation.seen == Seen.MISSING or any(n.startswith(ISOLATION) for n in names)
+
+
+def _drift(observation: Observation | None) -> list[str]:
+    """Return what was seen to be missing, or otherwise than it was written."""
+    drift = observation.detail.get("drift") if observation is not None else None
+    return [str(name) for name in drift] if isinstance(drift, list) else []
 
 
 def _newly_opened(

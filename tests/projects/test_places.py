@@ -176,6 +176,15 @@ def test_changed_options_are_applied_to_every_namespace(
     assert not Event.objects.filter(verb="place.repaired").exists()
 
 
+def test_what_was_changed_by_hand_is_told_when_more_is_wanted_in_the_same_moment(
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.options = "options 2"
+    alpha.broken = ["LimitRange/defaults", "ResourceQuota/objects"]
+    _watch(monkeypatch, place, 1, drift=["ResourceQuota/objects"])
+    assert Event.objects.get(verb="place.repaired").message == "ResourceQuota/objects"
+
+
 def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
     alpha: TenantFake, place: ProjectNamespace, alice: Any, principal: Any, monkeypatch: Any
 ) -> None:
