@@ -32,6 +32,7 @@ LOADS = {
     "ingest": ("ingest", "run"),
     "idle-day": ("idle_day", "run"),
     "ratios": ("ratios", "run"),
+    "jobs": ("jobs", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }
