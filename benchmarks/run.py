@@ -38,7 +38,7 @@ LOADS = {
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]
-CLUSTER += ["cluster-replay", "cluster-admission"]
+CLUSTER += ["cluster-replay", "cluster-admission", "cluster-jobs"]
 
 
 def with_portal(names: list[str]) -> list[Result]:
