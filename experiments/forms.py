@@ -19,6 +19,8 @@ from jobs.ai_platform.documents import loaded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from common.errors import BerthError
+
 TYPES = [("double", _("number")), ("int", _("whole number")), ("categorical", _("one of a list"))]
 EXAMPLE_JOB = """\
 command: [python, train.py]
@@ -108,7 +110,7 @@ class ExperimentForm(forms.Form):
 
     def said(self, rows: Any) -> dict[str, Any]:
         """Return what it says with its rows, checked as the API checks it."""
-        job = loaded(self.cleaned_data["job"])
+        job = typed(self.cleaned_data["job"])
         if not isinstance(job, dict):
             raise wrong("job", _t("It must be a mapping."))
         given = {key: value for key, value in self.cleaned_data.items() if value is not None}
@@ -140,12 +142,37 @@ class DocumentForm(forms.Form):
 
     def said(self) -> dict[str, Any]:
         """Return what it says, checked as the API checks it."""
-        document = loaded(self.cleaned_data["document"])
+        document = typed(self.cleaned_data["document"])
         if not isinstance(document, dict):
             raise wrong("document", _t("It must be a mapping."))
         if document.pop("kind", "Experiment") != "Experiment":
             raise wrong("document", _t("Its kind is Experiment."))
         return checked(document, "document")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's own types as JSON has them: a day stays the text that stands there."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, found) for tag, found in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def typed(text: str) -> Any:
+    """Return what a document says; Invalid: it is none, or larger or deeper than any is."""
+    loaded(text)
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe one
+
+
+def at_the_job(error: BerthError) -> BerthError:
+    """What is wrong with a field of the job stands at the job, by its name."""
+    known = {*ExperimentForm.base_fields, "parameters"}
+    strange = {name: said for name, said in error.fields.items() if name not in known}
+    if not strange:
+        return error
+    return wrong("job", " ".join(f"{name}: {' '.join(said)}" for name, said in strange.items()))
 
 
 def checked(said: Mapping[str, Any], field: str = "") -> dict[str, Any]:

@@ -15,7 +15,13 @@ from common.paging import paginate
 from common.ui.responses import refuse
 from experiments import charts, selectors, services
 from experiments.choices import State, TrialState
-from experiments.forms import DocumentForm, ExperimentForm, HowLongForm, ParameterRows
+from experiments.forms import (
+    DocumentForm,
+    ExperimentForm,
+    HowLongForm,
+    ParameterRows,
+    at_the_job,
+)
 from experiments.rules import MAX_PARAMETERS
 from projects.access import Permission
 from projects.ui.base import ProjectView
@@ -60,7 +66,7 @@ class ExperimentNew(ProjectView):
                 principal=self.principal, project=self.project, said=form.said(rows)
             )
         except BerthError as error:
-            return self._shown(form, rows, status=refuse(request, form, error))
+            return self._shown(form, rows, status=refuse(request, form, at_the_job(error)))
         return HttpResponseRedirect(row.get_absolute_url())
 
     def _from_document(self, request: HttpRequest) -> HttpResponse:

@@ -243,8 +243,13 @@ def test_the_form_has_a_row_per_parameter_and_begins_what_it_says(
     assert b'value="lr"' not in answer.content
     refused = pages.post(url, {**said, "parameters-0-max": "0.00001"})
     assert (refused.status_code, b"lr: It needs a min" in refused.content) == (422, True)
+    bad = pages.post(url, {**said, "job": f"{said['job']}\ncpu_milli: 1\n"})
+    assert (bad.status_code, b"cpu_milli: A whole number" in bad.content) == (422, True)
+    assert pages.post(url, {**said, "job": "&a [*a"}).status_code == 422
+    said["job"] += "\ncpu_milli: 500\n"
     assert pages.post(url, said).status_code == 302
     row = Experiment.objects.get()
+    assert row.template["cpu_milli"] == 500
     assert (row.name, row.objective, row.trials_max) == ("by form", "minimize", 6)
     assert row.parameters == [
         {"name": "lr", "type": "double", "min": 0.0001, "max": 0.1, "log": True},
