@@ -29,7 +29,7 @@ from experiments.services import best_of, own_algorithm
 from jobs import choices as jobs
 from jobs.kind import JOB
 from jobs.states import OVER, state_of
-from runtime.protocol import Desired, DriverError
+from runtime.protocol import Desired, DriverError, Phase
 from usage.models import Interval
 from work.services import workload_create
 from work.services.base import lock
@@ -46,12 +46,13 @@ CURVE = 1000  # values that are kept of a trial
 SOON_S, SELDOM_S, GROWS = 2.0, 15.0, 1.5  # pauses between two looks at one search
 PATIENCE_S = 120  # a Katib that proposes nothing for so long is not waited for
 _LIVE = (State.RUNNING, State.STOPPING)
+_ENDED = (Phase.STOPPED, Phase.FAILED)
 # Archiving has stopped its trials: nobody wants it to go on months later, when it is undone.
 _FINAL = frozenset({"project-archived"})
 
 
 class Turns:
-    """Looks at every search that is not over, the more seldom the longer nothing changes in it."""
+    """Looks at every search that is not over: soon where a job ended, else ever more seldom."""
 
     def __init__(self) -> None:
         self._next: dict[int, tuple[float, float]] = {}  # by search: when, and the pause then
@@ -60,9 +61,11 @@ class Turns:
         """One search that can't be steered holds up no other."""
         at, seen = time.monotonic(), dict[int, tuple[float, float]]()
         wanted = Q(state__in=_LIVE) | Q(in_katib=True)
+        over = Trial.objects.filter(state=TrialState.RUNNING, job__phase__in=_ENDED)
+        at_once = set(over.values_list("experiment_id", flat=True))
         for row in Experiment.objects.filter(wanted).select_related("project", "owner"):
             due, pause = self._next.get(row.pk, (0.0, SOON_S))
-            if due > at:
+            if due > at and row.pk not in at_once:
                 seen[row.pk] = (due, pause)
                 continue
             before = _mark(row)

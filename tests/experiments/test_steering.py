@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace as LogPart
 from typing import Any
 
@@ -267,3 +268,33 @@ def test_a_manager_stops_anothers_search_on_its_page_and_says_why(
     assert pages.post(f"{one}/stop", {"reason": "It fills the queue."}).status_code == 302
     row.refresh_from_db()
     assert row.state == "stopping"
+
+
+def test_it_looks_ever_more_seldom_but_at_once_when_a_trial_has_ended(
+    begin: Any, go: Any, fake: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looked = [1000.0], list[float]()
+    real = steering.steer
+
+    def steer(row: Experiment) -> None:
+        looked.append(clock[0])
+        real(row)
+
+    row = go(begin())
+    monkeypatch.setattr(steering, "steer", steer)
+    monkeypatch.setattr(steering.time, "monotonic", lambda: clock[0])
+    turns = steering.Turns()
+    for _tick in range(60):
+        turns.tick()
+        clock[0] += steering.SOON_S
+    pauses = [after - before for before, after in itertools.pairwise(looked)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= steering.SELDOM_S
+    one = row.trials.get(number=1)
+    fake.write_log(str(one.job.uid), "score=0.5\n")
+    fake.exit(str(one.job.uid), code=0)
+    hint(one.job)
+    settle(one.job)
+    turns.tick()
+    assert looked[-1] == clock[0]
+    assert row.trials.get(number=1).state == "succeeded"
