@@ -49,8 +49,8 @@ class ParameterForm(forms.Form):
 
     name = forms.CharField(label=_("Name"), max_length=63, required=False)
     type = forms.ChoiceField(label=_("Kind"), choices=TYPES, required=False)
-    min = forms.FloatField(label=_("From"), required=False)
-    max = forms.FloatField(label=_("To"), required=False)
+    min = forms.FloatField(label=_("Min"), required=False)
+    max = forms.FloatField(label=_("Max"), required=False)
     step = forms.FloatField(label=_("Step"), required=False)
     values = forms.CharField(label=_("List, by commas"), required=False, max_length=20_000)
     log = forms.BooleanField(label=_("Logarithmic"), required=False)
