@@ -53,6 +53,7 @@ def add(layout: Layout) -> None:
     try:
         pki.make(layout)
         published = start(layout, Processes(layout), kube)
+        kube.until("Katib", lambda: ready(kube), PATIENCE_S)
         known = (state.read(layout) or {}).get("images", {})
         state.write(layout, {**known, **published}, kube)
     except TimeoutError as error:
@@ -62,7 +63,7 @@ def add(layout: Layout) -> None:
 
 
 def start(layout: Layout, processes: Processes, kube: Kube) -> dict[str, dict[str, str]]:
-    """The database and the kinds first, the webhooks when there is who answers them."""
+    """The database and the kinds first. Its pods are not waited for: only searches need them."""
     image = images.publish(images.katib, lambda text: say(f"  {text} …"))
     start_database(layout, processes)
     heads = objects("crd/*.yaml")
@@ -76,7 +77,6 @@ def start(layout: Layout, processes: Processes, kube: Kube) -> dict[str, dict[st
             kube.apply(placed(item, image["reference"]))
     for item in objects("db-manager/db-manager.yaml"):
         kube.apply(placed(item, image["reference"]))
-    kube.until("Katib", lambda: ready(kube), PATIENCE_S)
     for item in objects("webhook/webhooks.yaml"):
         for hook in item["webhooks"]:
             hook["clientConfig"]["caBundle"] = kueue.authority(layout)

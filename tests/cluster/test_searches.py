@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.lib import poll
 from clusters.registry import REVISION_EVERY_S
+from devcluster import katib
 from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.support.clustered import KEY, ClusteredPortal
@@ -35,6 +36,7 @@ answer = "katib" in Cluster.objects.get(key={KEY!r}).operators
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     if not kube.get("apps/v1", "Deployment", "katib-controller", "kubeflow"):
         pytest.skip("The cluster has no Katib: python -m devcluster katib")
+    poll(lambda: katib.ready(kube), within_s=60, every_s=0.5)
     with managing_queues(devcluster, kube, "se") as running:
         poll(lambda: running.shell(_KNOWS), within_s=60, every_s=0.5)
         time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time
