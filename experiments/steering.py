@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
+from clusters.models import Cluster
 from clusters.streams import log_read
 from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, Invalid, NotFound, Unavailable
@@ -161,7 +162,8 @@ def _leave_katib(row: Experiment) -> None:
     if not row.in_katib:
         return
     try:
-        katib.remove(row)
+        if Cluster.objects.filter(key=row.cluster_key).exists():  # else it went with the cluster
+            katib.remove(row)
     except DriverError as error:
         if row.ended_at is not None and now() - row.ended_at > timedelta(seconds=SELDOM_S):
             text = _("It is over; Katib still holds its records of it: %(why)s")
