@@ -1,4 +1,4 @@
-"""``python -m devcluster up|down|status|storage|training|build|lock``; `make` calls it."""
+"""``python -m devcluster up|down|status|storage|training|katib|build|lock``; `make` calls it."""
 
 import argparse
 import fcntl
@@ -65,6 +65,14 @@ def training(_: list[str]) -> int:
     return 0
 
 
+def katib(_: list[str]) -> int:
+    from devcluster.katib import add
+
+    with alone():
+        add(Layout.usual())
+    return 0
+
+
 def build(names: list[str]) -> int:
     from devcluster.programs import build as build_one
 
@@ -94,6 +102,7 @@ COMMANDS = {
     "status": status,
     "storage": storage,
     "training": training,
+    "katib": katib,
     "build": build,
     "lock": lock,
 }
@@ -109,6 +118,7 @@ storage  add storage that makes snapshots and grows to the cluster that is up: b
          grow, and berth-fixed, whose volumes don't; later starts bring both by themselves
 training add the operators of training (MPI, trainer, JobSet) to the cluster that is up; later
          starts bring them by themselves
+katib    add Katib, which chooses the values of searches, and its database; later starts bring them
 build    build programs, all of the cluster's when none is named
 lock     pin the modules of programs again, after a change of a version
 """

@@ -20,7 +20,7 @@ from tools.setup_shell import SetupError, run, say, step, works
 # What needs the API server, the API server, what it needs; containerd ends the containers.
 LAST = (("kube-apiserver",), ("etcd", "registry"))
 # All of it is thrown away: nobody needs a graceful end, only an end.
-PATIENCE_S = {"kueue": 3, "kube-apiserver": 1, "etcd": 1, "kubelet": 5}
+PATIENCE_S = {"kueue": 3, "katib-database": 1, "kube-apiserver": 1, "etcd": 1, "kubelet": 5}
 NAMESPACE_TRIES = 25
 CONFIG = "/config/containerd.toml"  # of each cluster, in its own folder
 

@@ -227,6 +227,13 @@ def coredns(say: Said) -> oci.Image:
     return oci.Image("berth/coredns", "1", [layer], ["/coredns"], user="65534:65534")
 
 
+def katib(say: Said) -> oci.Image:
+    """All programs of Katib: each pod's command says which."""
+    names = ("katib-controller", "katib-db-manager", "katib-goptuna")
+    layers = [single(name, f"/{name}", binary(name)).layer(say) for name in names]
+    return oci.Image("berth/katib", "1", layers, ["/katib-controller"], user=PERSON)
+
+
 def tool(say: Said) -> oci.Image:
     return oci.Image(
         "berth/tool",

@@ -54,6 +54,7 @@ SERVING = {
     "metrics-serving": Subject(
         "metrics-server", hosts=("metrics-server.kube-system.svc", HOST, LOOPBACK)
     ),
+    "katib-webhook": Subject("katib-controller", hosts=("katib-controller.kubeflow.svc",)),
 }
 MASTERS = ("system:masters",)
 CLIENTS = {

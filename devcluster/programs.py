@@ -22,6 +22,7 @@ KUBERNETES = "v1.36.3"
 # The public checksum database has no record of these; the committed go.sum pins them.
 UNRECORDED: tuple[str, ...] = ("github.com/osrg/gobgp/v3", "sigs.k8s.io/scheduler-library")
 UNRECORDED += ("sigs.k8s.io/sig-storage-lib-external-provisioner/v11",)
+UNRECORDED += ("github.com/kubeflow/katib", "github.com/google/go-containerregistry/*")
 VERSION = "k8s.io/component-base/version"
 # The linker drops what a debugger would read (-s -w): the compiler need not write it.
 NO_DEBUGGING = "-gcflags=all=-dwarf=false"
@@ -187,6 +188,19 @@ PROGRAMS = {
             on_demand=True,
             shares=True,
         ),
+        # Chooses the values of searches (devcluster/katib.py). Its other suggestions are Python.
+        Program(
+            "katib",
+            "github.com/kubeflow/katib",
+            "v0.19.0",
+            packages=(
+                "/cmd/katib-controller/v1beta1",
+                "/cmd/db-manager/v1beta1",
+                "/cmd/suggestion/goptuna/v1beta1",
+            ),
+            binaries=("katib-controller", "katib-db-manager", "katib-goptuna"),
+            on_demand=True,
+        ),
     )
 }
 
@@ -242,21 +256,25 @@ def only_one(what: str) -> Iterator[None]:
 
 
 def compiled(program: Program, say: Callable[[str], None]) -> None:
-    """All binaries of one module, by one ``go build``, under their final name only when done."""
+    """All binaries of one module, under their final name only when all are done."""
     begun, used = time.monotonic(), os.times()
     unfinished = program.kept.with_name(f"{program.kept.name}.new-{os.getpid()}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     flags = " ".join(("-s", "-w", *program.flags))
     packages = ["."] if program.own_main else program.paths
+    wanted: dict[Path | str, list[str]] = {f"{unfinished}/": packages}
+    if len({path.rpartition("/")[2] for path in packages}) < len(packages):  # by one name
+        wanted = {unfinished / n: [path] for n, path in zip(program.names, packages, strict=True)}
     command = [go(), "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}", NO_DEBUGGING]
     try:
-        run(
-            [*command, "-o", f"{unfinished}/", *packages],
-            env=go_environment() | SELDOM,
-            cwd=program.folder,
-            hint="It is built again by `make cluster-build`.",
-        )
+        for where, paths in wanted.items():
+            run(
+                [*command, "-o", where, *paths],
+                env=go_environment() | SELDOM,
+                cwd=program.folder,
+                hint="It is built again by `make cluster-build`.",
+            )
         rename_versioned(program, unfinished)
         shutil.rmtree(program.kept, ignore_errors=True)
         unfinished.rename(program.kept)

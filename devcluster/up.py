@@ -15,6 +15,7 @@ from devcluster import (
     fleet,
     groups,
     images,
+    katib,
     kueue,
     node,
     pki,
@@ -164,6 +165,9 @@ class Cluster:
                 training.write_configuration(self.layout)
                 training.start(self.layout, self.processes, self.kube)
                 self.images |= training.published()
+        if katib.has():
+            with timed("Katib"):
+                self.images |= katib.start(self.layout, self.processes, self.kube)
 
     def publish_all(self) -> None:
         with timed("images in the registry and on the node"):

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.urls import path
-from drf_spectacular.utils import extend_schema
+from django.utils.translation import gettext as _
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from common.drf.serializers import StrictSerializer, given
+from common.errors import wrong
+from common.manifests import parse
 from experiments import selectors, services
-from experiments.choices import Algorithm, Goal, Reason, State, TrialState
+from experiments.choices import Algorithm, Engine, Goal, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from projects.access import Permission
 from projects.api.base import ProjectAPIView, ReasonIn, reason_in
@@ -62,6 +67,18 @@ class ExperimentIn(StrictSerializer):
     )
 
 
+class EditIn(StrictSerializer):
+    """How long a search goes on; what is not said stays as it is."""
+
+    trials_max = serializers.IntegerField(min_value=1, max_value=MAX_TRIALS, required=False)
+    parallel = serializers.IntegerField(min_value=1, max_value=MAX_PARALLEL, required=False)
+    failed_max = serializers.IntegerField(min_value=0, max_value=MAX_TRIALS, required=False)
+    goal = serializers.FloatField(required=False, allow_null=True)
+    gpu_hours = serializers.FloatField(
+        required=False, allow_null=True, min_value=0.01, max_value=1e6
+    )
+
+
 class TrialOut(serializers.Serializer[Any]):
     number = serializers.IntegerField()
     state = serializers.ChoiceField(TrialState.choices)
@@ -83,6 +100,7 @@ class ExperimentOut(serializers.Serializer[Any]):
     objective = serializers.ChoiceField(Goal.choices)
     goal = serializers.FloatField(allow_null=True)
     algorithm = serializers.ChoiceField(Algorithm.choices)
+    engine = serializers.ChoiceField(Engine.choices, help_text="what chooses the values")
     seed = serializers.IntegerField()
     trials_max = serializers.IntegerField()
     parallel = serializers.IntegerField()
@@ -134,14 +152,79 @@ class Experiments(ProjectAPIView):
         return _told(self, row, status.HTTP_202_ACCEPTED)
 
 
+class ApplyExperiment(ProjectAPIView):
+    """Begin a search as a manifest says, or change how long it goes on."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="experiments_apply",
+        request=OpenApiTypes.OBJECT,
+        parameters=[OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what")],
+        responses={202: ExperimentDetailOut, 200: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request, project: str) -> Response:
+        said = said_in(request.data)
+        if said.pop("project") not in {"", self.project.slug}:
+            raise wrong("metadata.project", _("The address names another project."))
+        plan = request.query_params.get("plan") == "1"
+        row, action, changes = services.experiment_apply(
+            principal=self.principal, project=self.project, said=said, plan=plan
+        )
+        if not plan:
+            return _told(self, row, status.HTTP_202_ACCEPTED)
+        told = [{"field": c.field, "from": c.before, "to": c.after} for c in changes]
+        chosen = _("Values are chosen by: %(engine)s.") % {"engine": row.get_engine_display()}
+        answer = {"action": action, "name": row.name, "changes": told, "sentences": [chosen]}
+        return Response({**answer, "allowed": True})
+
+
 class OneExperiment(ProjectAPIView):
     """One search with its trials."""
 
-    required_permissions: ClassVar = {"GET": Permission.JOB_READ}
+    required_permissions: ClassVar = {
+        "GET": Permission.JOB_READ,
+        "PATCH": Permission.JOB_CREATE,
+        "DELETE": Permission.JOB_READ,  # its owner, or who may manage: the service decides
+    }
+
+    @extend_schema(
+        operation_id="experiments_edit", request=EditIn, responses={202: ExperimentDetailOut}
+    )
+    def patch(self, request: Request, project: str, experiment: Any) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        said = given(EditIn, request)
+        row = services.experiment_edit(principal=self.principal, row=row, said=said)
+        return _told(self, row, status.HTTP_202_ACCEPTED)
+
+    @extend_schema(
+        operation_id="experiments_delete",
+        parameters=[OpenApiParameter("reason", OpenApiTypes.STR)],
+        responses={204: None},
+    )
+    def delete(self, request: Request, project: str, experiment: Any) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        services.experiment_delete(principal=self.principal, row=row, said=reason_in(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(operation_id="experiments_show", responses=ExperimentDetailOut)
     def get(self, request: Request, project: str, experiment: Any) -> Response:
         return _told(self, selectors.experiment_get(self.principal, self.project, experiment))
+
+
+class RestartExperiment(ProjectAPIView):
+    """Let a search that is over go on from its trials, with more of them."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="experiments_restart", request=EditIn, responses={202: ExperimentDetailOut}
+    )
+    def post(self, request: Request, project: str, experiment: Any) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        said = given(EditIn, request)
+        row = services.experiment_edit(principal=self.principal, row=row, said=said, restart=True)
+        return _told(self, row, status.HTTP_202_ACCEPTED)
 
 
 class StopExperiment(ProjectAPIView):
@@ -202,11 +285,33 @@ def _told(view: ProjectAPIView, row: Experiment, code: int = status.HTTP_200_OK)
     return Response(told, status=code)
 
 
+def said_in(document: Any) -> dict[str, Any]:
+    """Return what a document says of a search, checked: a manifest, or its fields at the top."""
+    if not isinstance(document, Mapping):
+        raise wrong("document", _("It must be a mapping."))
+    fields = {name: value for name, value in document.items() if name != "kind"}
+    if document.get("kind", "Experiment") != "Experiment":
+        raise wrong("kind", _("Its kind is Experiment."))
+    named = ""
+    if "spec" in document:
+        read = parse(document, kind="Experiment", spec=dict.fromkeys(ExperimentIn().fields, object))
+        fields, named = {**read.spec, "name": read.name}, read.project
+    shape = ExperimentIn(data=fields)
+    shape.is_valid(raise_exception=True)
+    return {**shape.validated_data, "project": named}
+
+
 _ONE = "projects/<slug:project>/experiments/<uuid:experiment>"
 urlpatterns = [
     path("projects/<slug:project>/experiments", Experiments.as_view(), name="api-experiments"),
+    path(
+        "projects/<slug:project>/experiments/apply",
+        ApplyExperiment.as_view(),
+        name="api-experiment-apply",
+    ),
     path(_ONE, OneExperiment.as_view(), name="api-experiment"),
     path(f"{_ONE}/stop", StopExperiment.as_view(), name="api-experiment-stop"),
+    path(f"{_ONE}/restart", RestartExperiment.as_view(), name="api-experiment-restart"),
     path(f"{_ONE}/promote", PromoteExperiment.as_view(), name="api-experiment-promote"),
     path(f"{_ONE}/trials/<int:number>/stop", StopTrial.as_view(), name="api-experiment-trial-stop"),
 ]

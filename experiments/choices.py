@@ -9,7 +9,17 @@ class Algorithm(TextChoices):
 
     RANDOM = "random", _("Random")
     TPE = "tpe", _("Tree-structured Parzen estimator")
+    CMAES = "cmaes", _("CMA-ES")
+    SOBOL = "sobol", _("Sobol sequence")
     GRID = "grid", _("Every combination")
+
+
+class Engine(TextChoices):
+    """What chooses the values; how a search goes otherwise is the same."""
+
+    OPTUNA = "optuna", _("Optuna, in this portal")
+    KATIB = "katib", _("Katib, on the cluster")
+    INSTEAD = "instead", _("Optuna, since Katib gave no values")
 
 
 class Goal(TextChoices):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +12,7 @@ from django.urls import reverse
 
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
-from experiments.choices import Algorithm, Goal, Reason, State, TrialState
+from experiments.choices import Algorithm, Engine, Goal, Reason, State, TrialState
 from jobs.models import Job
 from projects.models import Project
 
@@ -39,10 +40,19 @@ class Experiment(models.Model):
     failed_max = models.PositiveSmallIntegerField()
     gpu_hours = models.FloatField(null=True)  # None: as much as limits and budgets allow
     early_stopping = models.BooleanField(default=False)
+    engine = models.CharField(
+        max_length=8, choices=Engine.choices, default=Engine.OPTUNA, db_default="optuna"
+    )
+    # Where Katib chooses, and its trials run; which of its begins; whether Katib has objects of it.
+    cluster_key = models.CharField(max_length=63, blank=True, default="", db_default="")
+    generation = models.PositiveSmallIntegerField(default=0, db_default=0)
+    begun_before = models.PositiveSmallIntegerField(default=0, db_default=0)  # trials, by then
+    in_katib = models.BooleanField(default=False, db_default=False)
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     reason = models.CharField(max_length=16, choices=Reason.choices, blank=True, default="")
     message = models.CharField(max_length=500, blank=True, default="")  # what it waits for
     created_at = models.DateTimeField(auto_now_add=True)
+    restarted_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -65,6 +75,10 @@ class Experiment(models.Model):
         return found
 
     @property
+    def asked_at(self) -> datetime:
+        return self.restarted_at or self.created_at
+
+    @property
     def maximizes(self) -> bool:
         return self.objective == Goal.MAXIMIZE
 
@@ -79,6 +93,10 @@ class Trial(models.Model):
     state = models.CharField(max_length=20, choices=TrialState.choices, default=TrialState.RUNNING)
     value = models.FloatField(null=True)  # the best that it said of the objective
     curve = models.JSONField(default=list)  # what it said of it, in turn
+    proposal = models.CharField(
+        max_length=63, blank=True, default="", db_default=""
+    )  # Katib's name
+    told = models.BooleanField(default=False, db_default=False)
     log_offset = models.PositiveBigIntegerField(default=0)  # read up to here
     gpu_seconds = models.FloatField(default=0)
     ended_at = models.DateTimeField(null=True)
@@ -86,7 +104,12 @@ class Trial(models.Model):
     class Meta:
         ordering = ["number"]
         constraints = [
-            models.UniqueConstraint(fields=["experiment", "number"], name="experiments_trial_once")
+            models.UniqueConstraint(fields=["experiment", "number"], name="experiments_trial_once"),
+            models.UniqueConstraint(
+                fields=["experiment", "proposal"],
+                condition=~models.Q(proposal=""),
+                name="experiments_proposal_once",
+            ),
         ]
 
     def __str__(self) -> str:

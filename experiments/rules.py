@@ -35,6 +35,9 @@ def require_parameters(parameters: Sequence[Mapping[str, Any]], algorithm: str) 
             raise wrong("parameters", message % {"name": one["name"]})
         if why := _why_not(one, algorithm):
             raise wrong("parameters", f"{one['name']}: {why}")
+    numbers = [one for one in parameters if one["type"] != "categorical"]
+    if algorithm == Algorithm.CMAES and len(numbers) < 2:  # noqa: PLR2004 - it is made of pairs
+        raise wrong("parameters", _("CMA-ES needs two parameters at least that are numbers."))
 
 
 def _why_not(one: Mapping[str, Any], algorithm: str) -> str:  # noqa: PLR0911 - one per fault

@@ -25,6 +25,11 @@ class Tried:
     runs: bool = False
 
 
+def any_value(one: Mapping[str, Any]) -> Any:
+    """Return a value that a trial may get: to see what a job with it would be."""
+    return one["values"][0] if one["type"] == "categorical" else one["min"]
+
+
 def grid(parameters: Sequence[Mapping[str, Any]]) -> itertools.product[Any]:
     """Every combination, in a steady order."""
     return itertools.product(*(_points(one) for one in parameters))

@@ -6,52 +6,96 @@ the lock of its search: a worker that is killed loses none, and two of them make
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.db import transaction
+from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
+from clusters.models import Cluster
 from clusters.streams import log_read
 from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from events import services as events
-from experiments.choices import Reason, State, TrialState
+from experiments import katib
+from experiments.choices import Engine, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from experiments.rules import filled, numbers_said
 from experiments.search import Tried, ask, lags
-from experiments.services import best_of
+from experiments.services import best_of, own_algorithm
 from jobs import choices as jobs
 from jobs.kind import JOB
 from jobs.states import OVER, state_of
-from runtime.protocol import Desired
+from runtime.protocol import Desired, DriverError, Phase
+from usage.models import Interval
 from work.services import workload_create
 from work.services.base import lock
 from work.services.ending import request_stop
 
 if TYPE_CHECKING:
     from jobs.models import Job
+    from runtime.capabilities import Proposal
 
 log = structlog.get_logger(__name__)
 
 READ = 1024 * 1024  # of a log in one turn
 CURVE = 1000  # values that are kept of a trial
+SOON_S, SELDOM_S, GROWS = 2.0, 15.0, 1.5  # pauses between two looks at one search
+PATIENCE_S = 120  # a Katib that proposes nothing for so long is not waited for
 _LIVE = (State.RUNNING, State.STOPPING)
+_ENDED = (Phase.STOPPED, Phase.FAILED)
 # Archiving has stopped its trials: nobody wants it to go on months later, when it is undone.
 _FINAL = frozenset({"project-archived"})
 
 
+class Turns:
+    """Looks at every search that is not over: soon where a job ended, else ever more seldom."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, tuple[float, float]] = {}  # by search: when, and the pause then
+
+    def tick(self) -> None:
+        """One search that can't be steered holds up no other."""
+        at, seen = time.monotonic(), dict[int, tuple[float, float]]()
+        wanted = Q(state__in=_LIVE) | Q(in_katib=True)
+        over = Trial.objects.filter(state=TrialState.RUNNING, job__phase__in=_ENDED)
+        at_once = set(over.values_list("experiment_id", flat=True))
+        for row in Experiment.objects.filter(wanted).select_related("project", "owner"):
+            due, pause = self._next.get(row.pk, (0.0, SOON_S))
+            if due > at and row.pk not in at_once:
+                seen[row.pk] = (due, pause)
+                continue
+            before = _mark(row)
+            try:
+                steer(row)
+            except Exception:
+                log.exception("experiment-turn", experiment=str(row.uid))
+            still = _mark(row) == before
+            pause = min(pause * GROWS, SELDOM_S) if still else SOON_S
+            seen[row.pk] = (at + pause, pause)
+        self._next = seen
+
+
+def _mark(row: Experiment) -> tuple[Any, ...]:
+    told = row.trials.values_list("number", "state", "log_offset")
+    held = Experiment.objects.filter(pk=row.pk).values_list("state", "trials_max", "parallel")
+    return (*told, *held)
+
+
 def turn() -> None:
-    """Look at every search that is not over; one that can't be steered holds up no other."""
-    for row in Experiment.objects.filter(state__in=_LIVE).select_related("project", "owner"):
-        try:
-            steer(row)
-        except Exception:
-            log.exception("experiment-turn", experiment=str(row.uid))
+    """Look at all of them now."""
+    Turns().tick()
 
 
 def steer(row: Experiment) -> None:
     """Bring one search a step on: what its trials said, whether it is over, what comes next."""
+    if row.state not in _LIVE:
+        _leave_katib(row)
+        return
     trials = list(row.trials.select_related("job__project", "job__owner"))
     for trial in trials:
         if trial.state == TrialState.RUNNING:
@@ -64,10 +108,69 @@ def steer(row: Experiment) -> None:
         for trial in running:
             _end_job(trial)
         _end(row, reason, over=not running, best=best_of(row, trials))
+        if not running:
+            _leave_katib(row)
         return
-    for _ in range(row.parallel - len(running)):
-        if not _begin(row, trials):
+    if len(running) < row.parallel:
+        _begin_next(row, trials, row.parallel - len(running))
+
+
+def _begin_next(row: Experiment, trials: list[Trial], most: int) -> None:
+    offered = _asked(row, trials) if row.engine == Engine.KATIB else []
+    if row.engine == Engine.KATIB and not offered:
+        return  # it has nothing yet
+    for _place in range(most):
+        if not _begin(row, trials, offered):
             return
+
+
+def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
+    """Tell Katib what has ended, and return what it proposes that has no trial yet.
+
+    One that is away, or has lost what it knew, holds no search up: Optuna goes on with all trials.
+    """
+    if not row.in_katib:  # written first: what is made there is never forgotten
+        Experiment.objects.filter(pk=row.pk).update(in_katib=True)
+        row.in_katib = True
+    why = ""
+    known = {one.proposal for one in trials}
+    try:
+        for trial in trials:
+            if trial.proposal and not trial.told and trial.state != TrialState.RUNNING:
+                katib.tell(row, trial)
+                Trial.objects.filter(pk=trial.pk).update(told=True)
+                trial.told = True
+        offered = [o for o in katib.proposed(row) if not o.told and o.name not in known]
+    except DriverError as error:
+        offered, why = [], str(error)
+    if offered:
+        return offered
+    since = max([one.ended_at for one in trials if one.ended_at] + [row.asked_at])
+    if any(one.state == TrialState.RUNNING for one in trials):
+        since = now()
+    if now() - since > timedelta(seconds=PATIENCE_S):
+        row.engine = Engine.INSTEAD
+        Experiment.objects.filter(pk=row.pk).update(engine=row.engine)
+        log.warning("experiment-without-katib", experiment=str(row.uid), error=why)
+    elif why:
+        _note(row, _("Katib does not answer, and the search waits: %(why)s") % {"why": why})
+    return []
+
+
+def _leave_katib(row: Experiment) -> None:
+    """Take away what it has of a search that is over. Katib does so when its database answers."""
+    if not row.in_katib:
+        return
+    try:
+        if Cluster.objects.filter(key=row.cluster_key).exists():  # else it went with the cluster
+            katib.remove(row)
+    except DriverError as error:
+        if row.ended_at is not None and now() - row.ended_at > timedelta(seconds=SELDOM_S):
+            text = _("It is over; Katib still holds its records of it: %(why)s")
+            _note(row, text % {"why": error})
+        return
+    kept = "" if row.reason != Reason.REFUSED else row.message
+    Experiment.objects.filter(pk=row.pk).update(in_katib=False, message=kept)
 
 
 def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
@@ -79,10 +182,7 @@ def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
         return
     state = state_of(job)
     over = state in OVER
-    if job.started_at is not None:
-        until = job.finished_at or job.stopped_at or now()
-        held = max(0.0, (until - job.started_at).total_seconds())
-        trial.gpu_seconds = max(trial.gpu_seconds, held * job.gpus * job.all_replicas)
+    trial.gpu_seconds = max(trial.gpu_seconds, _gpu_seconds(job))
     try:
         _read(row, trial, job, over=over)
     except Unavailable:
@@ -101,6 +201,15 @@ def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
         said = TrialState.METRIC_UNAVAILABLE if trial.value is None else TrialState.SUCCEEDED
         trial.state, trial.ended_at = ended.get(state, said), now()
     trial.save()
+
+
+def _gpu_seconds(job: Job) -> float:
+    """What all its launches held, as usage has written it down."""
+    held = Interval.objects.filter(uid=job.uid, gpus__gt=0)
+    return sum(
+        one.gpus * max(0.0, ((one.ended_at or now()) - one.started_at).total_seconds())
+        for one in held
+    )
 
 
 def _read(row: Experiment, trial: Trial, job: Job, *, over: bool) -> None:
@@ -144,14 +253,21 @@ def _why_over(row: Experiment, trials: list[Trial]) -> str:
     return Reason.TRIALS if len(trials) >= row.trials_max else ""
 
 
-def _begin(row: Experiment, trials: list[Trial]) -> bool:
+def _begin(row: Experiment, trials: list[Trial], offered: list[Proposal] | None = None) -> bool:
     """Make the next trial; False: it has to wait, or there is none."""
     if len(trials) >= row.trials_max:
         return False
-    number = len(trials) + 1
+    number, proposal = len(trials) + 1, ""
     tried = [Tried(t.parameters, t.value, runs=t.state == TrialState.RUNNING) for t in trials]
-    how: dict[str, Any] = {"parameters": row.parameters, "algorithm": row.algorithm}
-    values = ask(**how, maximizes=row.maximizes, seed=row.seed, tried=tried)
+    if row.engine == Engine.KATIB:
+        if not offered:
+            return False
+        first = offered.pop(0)
+        proposal = first.name
+        values: dict[str, Any] | None = katib.values(row.parameters, first.values)
+    else:
+        how: dict[str, Any] = {"parameters": row.parameters, "algorithm": own_algorithm(row)}
+        values = ask(**how, maximizes=row.maximizes, seed=row.seed, tried=tried)
     if values is None:
         if not any(one.runs for one in tried):
             _end(row, Reason.GRID, over=True, best=best_of(row, trials))
@@ -162,7 +278,8 @@ def _begin(row: Experiment, trials: list[Trial]) -> bool:
         held = Experiment.objects.select_for_update().get(pk=row.pk)
         if held.state != State.RUNNING or held.trials.count() != number - 1:
             raise Conflict("", code="turned")
-        made.append(Trial.objects.create(experiment=row, number=number, parameters=values, job=job))
+        said = {"number": number, "parameters": values, "proposal": proposal}
+        made.append(Trial.objects.create(experiment=row, job=job, **said))
 
     template = filled(row.template, values)
     try:

@@ -5,70 +5,32 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import yaml
-from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path
+from django.urls import path, reverse
 from django.utils.translation import gettext as _t
-from django.utils.translation import gettext_lazy as _
 
 from common.errors import BerthError, wrong
 from common.paging import paginate
 from common.ui.responses import refuse
 from experiments import charts, selectors, services
-from experiments.api import ExperimentIn
 from experiments.choices import State, TrialState
-from jobs.ai_platform.documents import loaded
+from experiments.forms import (
+    DocumentForm,
+    ExperimentForm,
+    HowLongForm,
+    ParameterRows,
+    at_the_job,
+)
+from experiments.rules import MAX_PARAMETERS
 from projects.access import Permission
 from projects.ui.base import ProjectView
 
-EXAMPLE = """\
-kind: Experiment
-name: learning-rate
-metric: accuracy
-objective: maximize
-algorithm: tpe
-trials_max: 8
-parallel: 2
-parameters:
-  - {name: lr, type: double, min: 0.0001, max: 0.1, log: true}
-  - {name: layers, type: int, min: 1, max: 4}
-job:
-  command: [python, train.py]
-  args: ["--lr=${trialParameters.lr}", "--layers=${trialParameters.layers}"]
-"""
-
-
-class ExperimentForm(forms.Form):
-    """A search as one document: the same that the command line sends."""
-
-    document = forms.CharField(
-        label=_("Search"),
-        initial=EXAMPLE,
-        max_length=100_000,
-        widget=forms.Textarea(attrs={"rows": 20, "class": "font-monospace", "spellcheck": "false"}),
-        help_text=_("A trial prints the metric as a line “name=value”, as often as it likes."),
-    )
-
-    def said(self) -> dict[str, Any]:
-        """Return what it says, checked as the API checks it."""
-        document = loaded(self.cleaned_data["document"])
-        if not isinstance(document, dict):
-            raise wrong("document", _t("It must be a mapping."))
-        if document.pop("kind", "Experiment") != "Experiment":
-            raise wrong("document", _t("Its kind is Experiment."))
-        shape = ExperimentIn(data=document)
-        if not shape.is_valid():
-            text = yaml.safe_dump(_plain(shape.errors), allow_unicode=True, sort_keys=False)
-            raise wrong("document", text.strip())
-        return dict(shape.validated_data)
-
-
-def _plain(errors: Any) -> Any:
-    if isinstance(errors, dict):
-        return {str(name): _plain(one) for name, one in errors.items() if one}
-    return [_plain(one) for one in errors if one] if isinstance(errors, list) else str(errors)
+ROWS = "parameters"
+FIRST = {"name": "lr", "type": "double", "min": 0.0001, "max": 0.1, "log": True}
+FORM_FIELDS = tuple(ExperimentForm.base_fields)
+# Beside each other: how long it goes on.
+END = ("trials_max", "parallel", "failed_max", "gpu_hours", "goal", "early_stopping")
 
 
 class ExperimentList(ProjectView):
@@ -81,23 +43,65 @@ class ExperimentList(ProjectView):
 
 
 class ExperimentNew(ProjectView):
+    """A row per parameter; a button adds or takes away one, also without JavaScript."""
+
     required_permissions: ClassVar = {"GET": Permission.JOB_CREATE, "POST": Permission.JOB_CREATE}
     template_name = "experiments/new.html"
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        return self.render({"form": ExperimentForm()})
+        if "document" in request.GET:
+            return self.render({"document": DocumentForm()})
+        return self._shown(ExperimentForm(), ParameterRows(prefix=ROWS, initial=[FIRST]))
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = ExperimentForm(request.POST)
+        if "document" in request.POST:
+            return self._from_document(request)
+        if "add" in request.POST or "remove" in request.POST:
+            return self._other_rows(request)
+        form, rows = ExperimentForm(request.POST), ParameterRows(request.POST, prefix=ROWS)
+        if not (form.is_valid() and rows.is_valid()):
+            return self._shown(form, rows, status=422)
+        try:
+            row = services.experiment_create(
+                principal=self.principal, project=self.project, said=form.said(rows)
+            )
+        except BerthError as error:
+            return self._shown(form, rows, status=refuse(request, form, at_the_job(error)))
+        return HttpResponseRedirect(row.get_absolute_url())
+
+    def _from_document(self, request: HttpRequest) -> HttpResponse:
+        form = DocumentForm(request.POST)
         if not form.is_valid():
-            return self.render({"form": form}, status=422)
+            return self.render({"document": form}, status=422)
         try:
             row = services.experiment_create(
                 principal=self.principal, project=self.project, said=form.said()
             )
         except BerthError as error:
-            return self.render({"form": form}, status=refuse(request, form, error))
+            return self.render({"document": form}, status=refuse(request, form, error))
         return HttpResponseRedirect(row.get_absolute_url())
+
+    def _other_rows(self, request: HttpRequest) -> HttpResponse:
+        """All that was typed, with a row more or less."""
+        typed = ParameterRows(request.POST, prefix=ROWS)
+        gone = request.POST.get("remove", "")
+        kept = [
+            {name: row[name].value() for name in row.fields}
+            for number, row in enumerate(typed)
+            if str(number) != gone
+        ]
+        kept += [{}] if "add" in request.POST and len(kept) < MAX_PARAMETERS else []
+        form = ExperimentForm(initial={name: request.POST.get(name) for name in FORM_FIELDS})
+        focus = len(kept) - 1 if "add" in request.POST else None
+        return self._shown(form, ParameterRows(prefix=ROWS, initial=kept), focus=focus)
+
+    def _shown(
+        self, form: ExperimentForm, rows: Any, *, status: int = 200, focus: int | None = None
+    ) -> HttpResponse:
+        there = [name for name in FORM_FIELDS if name not in END]
+        groups = {"form": form, "head": [form[n] for n in there], "end": [form[n] for n in END]}
+        said = {**groups, "rows": rows, "focus": focus, "most": MAX_PARAMETERS}
+        return self.render(said, status=status)
 
 
 class ExperimentDetail(ProjectView):
@@ -109,6 +113,8 @@ class ExperimentDetail(ProjectView):
         trials = selectors.trials_of(row)
         best = services.best_of(row, trials)
         mine = row.owner_id == self.principal.user.pk
+        manages = self.can(Permission.JOB_CREATE if mine else Permission.JOB_MANAGE)
+        over = row.state not in {State.RUNNING, State.STOPPING}
         said = {
             "row": row,
             "trials": trials,
@@ -117,7 +123,12 @@ class ExperimentDetail(ProjectView):
             "parallel": charts.parallel(row, trials, best),
             "runs": row.state == State.RUNNING,
             "trial_runs": TrialState.RUNNING,
-            "may_stop": mine and self.can(Permission.JOB_CREATE),
+            "may_stop": manages,
+            "mine": mine,
+            "owner": "" if mine else row.owner.label,
+            "over": over,
+            "how_long": HowLongForm(initial={n: getattr(row, n) for n in HowLongForm.base_fields}),
+            "gpu_hours": sum(one.gpu_seconds for one in trials) / 3600,
         }
         return self.render(said)
 
@@ -128,19 +139,54 @@ class ExperimentStop(ProjectView):
 
     def post(self, request: HttpRequest, project: str, experiment: Any) -> HttpResponse:
         row = selectors.experiment_get(self.principal, self.project, experiment)
-        services.experiment_stop(principal=self.principal, row=row)
+        said = request.POST.get("reason", "")
+        services.experiment_stop(principal=self.principal, row=row, said=said)
         messages.success(request, _t("The search and its trials are being stopped."))
         return HttpResponseRedirect(row.get_absolute_url())
 
 
+class ExperimentEdit(ProjectView):
+    """How long it goes on; of one that is over: that it goes on."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+    stands_on = ExperimentDetail
+
+    def post(self, request: HttpRequest, project: str, experiment: Any) -> HttpResponse:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        form = HowLongForm(request.POST)
+        if not form.is_valid():
+            raise wrong(next(iter(form.errors)), str(next(iter(form.errors.values()))[0]))
+        restart = "restart" in request.POST
+        services.experiment_edit(
+            principal=self.principal, row=row, said=form.cleaned_data, restart=restart
+        )
+        done = _t("The search goes on.") if restart else _t("The search is changed.")
+        messages.success(request, done)
+        return HttpResponseRedirect(row.get_absolute_url())
+
+
+class ExperimentDelete(ProjectView):
+    required_permissions: ClassVar = {"POST": Permission.JOB_READ}
+    stands_on = ExperimentDetail
+
+    def post(self, request: HttpRequest, project: str, experiment: Any) -> HttpResponse:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        said = request.POST.get("reason", "")
+        services.experiment_delete(principal=self.principal, row=row, said=said)
+        messages.success(request, _t("%(name)s and its jobs are deleted.") % {"name": row.name})
+        return HttpResponseRedirect(reverse("experiments:list", args=[self.project.slug]))
+
+
 class TrialStop(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+    stands_on = ExperimentDetail
 
     def post(
         self, request: HttpRequest, project: str, experiment: Any, number: int
     ) -> HttpResponse:
         row = selectors.experiment_get(self.principal, self.project, experiment)
-        services.trial_stop(principal=self.principal, trial=selectors.trial_get(row, number))
+        trial, said = selectors.trial_get(row, number), request.POST.get("reason", "")
+        services.trial_stop(principal=self.principal, trial=trial, said=said)
         messages.success(request, _t("Trial %(n)d is being stopped.") % {"n": number})
         return HttpResponseRedirect(row.get_absolute_url())
 
@@ -163,6 +209,8 @@ urlpatterns = [
     path(f"{_HERE}/new", ExperimentNew.as_view(), name="new"),
     path(f"{_ONE}/", ExperimentDetail.as_view(), name="detail"),
     path(f"{_ONE}/stop", ExperimentStop.as_view(), name="stop"),
+    path(f"{_ONE}/edit", ExperimentEdit.as_view(), name="edit"),
+    path(f"{_ONE}/delete", ExperimentDelete.as_view(), name="delete"),
     path(f"{_ONE}/promote", ExperimentPromote.as_view(), name="promote"),
     path(f"{_ONE}/trials/<int:number>/stop", TrialStop.as_view(), name="trial-stop"),
 ]

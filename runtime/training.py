@@ -15,6 +15,8 @@ OPERATORS: Mapping[str, str] = {
     "jobset": "jobset.x-k8s.io/v1alpha2",
     "trainer": "trainer.kubeflow.org/v1alpha1",
 }
+KATIB = "katib"  # chooses the values of searches: no job needs it
+SEARCHES: Mapping[str, str] = {KATIB: "kubeflow.org/v1beta1"}
 # Programs that start the others themselves: they are run as they stand.
 _STARTERS = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
 

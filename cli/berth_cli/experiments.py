@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from time import monotonic, sleep
 from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_NOT_FOUND, EXIT_USAGE, ApiError
+from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
+from berth_cli.documents import Kind, Waiting, register
 from berth_cli.output import emit
 
 _LIST: Any = (
@@ -44,6 +46,68 @@ def experiment_create(s: Session, file: str) -> None:
             raise ApiError(f"{file}: its kind is Experiment.", EXIT_USAGE)
         made = s.client.call("POST", f"projects/{s.project}/experiments", json_body=document)
         emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_LIST)
+
+
+def _settle(s: Session, made: dict[str, Any], wanted: Waiting) -> None:
+    """Print what a file made; it may be waited for."""
+    address, until = f"projects/{s.project}/experiments/{made['id']}", monotonic() + wanted.timeout
+    while wanted.wait and made["state"] in {"running", "stopping"}:
+        if monotonic() > until:
+            raise ApiError(f"{made['name']} is not over yet.", EXIT_ERROR)
+        sleep(1)
+        made = s.client.call("GET", address)
+    emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_LIST)
+
+
+register("Experiment", Kind("experiments", _settle))
+
+
+def _how_long(command: Any) -> Any:
+    """Add what may be changed of a search; it takes what was said as ``said``."""
+    for option in (
+        click.option("--goal", type=float, help="The value of the metric that ends it."),
+        click.option("--gpu-hours", type=float, help="GPU-hours that its trials may take."),
+        click.option("--failed-max", type=int, help="More failed trials end it."),
+        click.option("--parallel", type=int, help="Trials at the same time."),
+        click.option("--trials-max", type=int, help="Trials in all."),
+    ):
+        command = option(command)
+    return command
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@experiment.command("edit")
+@click.argument("name")
+@_how_long
+@with_session
+def experiment_edit(s: Session, name: str, **values: Any) -> None:
+    """Change how long a search goes on."""
+    made = s.client.call("PATCH", _address(s, name), json_body=_said(values))
+    emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_LIST)
+
+
+@experiment.command("restart")
+@click.argument("name")
+@_how_long
+@with_session
+def experiment_restart(s: Session, name: str, **values: Any) -> None:
+    """Let a search that is over go on from its trials (say --trials-max)."""
+    made = s.client.call("POST", _address(s, name) + "/restart", json_body=_said(values))
+    emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=_LIST)
+
+
+@experiment.command("delete")
+@click.argument("name")
+@click.option("--reason", default="", help="Why; needed where it is somebody else's.")
+@with_session
+def experiment_delete(s: Session, name: str, reason: str) -> None:
+    """Delete a search that is over, with the jobs of its trials."""
+    params = {"reason": reason} if reason else None
+    s.client.call("DELETE", _address(s, name), params=params)
+    click.echo(f"{name} is deleted.")
 
 
 @experiment.command("list")

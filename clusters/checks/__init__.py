@@ -109,6 +109,12 @@ CHECKS: tuple[Check, ...] = (
         training.act,
         _("PyTorch, TensorFlow and MPI on several replicas need one each."),
     ),
+    Check(
+        training.SEARCHES_NAME,
+        _("Searches"),
+        training.searches,
+        _("Where Katib is, it chooses the values that are tried."),
+    ),
 )
 
 

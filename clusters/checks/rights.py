@@ -100,6 +100,11 @@ TRAINING = {
         ("trainer", "trainer.kubeflow.org", ("trainjobs", "trainingruntimes")),
     )
 }
+TRAINING["katib"] = (
+    *(Act(v, "experiments", "kubeflow.org") for v in ("get", "create", "patch", "delete")),
+    *(Act(v, "trials", "kubeflow.org") for v in ("get", "list")),
+    Act("patch", "trials/status", "kubeflow.org"),
+)
 _GATEWAY = "gateway.networking.k8s.io"
 ROUTES = (
     *(Act(verb, "httproutes", _GATEWAY) for verb in ("create", "patch", "delete")),

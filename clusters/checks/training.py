@@ -1,4 +1,4 @@
-"""Which operators of training are there, and what can't run on several replicas without them."""
+"""Which operators of training and of searches are there, and what can't be done without them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, undecided
-from runtime.training import OPERATORS
+from runtime.training import OPERATORS, SEARCHES
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
     from clusters.checks.probe_runner import Bench
 
-NAME = "training"
+NAME, SEARCHES_NAME = "training", "searches"
 # What is said where one lacks, alone or with others, the weightiest first.
 _LACKING = {
     "mpi": _n("mpi-operator is missing: jobs of MPI are refused."),
@@ -29,14 +29,9 @@ _SEVERAL = _n(
 def act(subject: Subject, bench: Bench) -> Finding:
     """Nobody must have them, so what lacks is told and is no fault."""
     del bench
-    answer = subject.api.ask("GET", "/apis")
-    if not answer.ok:
-        return undecided(NAME, _n("The API server answered: %(why)s"), why=answer.message)
-    there = {
-        version.get("groupVersion")
-        for group in answer.body.get("groups") or ()
-        for version in group.get("versions") or ()
-    }
+    there = _apis(subject, NAME)
+    if isinstance(there, Finding):
+        return there
     lacking = [word for word, api in OPERATORS.items() if api not in there]
     if not lacking:
         return green(NAME, _n("PyTorch, TensorFlow and MPI run on several replicas."))
@@ -44,3 +39,26 @@ def act(subject: Subject, bench: Bench) -> Finding:
         return green(NAME, _LACKING[lacking[0]])
     names = {"mpi": "mpi-operator", "jobset": "JobSet", "trainer": "Kubeflow Trainer"}
     return green(NAME, _SEVERAL, operators=", ".join(names[word] for word in lacking))
+
+
+def searches(subject: Subject, bench: Bench) -> Finding:
+    """What chooses the values of searches there."""
+    del bench
+    there = _apis(subject, SEARCHES_NAME)
+    if isinstance(there, Finding):
+        return there
+    if set(SEARCHES.values()) <= there:
+        return green(SEARCHES_NAME, _n("Katib chooses the values of searches."))
+    said = _n("Katib is missing: Optuna chooses in this portal, CMA-ES and Sobol are refused.")
+    return green(SEARCHES_NAME, said)
+
+
+def _apis(subject: Subject, name: str) -> set[str] | Finding:
+    answer = subject.api.ask("GET", "/apis")
+    if not answer.ok:
+        return undecided(name, _n("The API server answered: %(why)s"), why=answer.message)
+    return {
+        str(version.get("groupVersion"))
+        for group in answer.body.get("groups") or ()
+        for version in group.get("versions") or ()
+    }

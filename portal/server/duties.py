@@ -269,7 +269,7 @@ class Worker:
             Loop("workspace-idle", parking.enforce, 15.0, leased=True),
             Loop("job-hints", parking.hints_tell, 900.0, leased=True, first_s=LATER_S),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
-            Loop("experiments", experiments.turn, 2.0, leased=True),
+            Loop("experiments", experiments.Turns().tick, experiments.SOON_S, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),

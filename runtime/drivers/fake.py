@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import CannotGrow, Held
+from runtime.capabilities import CannotGrow, ExperimentSpec, Held, Proposal, TrialEnd
 from runtime.drivers import mounts
 from runtime.drivers.mounts import checked
 from runtime.store import Store
@@ -261,6 +261,37 @@ class FakeDriver:
                 held["stands"] = {"priority": priority, "waits": waits}
             return held is not None
 
+    # --- values of searches: random ones that ``proposals`` scripts (tests only) -----------------
+    def propose(self, *values: Mapping[str, str]) -> None:
+        """What experiments are to propose, one after the other, as many as may be open."""
+        with self._store.open() as world:
+            world["proposals"] = [dict(one) for one in values]
+
+    def ensure_experiment(self, spec: ExperimentSpec) -> tuple[Proposal, ...]:
+        with self._verb("ensure_experiment", spec.uid) as world:
+            made = world.setdefault("experiments", {}).setdefault(_begin_of(spec), [])
+            waiting = world.get("proposals", [])
+            while waiting and len(made) < spec.trials_max:
+                if sum(not one["told"] for one in made) >= spec.parallel:
+                    break
+                name = f"{_begin_of(spec)}-{len(made)}"
+                made.append({"name": name, "values": waiting.pop(0), "told": ""})
+            return tuple(Proposal(o["name"], o["values"], bool(o["told"])) for o in made)
+
+    def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
+        with self._verb("tell_trial", spec.uid) as world:
+            for one in world["experiments"].get(_begin_of(spec), []):
+                if one["name"] == name:
+                    one.update(told=end.state, curve=list(end.curve))
+
+    def remove_experiment(self, spec: ExperimentSpec) -> None:
+        with self._verb("remove_experiment", spec.uid) as world:
+            world.get("experiments", {}).pop(_begin_of(spec), None)
+
+    def experiments_seen(self) -> Mapping[str, list[Mapping[str, Any]]]:
+        with self._store.open() as world:
+            return dict(world.get("experiments", {}))
+
     def can_snapshot(self, backing: p.Backing) -> bool:
         return backing.kind != "nfs"
 
@@ -408,6 +439,10 @@ class FakeDriver:
                 one.update(exit_code=-15, reason="stopped")
         told = {"address": address, "detail": detail, "replicas": replicas}
         return p.observation_read({**item, **told})
+
+
+def _begin_of(spec: ExperimentSpec) -> str:
+    return f"{spec.uid}-{spec.generation}"
 
 
 def _log_of(uid: str, replica: int) -> str:

@@ -43,6 +43,7 @@ WITH_A_STOP = {
 }
 # Why a version that does not know a constraint keeps it all the same.
 KEPT_BY_OLDER_VERSIONS = {
+    "experiments.experiments_proposal_once": "none of theirs has a proposal",
     "credentials.credentials_own_name_once": "all of theirs belong to a project",
     "quotas.quotas_project_limit_once": "the same as theirs: none of them is for each",
     "quotas.quotas_each_limit_once": "none of theirs is for each",

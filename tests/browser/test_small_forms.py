@@ -74,3 +74,24 @@ def test_the_page_of_the_api_is_dark_where_the_others_are(
     colour = "getComputedStyle(document.querySelector('.api-docs')).backgroundColor"
     expect(page.locator("html")).to_have_class("dark-mode")
     assert page.evaluate(colour) != "rgb(255, 255, 255)"
+
+
+def test_parameters_of_a_search_are_added_and_removed_by_keyboard_without_a_script(
+    portal: screens.Portal, chromium: Any
+) -> None:
+    context = chromium.new_context(locale="en-US", java_script_enabled=False)
+    screens.sign_in(context, portal, "alice")
+    page = context.new_page()
+    page.goto(f"{portal.url}/projects/vision/experiments/new")
+    page.locator("#id_name").fill("kept")
+    page.get_by_role("button", name="Add a parameter").press("Enter")
+    page.locator("[name=parameters-1-name]").fill("layers")
+    page.locator("[name=parameters-1-type]").select_option("int")
+    page.get_by_role("button", name="Remove parameter 1").press("Enter")
+    expect(page.locator(".search-parameter")).to_have_count(1)
+    expect(page.locator("[name=parameters-0-name]")).to_have_value("layers")
+    expect(page.locator("#id_name")).to_have_value("kept")
+    page.locator("#id_name").press("Enter")  # begins it: the job and the bounds are not whole
+    expect(page.locator("#id_metric")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("[name=parameters-0-name]")).to_have_value("layers")
+    context.close()

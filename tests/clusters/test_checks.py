@@ -599,6 +599,16 @@ def test_operators_of_training_that_lack_are_named_with_what_follows(there, word
     assert (found.state, words in found.text()) == ("green", True), found
 
 
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [("kubeflow.org/v1beta1", "Katib chooses"), ("kubeflow.org/v2beta1", "Katib is missing")],
+)
+def test_what_chooses_the_values_of_searches_is_said(there, words):
+    api = Api(apis=Answer(200, {"groups": [{"versions": [{"groupVersion": there}]}]}))
+    found = training.searches(subject(api), bench(api))
+    assert (found.state, words in found.text()) == ("green", True), found
+
+
 def test_an_operator_that_is_there_needs_rights_of_its_own():
     def review(body):
         about = body["spec"]["resourceAttributes"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
 from types import SimpleNamespace as LogPart
 from typing import Any
 
@@ -12,57 +12,14 @@ from django.db import connection
 from common.clock import now
 from common.errors import Conflict, wrong
 from experiments import steering
+from experiments.forms import EXAMPLE
 from experiments.models import Experiment
-from experiments.ui import EXAMPLE
 from jobs.models import Job
 from runtime.hints import hint
+from tests.experiments.conftest import HERE, LEAST
 from work.services.ending import workload_delete
 
 pytestmark = pytest.mark.django_db
-HERE = "/api/v1/projects/vision/experiments"
-LEAST: dict[str, Any] = {
-    "name": "search",
-    "metric": "score",
-    "parameters": [{"name": "x", "type": "double", "min": 0, "max": 1}],
-    "trials_max": 4,
-    "parallel": 2,
-    "job": {"command": ["python", "t.py"], "args": ["${trialParameters.x}"]},
-}
-
-
-@pytest.fixture
-def fake(world: Any) -> Any:
-    return world.driver_for("local")
-
-
-@pytest.fixture
-def begin(api: Any, alice: Any, project: Any) -> Callable[..., Experiment]:
-    def make(**said: Any) -> Experiment:
-        answer = api(alice, "POST", HERE, {**LEAST, **said})
-        assert answer.status_code == 202, answer.content
-        return Experiment.objects.get(uid=answer.json()["id"])
-
-    return make
-
-
-@pytest.fixture
-def go(settle: Any, fake: Any) -> Callable[..., Experiment]:
-    """Turn once; then let each running trial print ``says`` and end with ``code``."""
-
-    def turn(row: Experiment, says: str = "", code: int | None = None) -> Experiment:
-        steering.turn()
-        for trial in row.trials.filter(state="running").select_related("job"):
-            settle(trial.job)
-            if says:
-                fake.write_log(str(trial.job.uid), says)
-            if code is not None:
-                fake.exit(str(trial.job.uid), code=code)
-                hint(trial.job)
-                settle(trial.job)
-        row.refresh_from_db()
-        return row
-
-    return turn
 
 
 def _states(row: Experiment) -> list[str]:
@@ -251,3 +208,93 @@ def test_the_page_begins_what_its_example_says(alice: Any, as_user: Any, project
     assert (row.metric, row.parallel, len(row.parameters)) == ("accuracy", 2, 2)
     for text in ("[]", "kind: Job", "{", "kind: Experiment\nname: x"):
         assert as_user(alice).post(url, {"document": text}).status_code in {400, 422}, text
+
+
+def test_the_form_has_a_row_per_parameter_and_begins_what_it_says(
+    alice: Any, as_user: Any, project: Any
+) -> None:
+    url, pages = f"/projects/{project.slug}/experiments/new", as_user(alice)
+    rows = {
+        "parameters-TOTAL_FORMS": "2",
+        "parameters-INITIAL_FORMS": "1",
+        "parameters-0-name": "lr",
+        "parameters-0-type": "double",
+        "parameters-0-min": "0.0001",
+        "parameters-0-max": "0.1",
+        "parameters-0-log": "on",
+        "parameters-1-name": "kind",
+        "parameters-1-type": "categorical",
+        "parameters-1-values": "a, b ,c",
+    }
+    said = {
+        "name": "by form",
+        "metric": "score",
+        "objective": "minimize",
+        "algorithm": "random",
+        "job": 'command: [x, "${trialParameters.lr}", "${trialParameters.kind}"]',
+        "trials_max": "6",
+        "parallel": "2",
+        "failed_max": "3",
+        **rows,
+    }
+    answer = pages.post(url, {**said, "add": "1"})
+    assert (answer.status_code, answer.content.count(b'class="search-parameter"')) == (200, 3)
+    answer = pages.post(url, {**said, "remove": "0"})
+    assert b'value="kind"' in answer.content
+    assert b'value="lr"' not in answer.content
+    refused = pages.post(url, {**said, "parameters-0-max": "0.00001"})
+    assert (refused.status_code, b"lr: It needs a min" in refused.content) == (422, True)
+    bad = pages.post(url, {**said, "job": f"{said['job']}\ncpu_milli: 1\n"})
+    assert (bad.status_code, b"cpu_milli: A whole number" in bad.content) == (422, True)
+    assert pages.post(url, {**said, "job": "&a [*a"}).status_code == 422
+    said["job"] += "\ncpu_milli: 500\n"
+    assert pages.post(url, said).status_code == 302
+    row = Experiment.objects.get()
+    assert row.template["cpu_milli"] == 500
+    assert (row.name, row.objective, row.trials_max) == ("by form", "minimize", 6)
+    assert row.parameters == [
+        {"name": "lr", "type": "double", "min": 0.0001, "max": 0.1, "log": True},
+        {"name": "kind", "type": "categorical", "values": ["a", "b", "c"]},
+    ]
+
+
+def test_a_manager_stops_anothers_search_on_its_page_and_says_why(
+    begin: Any, go: Any, as_user: Any, mona: Any, project: Any
+) -> None:
+    row = go(begin())
+    pages, one = as_user(mona), f"/projects/{project.slug}/experiments/{row.uid}"
+    assert b"stop-search" in pages.get(f"{one}/").content
+    assert pages.post(f"{one}/stop", {}).status_code in {400, 422}
+    assert pages.post(f"{one}/stop", {"reason": "It fills the queue."}).status_code == 302
+    row.refresh_from_db()
+    assert row.state == "stopping"
+
+
+def test_it_looks_ever_more_seldom_but_at_once_when_a_trial_has_ended(
+    begin: Any, go: Any, fake: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looked = [1000.0], list[float]()
+    real = steering.steer
+
+    def steer(row: Experiment) -> None:
+        looked.append(clock[0])
+        real(row)
+
+    row = go(begin())
+    monkeypatch.setattr(steering, "steer", steer)
+    monkeypatch.setattr(steering.time, "monotonic", lambda: clock[0])
+    turns = steering.Turns()
+    for _tick in range(60):
+        turns.tick()
+        clock[0] += steering.SOON_S
+    pauses = [after - before for before, after in itertools.pairwise(looked)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= steering.SELDOM_S
+    one = row.trials.get(number=1)
+    fake.write_log(str(one.job.uid), "score=0.5\n")
+    fake.exit(str(one.job.uid), code=0)
+    hint(one.job)
+    settle(one.job)
+    turns.tick()
+    assert looked[-1] == clock[0]
+    assert row.trials.get(number=1).state == "succeeded"

@@ -8,14 +8,17 @@ from dataclasses import replace
 import structlog
 
 from runtime.capabilities import (
+    ExperimentSpec,
     Inspection,
     KubeToken,
     Measured,
     NodeChanges,
     NodeFacts,
     Program,
+    Proposal,
     QueueTree,
     TenantSpec,
+    TrialEnd,
     Tried,
 )
 from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
@@ -25,6 +28,7 @@ from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
+from runtime.drivers.kubernetes.experiments import Experiments
 from runtime.drivers.kubernetes.inspection import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.measuring import Measuring
@@ -49,7 +53,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
-from runtime.training import OPERATORS
+from runtime.training import OPERATORS, SEARCHES
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
@@ -108,6 +112,7 @@ class KubernetesDriver:
         self._exporters = Exporters(self.client, options, self._pods)
         self._tenants = Tenants(self.client, options)
         self._queues = Queues(self.client, options)
+        self._experiments = Experiments(self.client, options)
         self._versions = Versions()
         self._nodes: tuple[float, list[NodeFacts]] = (0.0, [])
         self._lock = threading.Lock()
@@ -162,7 +167,7 @@ class KubernetesDriver:
         told = self.client.read("/apis")
         groups = (told.json() or {}).get("groups") if told.status == 200 else None  # noqa: PLR2004
         there = {v.get("groupVersion") for group in groups or () for v in group["versions"]}
-        operators = tuple(word for word, api in OPERATORS.items() if api in there)
+        operators = tuple(word for word, api in {**OPERATORS, **SEARCHES}.items() if api in there)
         return Health(
             reachable=good,
             version=str((version.json() or {}).get("gitVersion", "")),
@@ -292,7 +297,7 @@ class KubernetesDriver:
     def try_program(self, program: Program) -> Tried:
         return oneshot.step(self.client, self.options, program)
 
-    # --- SupportsTenants, SupportsQueues, SupportsStanding, SupportsKubeTokens ------------------
+    # --- SupportsTenants, Queues, Standing, Experiments, KubeTokens -----------------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
         written = self._tenants.ensure(spec)
         if written:  # it may be a new namespace of the old name, with none of the claims
@@ -313,6 +318,15 @@ class KubernetesDriver:
 
     def stand(self, uid: str, *, priority: str, waits: bool) -> bool:
         return self._work.stand(uid, priority=priority, waits=waits)
+
+    def ensure_experiment(self, spec: ExperimentSpec) -> tuple[Proposal, ...]:
+        return self._experiments.ensure(spec)
+
+    def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
+        self._experiments.tell(spec, name, end)
+
+    def remove_experiment(self, spec: ExperimentSpec) -> None:
+        self._experiments.remove(spec)
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)

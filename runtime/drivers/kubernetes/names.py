@@ -20,6 +20,7 @@ RETRIES = f"{DOMAIN}/retries"  # annotation: how often an operator of the cluste
 WORKLOAD = f"{DOMAIN}/workload"  # label of a pod that an operator made: the name of its owner
 BACKING, EXPORT, RESTORED = f"{DOMAIN}/backing", f"{DOMAIN}/export", f"{DOMAIN}/restored-from"
 DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
+EXPERIMENT = f"{DOMAIN}/experiment"  # label: uid of the search whose values are chosen there
 QUEUE = "kueue.x-k8s.io/queue-name"
 OVER = "berth-over"  # a queue that does not exist: what was stopped while it waited stands here
 WAITS = f"{DOMAIN}/waits"  # a Workload of Kueue that is not let in until there are GPU-hours again
@@ -86,6 +87,17 @@ def sidecar_secret(workload_name: str, sidecar: str) -> str:
 
 def files_secret(workload_name: str) -> str:
     return f"{workload_name}-files"
+
+
+def experiment(name: str, uid: str, generation: int) -> str:
+    """Katib wants a letter first and 40 at most: it names pods after it. Each begin has its own."""
+    tail = hashlib.sha256(f"{uid}/{generation}".encode()).hexdigest()[:8]
+    return f"s-{_label(name, uid, 24)}-{tail}"
+
+
+def searches(prefix: str) -> str:
+    """Namespace of all that chooses values of searches; no project's ends so (``namespace``)."""
+    return f"{prefix}searches"
 
 
 def volume(volume_uid: str) -> str:

@@ -1,0 +1,153 @@
+"""Searches on a cluster whose values Katib chooses: its own controller, and pods that Kueue lets in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.lib import poll
+from clusters.registry import REVISION_EVERY_S
+from devcluster import katib
+from devcluster.kube import Kube
+from tests.cluster.conftest import KUEUE, managing_queues
+from tests.support.clustered import KEY, ClusteredPortal
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(300)]
+
+KATIB = "kubeflow.org/v1beta1"
+LEFT = ("Experiment", "Suggestion", "Trial")
+MANAGER = "/apis/apps/v1/namespaces/kubeflow/deployments/katib-db-manager"
+PROGRAM = """
+import sys
+x = float(sys.argv[1])
+for step in range(1, 4):
+    print(f"score={-(x - 3) ** 2 - 1 / step}", flush=True)
+"""
+_KNOWS = f"""
+from clusters.models import Cluster
+answer = "katib" in Cluster.objects.get(key={KEY!r}).operators
+"""
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
+    if not kube.get("apps/v1", "Deployment", "katib-controller", "kubeflow"):
+        pytest.skip("The cluster has no Katib: python -m devcluster katib")
+    poll(lambda: katib.ready(kube), within_s=60, every_s=0.5)
+    with managing_queues(devcluster, kube, "se") as running:
+        poll(lambda: running.shell(_KNOWS), within_s=60, every_s=0.5)
+        time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(portal: ClusteredPortal) -> Iterator[Any]:
+    with portal.api(portal.token("admin")) as client:
+        yield client
+
+
+@pytest.fixture
+def begin(api: Any, devcluster: dict[str, Any]) -> Callable[..., str]:
+    def make(name: str, program: str = PROGRAM, **said: Any) -> str:
+        job = {
+            "image": devcluster["images"]["tool"]["reference"],
+            "command": ["python3", "-c", program, "${trialParameters.x}"],
+            "cpu_milli": 100,
+            "memory_mib": 256,
+        }
+        parameters = [{"name": "x", "type": "double", "min": -10, "max": 10}]
+        least = {"name": name, "metric": "score", "parameters": parameters, "job": job}
+        made = api.post(HERE, json={**least, "trials_max": 8, "parallel": 2, "seed": 1, **said})
+        assert made.status_code == 202, made.text
+        return f"{HERE}/{made.json()['id']}"
+
+    return make
+
+
+HERE = "projects/demo/experiments"
+
+
+def until(api: Any, one: str, enough: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def look() -> bool:
+        found.update(api.get(one).json())
+        return bool(enough(found))
+
+    poll(look, within_s=150, every_s=0.5)
+    return found
+
+
+def is_over(found: dict[str, Any]) -> bool:
+    return found["state"] not in {"running", "stopping"}
+
+
+def its(kube: Kube, kind: str, found: dict[str, Any]) -> list[dict[str, Any]]:
+    label = f"berth.dev/experiment={found['id']}"
+    return list(kube.list(KATIB, kind, labelSelector=label))
+
+
+@pytest.mark.parametrize(
+    "count",
+    [2, pytest.param(8, marks=pytest.mark.long("two of them go through the same doors"))],
+)
+def test_trials_of_katib_two_at_a_time_and_the_best_becomes_a_job(
+    api: Any, begin: Callable[..., str], kube: Kube, count: int
+) -> None:
+    one, together = begin(f"{count} two at a time", trials_max=count), 0
+
+    def look(found: dict[str, Any]) -> bool:
+        nonlocal together
+        together = max(together, sum(t["state"] == "running" for t in found["trials"]))
+        return is_over(found)
+
+    begun = api.get(one).json()
+    assert begun["engine"] == "katib"
+    poll(lambda: bool(its(kube, "Trial", begun)), within_s=60, every_s=0.3)
+    standing = [trial["spec"]["runSpec"]["spec"] for trial in its(kube, "Trial", begun)]
+    assert all(job["suspend"] for job in standing)  # what Katib makes itself holds nothing
+    found = until(api, one, look)
+    assert (found["state"], found["reason"]) == ("succeeded", "max-trials"), found
+    assert [t["state"] for t in found["trials"]] == ["succeeded"] * count
+    assert together == 2
+    for trial in found["trials"]:
+        assert trial["value"] == pytest.approx(-((trial["parameters"]["x"] - 3) ** 2) - 1 / 3)
+    job = api.get(f"projects/demo/jobs/{found['trials'][0]['job']}").json()
+    (owner,) = kube.list("batch/v1", "Job", labelSelector=f"berth.dev/uid={job['uid']}")
+    admitted = [
+        w
+        for w in kube.list(KUEUE, "Workload", owner["metadata"]["namespace"])
+        if w["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    ]
+    assert admitted[0]["status"]["admission"]["clusterQueue"]
+    best = max(found["trials"], key=lambda trial: trial["value"])
+    assert found["best"]["number"] == best["number"]
+    made = api.post(f"{one}/promote", json={}).json()
+    kept = api.get(f"projects/demo/jobs/{made['id']}").json()
+    assert kept["spec"]["command"][-1] == str(best["parameters"]["x"])
+    poll(lambda: not any(its(kube, k, found) for k in LEFT), within_s=60, every_s=0.5)
+
+
+@pytest.mark.long("waits that are said; scripted in experiments/test_katib.py")
+def test_its_database_is_away_one_trial_is_stopped_then_all_and_nothing_is_lost(
+    api: Any, begin: Callable[..., str], kube: Kube
+) -> None:
+    kube.patch(MANAGER, {"spec": {"replicas": 0}})
+    try:
+        slow = begin("stopped", f"{PROGRAM}\nimport time; time.sleep(600)")
+        until(api, slow, lambda f: sum(t["value"] is not None for t in f["trials"]) == 2)
+        assert api.post(f"{slow}/trials/1/stop", json={}).status_code == 202
+        found = until(api, slow, lambda f: len(f["trials"]) == 3)
+        assert [t["state"] for t in found["trials"]] == ["stopped", "running", "running"]
+        assert api.post(f"{slow}/stop", json={}).status_code == 202
+        found = until(api, slow, is_over)
+        assert {t["state"] for t in found["trials"]} == {"stopped"}
+        assert found["trials"][1]["value"] is not None
+        until(api, slow, lambda f: "database" in f["message"])
+    finally:
+        kube.patch(MANAGER, {"spec": {"replicas": 1}})
+    found = until(api, slow, lambda f: not f["message"])
+    assert not any(its(kube, kind, found) for kind in LEFT)

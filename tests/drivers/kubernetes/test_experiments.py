@@ -1,0 +1,89 @@
+"""Katib's objects of a search: what is written, and what a trial is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runtime.capabilities import ExperimentSpec, TrialEnd
+from runtime.drivers.kubernetes import experiments, names
+from runtime.drivers.kubernetes.options import KubernetesOptions
+
+OPTIONS = KubernetesOptions(
+    namespace_prefix="acme-",
+    installation="one",
+    portal_role="berth-projects",
+    portal_account="berth/portal",
+)
+SPEC = ExperimentSpec(
+    uid="0193f0aa-0000-7000-8000-000000000001",
+    name="learning rate",
+    generation=0,
+    metric="score",
+    maximizes=True,
+    algorithm="tpe",
+    settings={"random_state": "7"},
+    space=[
+        {"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}},
+        {"name": "y", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "4"}},
+    ],
+    trials_max=8,
+    parallel=2,
+)
+
+
+def test_what_katib_makes_itself_can_never_start() -> None:
+    spec = experiments.built(SPEC, OPTIONS)["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    assert spec["suspend"] is True
+    assert spec["template"]["spec"]["schedulingGates"] == [{"name": experiments.NEVER}]
+
+
+@pytest.mark.parametrize("name", ["learning rate", "学習率", "a" * 60, "-", "Ünï/⚡", "1st"])
+def test_names_of_people_give_valid_and_distinct_objects(name: str) -> None:
+    made = {names.experiment(name, SPEC.uid, begin) for begin in range(3)}
+    made |= {names.experiment(name, SPEC.uid.replace("1", "2"), 0)}
+    assert len(made) == 4
+    for one in made:
+        assert len(one) <= 40  # Katib's own limit
+        assert one[0].isalpha()
+        assert one.replace("-", "").isalnum()
+        assert one == one.lower()
+        assert one.isascii()
+
+
+def test_every_parameter_stands_in_the_template_as_katib_demands() -> None:
+    template = experiments.built(SPEC, OPTIONS)["spec"]["trialTemplate"]
+    assert [one["reference"] for one in template["trialParameters"]] == ["x", "y"]
+    for name in ("x", "y"):
+        assert f"${{trialParameters.{name}}}" in str(template["trialSpec"])
+
+
+def test_its_namespace_is_no_projects_restricted_and_open_to_katib_only() -> None:
+    there, binding, policy = experiments.place(OPTIONS)
+    labels = there["metadata"]["labels"]
+    assert there["metadata"]["name"] == "acme-searches"
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert names.MANAGED not in labels  # no project's, or it would be taken for one that is left
+    assert binding["roleRef"]["name"] == "berth-projects"
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    (rule,) = policy["spec"]["ingress"]
+    (peer,) = rule["from"]
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "kubeflow"}
+    assert len(experiments.place(replace(OPTIONS, portal_role=""))) == 2
+
+
+def test_a_trial_is_told_its_end_and_what_was_there_stays() -> None:
+    created = {"type": "Created", "status": "True"}
+    running = {"type": "Running", "status": "True"}
+    trial: dict[str, Any] = {"status": {"conditions": [created, running]}}
+    status = experiments.told(trial, "score", TrialEnd("Succeeded", curve=[0.5, 0.75, 0.25]))
+    assert [(c["type"], c["status"]) for c in status["conditions"]] == [
+        ("Created", "True"),
+        ("Running", "False"),
+        ("Succeeded", "True"),
+    ]
+    (metric,) = status["observation"]["metrics"]
+    assert metric == {"name": "score", "latest": "0.25", "min": "0.25", "max": "0.75"}
+    assert "observation" not in experiments.told(trial, "score", TrialEnd("Failed"))
