@@ -119,6 +119,25 @@ class Run(models.Model):
         return f"{self.job_id}/{self.launch}"
 
 
+class Told(models.Model):
+    """What the program of one launch told of itself, as far as it was read (``usage.told``)."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="told")
+    launch = models.PositiveIntegerField()
+    state = models.JSONField(default=dict)
+    offset = models.PositiveBigIntegerField(default=0)  # up to where it was read
+    next_at = models.DateTimeField(null=True, db_index=True)  # None: there is nothing more to read
+    pause_s = models.PositiveSmallIntegerField(default=0)  # grows while it tells nothing
+    smoke_began_at = models.DateTimeField(null=True)
+    smoke_ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "launch"], name="jobs_told_once")]
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.launch}"
+
+
 class Replica(models.Model):
     """One replica of the latest launch, as it was last seen."""
 

@@ -367,6 +367,18 @@ class SupportsLogs(Protocol):
         """
 
 
+@runtime_checkable
+class SupportsEvents(Protocol):
+    def read_events(
+        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
+    ) -> tuple[bytes, int]:
+        """Return (bytes, next offset) of what the program of a launch told in ``BERTH_EVENTS``.
+
+        That of the first replica; other lines may stand between. A next offset that is smaller
+        than the one asked: read it anew. A launch that is not there any more tells nothing.
+        """
+
+
 @dataclass(frozen=True)
 class Inspection:
     """What people may read of a workload's objects: title → document, events newest first."""
