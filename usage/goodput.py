@@ -103,7 +103,7 @@ def parts(
 
     ``use``: minute → percent, where it is known. ``smoke``: when its smoke runs ran.
     """
-    began_once, until = False, run[0].asked if run else 0
+    began_once, since, until = False, 0, run[0].asked if run else 0
     steps: list[tuple[int, int, str, int]] = []  # begin, end, what the engine saw, launch
     for held in run:
         begin = max(held.begin, until)
@@ -122,8 +122,10 @@ def parts(
             continue
         if word == Mark.RUN:
             again = min((at for at in restarts if at >= last), default=None)
-            yield from _of_running(Part(first, last, "run", launch), use, told, again, busy)
-            began_once = True
+            starts = [n for n, one in enumerate(told.starts) if since <= one.begin < last]
+            whole = Part(first, last, "run", launch)
+            yield from _of_running(whole, use, told, starts, again, busy)
+            began_once, since = True, last
         else:
             cause = (_LATER if began_once else _FIRST)[Mark(word)]
             apart = [(*pair, "smoke") for pair in smoke if cause == "queue"]
@@ -143,15 +145,23 @@ _LATER = {**_FIRST, Mark.WAIT: "suspended", Mark.START: "restart"}
 
 
 def _of_running(
-    whole: Part, use: Mapping[int, float], told: Told, again: int | None, busy: float
+    whole: Part,
+    use: Mapping[int, float],
+    told: Told,
+    its: Sequence[int],
+    again: int | None,
+    busy: float,
 ) -> Iterator[Part]:
-    """Yield what a program did while it ran. ``again``: when it had to begin anew."""
+    """Yield what a program did while it ran.
+
+    ``its``: which starts were in this time. ``again``: when it had to begin anew.
+    """
     first, last = whole.begin, whole.end
     apart: list[tuple[int, int, str]] = [
         (begin, end, cause) for named in TOLD for begin, end, cause in told.spans if cause == named
     ]
     starts = told.starts
-    here = [n for n, start in enumerate(starts) if first <= start.begin < last and start.steps]
+    here = [n for n in its if starts[n].steps]
     for n in here:  # up to its first step it prepares
         begins = first if n == here[0] else starts[n].begin
         apart.append((begins, starts[n].steps[0][1], "prepare"))

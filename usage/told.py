@@ -17,7 +17,7 @@ LINE = 4096  # bytes; a longer one is not an event
 _SPANS, _MARKS, _STARTS, _SLOWEST = 400, 256, 200, 10
 _WIDTH = 60_000  # within which spans of one cause are first drawn together
 _BINS = 8  # of step times, for each doubling
-_AHEAD = 5000  # that another machine's clock may be before ours, or behind
+_SKEW = 5000  # that another machine's clock may be before ours, or behind
 _BEYOND = 1e12  # seconds that no clock shows
 OUTLIER = 3.0  # so many times as long as usual
 # What stands before ``_start_time`` and ``_end_time`` → what that time is.
@@ -90,7 +90,7 @@ def feed(kept: Mapping[str, Any], data: bytes, *, begin: int, until: int) -> dic
             said = json.loads(line)
         except (ValueError, RecursionError):
             said = None
-        if not isinstance(said, dict) or not _take(state, said, begin - _AHEAD, until + _AHEAD):
+        if not isinstance(said, dict) or not _take(state, said, begin, until):
             state["unused"] += 1
     return state
 
@@ -125,7 +125,8 @@ def _take(state: dict[str, Any], said: Mapping[str, Any], begin: int, until: int
 
     def moment(name: str) -> int | None:
         at = length(name)
-        return round(at) if begin <= at <= until else None
+        is_near = begin - _SKEW <= at <= until + _SKEW
+        return min(max(round(at), begin), until) if is_near else None
 
     if (logged := _LOGGED.get(str(said.get("event_type")))) is not None:
         cause, key = logged

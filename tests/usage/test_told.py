@@ -166,7 +166,7 @@ def test_g9_lines_that_are_read_again_count_once() -> None:
 )
 def test_g9_any_bytes_give_spans_and_starts_within_the_launch(lines: list[bytes]) -> None:
     found = told_of(json.loads(json.dumps(fed(*lines))))
-    low, high = T0, T0 + 3_605_000
+    low, high = T0, T0 + 3_600_000
     assert all(low <= begin <= end <= high for begin, end, _cause in found.spans)
     for start in found.starts:
         times = [at for _step, at in start.steps]

@@ -206,7 +206,8 @@ class Launcher:
         notice_file(self.space).unlink(missing_ok=True)
         for folder in (
             self.home(),
-            *(self.space / n for n in ("env", "events", "jupyter", "runtime", "tmp")),
+            *(self.space / n for n in ("env", "jupyter", "runtime", "tmp")),
+            *([self.space / "events"] if self.spec.get("tells") else []),
         ):
             self.machine.own_folder(folder, self.user)
         if not self.spec.get("checkpoints"):
@@ -261,12 +262,17 @@ class Launcher:
             **environ.gpu_environment(self.spec["devices"]),
             "BERTH_VOLUMES": str(self.volumes),
             "BERTH_NOTICE_FILE": str(notice_file(self.space)),
-            "BERTH_EVENTS": str(events_file(self.space, self.spec["launch"])),
+            **self._told_where(),
             "BERTH_CHECKPOINTS": str(self.checkpoints),  # stays from start to start
             "BERTH_CHECKPOINT_LATEST": f"{self.checkpoints}/{LATEST}",
             "BERTH_WORKLOAD": self.spec["uid"],
             **environ.meeting(self.spec.get("group")),
         }
+
+    def _told_where(self) -> dict[str, str]:
+        if not self.spec.get("tells"):
+            return {}
+        return {"BERTH_EVENTS": str(events_file(self.space, self.spec["launch"]))}
 
     def plan(
         self, record: Record, attempt: int, port: int | None, secrets: Secrets

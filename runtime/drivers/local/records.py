@@ -193,19 +193,21 @@ def read_users(path: Path, *, offset: int, limit: int) -> tuple[bytes, int]:
     Only one that is a plain file of one name is read: a link may lead to what is not theirs, and a
     pipe may never answer.
     """
+    offset = max(0, offset)
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b"", offset
-    with open(number, "rb", buffering=0) as file:  # noqa: PTH123 - it is open already
+    try:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             return b"", offset
         if found.st_size < offset:
             return b"", 0
-        file.seek(max(0, offset))
-        data = file.read(limit)
-    return data, max(0, offset) + len(data)
+        data = os.pread(number, limit, offset)
+    finally:
+        os.close(number)
+    return data, offset + len(data)
 
 
 def drop_older_logs(folder: Path, launch: int) -> None:
