@@ -193,14 +193,17 @@ def goodput_of(row: Job, run: Run | None = None) -> Goodput | None:
     if run is not None:
         rows = rows.filter(launch__gte=run.launch)
     told = list(rows)
-    smoked = [one for one in told if one.smoke_began_at and one.smoke_ended_at]
     found = of_work(
         row.uid,
         launch,
         began,
         until=last,
         told={one.launch: one.state for one in told},
-        smoke=[(millis(one.smoke_began_at), millis(one.smoke_ended_at)) for one in smoked],
+        smoke=[
+            (millis(one.smoke_began_at), millis(one.smoke_ended_at))
+            for one in told
+            if one.smoke_began_at and one.smoke_ended_at
+        ],
     )
     return found if found is not None and found.wall else None
 

@@ -42,9 +42,10 @@ def due(row: Job, launch: int) -> None:
 
 def smoke_note(one: Job, ended_at: datetime) -> None:
     """Write down when the smoke run of a launch ran; it goes with the next one."""
-    row = Job.objects.filter(uid=one.smoke_of).first()
     number = one.name.rpartition("-")[2]
-    if row is None or one.started_at is None or not number.isdecimal():
+    if one.smoke_of is None or one.started_at is None or not number.isdecimal():
+        return
+    if (row := Job.objects.filter(uid=one.smoke_of).first()) is None:
         return
     times = {"smoke_began_at": one.started_at, "smoke_ended_at": max(ended_at, one.started_at)}
     Told.objects.update_or_create(job=row, launch=int(number), defaults=times)

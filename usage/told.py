@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LINE = 4096  # bytes; a longer one is not an event
@@ -71,7 +72,8 @@ class Told(NamedTuple):
     starts: Sequence[Start] = ()
 
 
-class Steps(NamedTuple):
+@dataclass(frozen=True)
+class Steps:
     """How long steps took, in milliseconds. ``slowest``: those that stand out, step and length."""
 
     count: int
@@ -120,8 +122,9 @@ def _take(state: dict[str, Any], said: Mapping[str, Any], begin: int, until: int
 
     def length(name: str) -> float:
         value = said.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) * 1000 if is_number and abs(value) < _BEYOND else math.nan
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return math.nan
+        return float(value) * 1000 if abs(value) < _BEYOND else math.nan
 
     def moment(name: str) -> int | None:
         at = length(name)

@@ -131,4 +131,5 @@ def test_g9_the_time_of_a_smoke_run_is_kept_with_its_launch(
     end(one)
     kept = Told.objects.get(job=row, launch=1)
     assert kept.smoke_began_at is not None
+    assert kept.smoke_ended_at is not None
     assert kept.smoke_ended_at >= kept.smoke_began_at

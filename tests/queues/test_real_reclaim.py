@@ -58,7 +58,7 @@ answer = {{
     "seconds": {{cause: length / 1000 for cause, length in found.sums.items()}},
     "wall": found.wall / 1000,
     "over": found.is_over,
-    "steps": found.steps and list(found.steps[:3]),
+    "steps": found.steps and [found.steps.count, found.steps.mean, found.steps.usual],
 }}
 """
 SHARED = """
