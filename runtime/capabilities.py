@@ -69,6 +69,7 @@ class NodeFacts:
     taints: tuple[Mapping[str, str], ...] = ()
     version: str = ""
     message: str = ""
+    since: str = ""  # when it stopped being ready, as the cluster says it
     addresses: tuple[str, ...] = ()  # where the node itself listens
     # resource name → devices that pods hold which are not this portal's; None: not known
     held: Mapping[str, int] | None = None
