@@ -12,7 +12,7 @@ from events import services as events
 from jobs import smoke, told
 from jobs.models import Job
 from jobs.replicas import moment
-from jobs.runs import run_end
+from jobs.runs import place_note, run_end
 from jobs.states import ENDED
 from notifications.services import notify_owner
 from runtime import reasons
@@ -32,6 +32,8 @@ def on_transition(change: Transition) -> None:
     begins = change.after == Phase.RUNNING != change.before
     if row.smoke_of is None and (ends or loses_its_place or begins):
         told.due(row, change.seen.launch)
+    if row.smoke_of is None and begins:
+        place_note(change)
     if not ends:
         return
     launch, seen = change.seen.launch, (change.outcome.external_ref or {}).get("exit") or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -110,6 +111,8 @@ class Run(models.Model):
     failed_replica = models.PositiveSmallIntegerField(null=True)
     reason = models.CharField(max_length=64, blank=True, default="")
     nodes = models.JSONField(default=list)  # of its replicas, as last seen
+    # Each time that it began to run: [{"launch", "at", "nodes"}, …]
+    places = models.JSONField(default=list, db_default=[])
 
     class Meta:
         ordering = ["-launch"]
@@ -117,6 +120,12 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}"
+
+    @property
+    def moves(self) -> list[str]:
+        """Return its nodes each time that it ran, where they are others than the time before."""
+        said = [", ".join(place["nodes"]) for place in self.places] or [", ".join(self.nodes)]
+        return [one for one, _same in itertools.groupby(said) if one]
 
 
 class Told(models.Model):

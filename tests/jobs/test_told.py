@@ -120,6 +120,25 @@ def test_g9_the_page_of_a_job_that_never_began_says_so(
     assert as_user(charlie).get(url).status_code == 404
 
 
+def test_g13_a_run_keeps_where_each_of_its_attempts_ran(
+    job: Any, settle: Any, fake: Any, alice: Any, as_user: Any, project: Any
+) -> None:
+    row = job(replicas=2)  # of one the fake machine tells no node
+    Run.objects.create(job=row, launch=1, asked_at=now())
+    row = settle(row)
+    run = Run.objects.get(job=row)
+    (place,) = run.places
+    assert place["launch"] == 1
+    assert place["nodes"]
+    run.places = [*run.places, {**place, "nodes": ["other"]}, {**place, "nodes": ["other"]}]
+    run.save()
+    assert run.moves == [", ".join(place["nodes"]), "other"]
+    page = as_user(alice).get(f"{row.get_absolute_url()}runs/").content.decode()
+    assert "→ other" in page
+    told = as_user(alice).get(f"/api/v1/projects/{project.slug}/jobs/{row.short_id}/runs").json()
+    assert [one["nodes"] for one in told["results"][0]["places"]][1:] == [["other"], ["other"]]
+
+
 def test_g9_the_time_of_a_smoke_run_is_kept_with_its_launch(
     job: Any, settle: Any, fake: Any, end: Any
 ) -> None:
