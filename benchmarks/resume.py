@@ -8,7 +8,6 @@ reads its checkpoint first; beside it the first start of the same program, from 
 
 from __future__ import annotations
 
-import os
 import time
 
 import httpx
@@ -17,7 +16,7 @@ from benchmarks.lib import Result, percentile, poll, sized
 from tests.support.clustered import ok
 from tests.support.portal import Portal
 
-ROUNDS = int(os.environ.get("BERTH_RESUME_ROUNDS", sized("8", "1")))
+ROUNDS = sized(8, 1)
 WITHIN_S = 60.0
 GONE = httpx.codes.NOT_FOUND
 SIZE = {"cpu_milli": 100, "memory_mib": 256, "gpus": 1, "environment": "jupyterlab"}
