@@ -77,24 +77,28 @@ def run() -> list[Result]:
                 text = api.get(f"projects/{project}/jobs/{job}/logs").json()
                 return [line for line in str(text["text"]).splitlines() if line.startswith(word)]
 
+            def until(api: httpx.Client, project: str, job: str, word: str, end: str = "") -> float:
+                """Wait for a line that begins so; return the moment that its newest one tells."""
+
+                def found() -> bool:
+                    lines = said(api, project, job, word)
+                    return bool(lines) and lines[-1].endswith(end)
+
+                poll(found, within_s=WITHIN_S, every_s=0.05)
+                return float(said(api, project, job, word)[-1].split()[1])
+
+            def gone(where: str) -> None:
+                ok(one.delete(where))
+                poll(lambda: one.get(where).status_code == GONE, within_s=WITHIN_S)
+
             for _ in range(ROUNDS):
                 pressed = time.time()
                 mine = press(one, "borrows", KEEPS)
-                poll(lambda job=mine: bool(said(one, "borrows", job, "began")), within_s=WITHIN_S)
-                started.append(float(said(one, "borrows", mine, "began")[0].split()[1]) - pressed)
+                started.append(until(one, "borrows", mine, "began") - pressed)
                 owed = press(other, "owns", OWED)
-                poll(lambda job=owed: bool(said(other, "owns", job, "over")), within_s=WITHIN_S)
-                over = float(said(other, "owns", owed, "over")[0].split()[1])
-
-                def again(job: str = mine) -> bool:
-                    lines = said(one, "borrows", job, "began")
-                    return bool(lines) and lines[-1].endswith("True")
-
-                poll(again, within_s=WITHIN_S, every_s=0.05)
-                resumed.append(float(said(one, "borrows", mine, "began")[-1].split()[1]) - over)
-                ok(one.delete(f"projects/borrows/jobs/{mine}"))
-                where = f"projects/borrows/jobs/{mine}"
-                poll(lambda at=where: one.get(at).status_code == GONE, within_s=WITHIN_S)
+                over = until(other, "owns", owed, "over")
+                resumed.append(until(one, "borrows", mine, "began", "True") - over)
+                gone(f"projects/borrows/jobs/{mine}")
     finally:
         portal.close()
     beyond = [again - first for again, first in zip(resumed, started, strict=True)]
