@@ -15,10 +15,10 @@ _HEAD = """# Benchmarks
 
 Measured on a shared 2-core machine. `make bench` runs eight (`warm`, `lists`, `waits`, `budgets`,
 `replay`, `spawn`, `idle`, `storm`), `make bench ARGS="NAME …"` the others: loads, keys,
-`converge`, `guarantees`, `fleet`, `ingest`, `idle-day`, `ratios`, and what needs a cluster (of
-queues `cluster-replay` and `cluster-admission`). A row with a peer is a ratio against it, or
-against a limit, in the same run, rounds alternated. A row without one is an absolute figure and
-belongs to that machine only. *Goal*, then the *floor* in brackets.
+`converge`, `guarantees`, `resume`, `fleet`, `ingest`, `idle-day`, `ratios`, and what needs a
+cluster (of queues `cluster-replay` and `cluster-admission`). A row with a peer is a ratio against
+it, or against a limit, in the same run, rounds alternated. A row without one is an absolute figure
+and belongs to that machine only. *Goal*, then the *floor* in brackets.
 
 | what | ratio or figure | spread | goal [floor] | met | ours (median) | peer (median) | rounds |
 |---|---|---|---|---|---|---|---|

@@ -28,6 +28,7 @@ LOADS = {
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
     "guarantees": ("guarantees", "run"),
+    "resume": ("resume", "run"),
     "fleet": ("fleet", "run"),
     "ingest": ("ingest", "run"),
     "idle-day": ("idle_day", "run"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext_lazy as _
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from jobs import runs
+from jobs.models import Run, Told
 from usage.goodput import CAUSES, Goodput, of_work
+from usage.ledger import millis
 from work.api.views import OneView
 from work.ui.panels import Panel, Slot
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
 
     from accounts.principal import Principal
+    from jobs.models import Job
     from work.api.kinds import Api
 
 # cause → (its name, what it means, what helps against it)
@@ -32,6 +36,31 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
         _("Writing checkpoints"),
         _("As its program said of itself."),
         _("Write them less often, or to a faster volume, or beside the training."),
+    ),
+    "restore": (
+        _("Reading a checkpoint"),
+        _("As its program said of itself."),
+        _("Keep the newest checkpoint on a fast volume near its GPUs."),
+    ),
+    "data": (
+        _("Loading data"),
+        _("As its program said of itself: steps waited for it."),
+        _("Load it to a volume before, and read it with more workers while steps are computed."),
+    ),
+    "prepare": (
+        _("Preparing"),
+        _("From the start of its program to its first step, and what it named so."),
+        _("Keep what is compiled or computed at its start in a volume, and read it there."),
+    ),
+    "accelerator": (
+        _("Setting up its GPUs"),
+        _("As its program said of itself."),
+        _("One process for each GPU, and a replica less, are set up sooner."),
+    ),
+    "other": (
+        _("Something else"),
+        _("What its program named apart from its steps, an evaluation for instance."),
+        _("Evaluate less often, or in a job of its own."),
     ),
     "idle": (
         _("Running, GPUs idle"),
@@ -43,7 +72,7 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
     ),
     "repeated": (
         _("Done again"),
-        _("Computed before a restart; what a checkpoint kept of it is not known."),
+        _("Computed before a restart, and not kept by a checkpoint that is known."),
         _("Write checkpoints to BERTH_CHECKPOINTS, and begin from the newest complete one."),
     ),
     "restart": (
@@ -55,6 +84,11 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
         _("Waiting for its turn"),
         _("From the press until it got its place."),
         _("Ask for fewer GPUs, for a kind that is free now, or stay within the guarantee."),
+    ),
+    "smoke": (
+        _("Smoke run"),
+        _("Its first minute on a small slot, before it asked for its place."),
+        _("One that does a single step when it sees BERTH_SMOKE_RUN=1 is over in seconds."),
     ),
     "suspended": (
         _("Its place was taken"),
@@ -77,8 +111,18 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
         _("A program that ends at once when it is told gives its GPUs to others sooner."),
     ),
 }
-_HUES = dict(zip(CAUSES, (3, 7, 2, 6, 4, 5, 1, 8, 8, 4), strict=True))  # of static/css/usage.css
+# Of static/css/usage.css: what often stands side by side differs.
+_HUES = dict(zip(CAUSES, (3, 7, 5, 1, 8, 4, 8, 2, 6, 4, 5, 7, 1, 8, 8, 4), strict=True))
 _WORTH_ADVICE = 0.1  # of the whole; less is as it should be
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One part on a bar that is 1,000 wide."""
+
+    x: str
+    width: str
+    hue: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +132,7 @@ class Line:
     cause: str
     hours: float  # x GPUs
     share: float  # of the whole
+    strips: list[Strip] = field(default_factory=list)  # when
 
     @property
     def name(self) -> Promise:
@@ -103,8 +148,14 @@ class Line:
 
 
 def lines(found: Goodput) -> list[Line]:
+    placed = list(zip(found.parts, strips(found), strict=True))
     return [
-        Line(cause, length * found.gpus / 3_600_000, length / found.wall)
+        Line(
+            cause,
+            length * found.gpus / 3_600_000,
+            length / found.wall,
+            [strip for part, strip in placed if part.cause == cause],
+        )
         for cause, length in found.sums.items()
     ]
 
@@ -115,15 +166,6 @@ def advice(found: Goodput) -> Promise | str:
     if cause is None or found.sums[cause] < _WORTH_ADVICE * found.wall:
         return ""
     return WORDS[cause][2]
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One part on a bar that is 1,000 wide."""
-
-    x: str
-    width: str
-    hue: int
 
 
 def strips(found: Goodput) -> list[Strip]:
@@ -138,15 +180,46 @@ def strips(found: Goodput) -> list[Strip]:
     ]
 
 
+def goodput_of(row: Job, run: Run | None = None) -> Goodput | None:
+    """Return what the time of a run came to, of the latest where none is named; None: no time."""
+    last = None
+    if run is not None:
+        newer = Run.objects.filter(job=row, launch__gt=run.launch).order_by("launch").first()
+        last = newer.launch - 1 if newer else None
+    launch, began = row.launch, row.started_at
+    if run is not None and last is not None:
+        launch, began = last, run.began_at
+    rows = Told.objects.filter(job=row, launch__lte=launch)
+    if run is not None:
+        rows = rows.filter(launch__gte=run.launch)
+    told = list(rows)
+    found = of_work(
+        row.uid,
+        launch,
+        began,
+        until=last,
+        told={one.launch: one.state for one in told},
+        smoke=[
+            (millis(one.smoke_began_at), millis(one.smoke_ended_at))
+            for one in told
+            if one.smoke_began_at and one.smoke_ended_at
+        ],
+    )
+    return found if found is not None and found.wall else None
+
+
+def shown(found: Goodput) -> dict[str, Any]:
+    """Return what a template needs of it."""
+    told = {"lines": lines(found), "strips": strips(found), "advice": advice(found)}
+    return {"goodput": found, **told}
+
+
 def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:  # noqa: ARG001 - any reader may
     """Return the goodput of a job's latest run, once there is some time to tell of."""
     if slot != Slot.CARD or row.KIND != "job":
         return None
-    found = of_work(row.uid, row.launch, row.started_at)
-    if found is None or not found.wall:
-        return None
-    shown = {"lines": lines(found), "strips": strips(found), "advice": advice(found)}
-    return Panel("jobs/_goodput.html", {"goodput": found, **shown})
+    found = goodput_of(row)
+    return Panel("jobs/_goodput.html", shown(found)) if found else None
 
 
 class GoodputPartOut(serializers.Serializer[Any]):
@@ -154,6 +227,18 @@ class GoodputPartOut(serializers.Serializer[Any]):
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
     launch = serializers.IntegerField()
+
+
+class SlowStepOut(serializers.Serializer[Any]):
+    step = serializers.IntegerField()
+    seconds = serializers.FloatField()
+
+
+class StepsOut(serializers.Serializer[Any]):
+    count = serializers.IntegerField(help_text="how many ended, those that were done again too")
+    mean_seconds = serializers.FloatField()
+    usual_seconds = serializers.FloatField(help_text="the median")
+    slowest = SlowStepOut(many=True, help_text="those that took three times as long as usual")
 
 
 class GoodputOut(serializers.Serializer[Any]):
@@ -167,22 +252,27 @@ class GoodputOut(serializers.Serializer[Any]):
     seconds = serializers.DictField(child=serializers.FloatField(), help_text=", ".join(CAUSES))
     advice = serializers.CharField(allow_blank=True)
     parts = GoodputPartOut(many=True)
+    steps = StepsOut(allow_null=True, help_text="null: its program tells nothing of its steps")
+
+
+RunParameter = OpenApiParameter("run", int, description="its number, as in the list of runs")
 
 
 class WorkGoodput(OneView):
-    """What the time of a {one}'s latest run came to."""
+    """What the time of a run of a {one} came to: of the latest, where none is named."""
 
     pagination_class = None  # one answer
     demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
 
     @classmethod
     def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
-        return {"get": extend_schema(responses=GoodputOut)}
+        return {"get": extend_schema(parameters=[RunParameter], responses=GoodputOut)}
 
-    def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+    def get(self, request: Request, **_ids: str) -> Response:
         row = self.row()
-        nothing = Goodput(1, False, [], False, False)
-        found = of_work(row.uid, row.launch, row.started_at) or nothing
+        named = request.query_params.get("run", "")
+        run = runs.run_get(row, runs.run_number(named, "run")) if named else None
+        found = goodput_of(row, run) or Goodput(1, False, [], False, False)
         said = {
             **{name: getattr(found, name) for name in ("gpus", "is_over", "measured", "ratio")},
             "wall_seconds": found.wall / 1000,
@@ -192,9 +282,21 @@ class WorkGoodput(OneView):
                 {"begin": _at(p.begin), "end": _at(p.end), "cause": p.cause, "launch": p.launch}
                 for p in found.parts
             ],
+            "steps": _steps(found),
         }
         return Response(GoodputOut(said).data)
 
 
-def _at(millis: int) -> datetime:
-    return datetime.fromtimestamp(millis / 1000, tz=UTC)
+def _steps(found: Goodput) -> dict[str, Any] | None:
+    if (steps := found.steps) is None:
+        return None
+    return {
+        "count": steps.count,
+        "mean_seconds": steps.mean / 1000,
+        "usual_seconds": steps.usual / 1000,
+        "slowest": [{"step": step, "seconds": length / 1000} for step, length in steps.slowest],
+    }
+
+
+def _at(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1000, tz=UTC)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from common.clock import now
 from events import services as events
-from jobs import smoke
+from jobs import smoke, told
 from jobs.models import Job
 from jobs.replicas import moment
-from jobs.runs import run_end
+from jobs.runs import place_note, run_end
 from jobs.states import ENDED
 from notifications.services import notify_owner
 from runtime import reasons
@@ -27,7 +27,14 @@ def on_transition(change: Transition) -> None:
     row = change.row
     if not isinstance(row, Job):
         return
-    if not _has_ended(change):
+    ends = _has_ended(change)
+    loses_its_place = change.outcome.updates.get("launch", change.seen.launch) != change.seen.launch
+    begins = change.after == Phase.RUNNING != change.before
+    if row.smoke_of is None and (ends or loses_its_place or begins):
+        told.due(row, change.seen.launch)
+    if row.smoke_of is None and begins:
+        place_note(change)
+    if not ends:
         return
     launch, seen = change.seen.launch, (change.outcome.external_ref or {}).get("exit") or {}
     at = min(moment(seen.get("at")) or now(), now())
@@ -35,6 +42,7 @@ def on_transition(change: Transition) -> None:
     latest.update(stopped_at=at, finished_at=at, ends_at=None)
     if row.smoke_of is not None:
         smoke.tell(row)
+        told.smoke_note(row, at)
         return
     written = row.mounts.filter(read_only=False).values_list("volume__uid", flat=True)
     volume_note_written(uids=list(written))

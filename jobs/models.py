@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -110,10 +111,37 @@ class Run(models.Model):
     failed_replica = models.PositiveSmallIntegerField(null=True)
     reason = models.CharField(max_length=64, blank=True, default="")
     nodes = models.JSONField(default=list)  # of its replicas, as last seen
+    # Each time that it began to run: [{"launch", "at", "nodes"}, …]
+    places = models.JSONField(default=list, db_default=[])
 
     class Meta:
         ordering = ["-launch"]
         constraints = [models.UniqueConstraint(fields=["job", "launch"], name="jobs_run_once")]
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.launch}"
+
+    @property
+    def moves(self) -> list[str]:
+        """Return its nodes each time that it ran, where they are others than the time before."""
+        said = [", ".join(place["nodes"]) for place in self.places] or [", ".join(self.nodes)]
+        return [one for one, _same in itertools.groupby(said) if one]
+
+
+class Told(models.Model):
+    """What the program of one launch told of itself, as far as it was read (``usage.told``)."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="told")
+    launch = models.PositiveIntegerField()
+    state = models.JSONField(default=dict)
+    offset = models.PositiveBigIntegerField(default=0)  # up to where it was read
+    next_at = models.DateTimeField(null=True, db_index=True)  # None: there is nothing more to read
+    pause_s = models.PositiveSmallIntegerField(default=0)  # grows while it tells nothing
+    smoke_began_at = models.DateTimeField(null=True)
+    smoke_ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "launch"], name="jobs_told_once")]
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import replicas, smoke
+from jobs import replicas, smoke, told
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
@@ -93,6 +93,7 @@ class JobReconciler(WorkloadReconciler):
     def _place(self, state: ReconcileContext) -> Outcome:
         """What its smoke run failed at never asks for a place."""
         row: Any = state.row
+        told.read_before(row)
         if row.smoke and smoke.verdict(row) is False:
             return self._finish(state, Phase.FAILED, Reason.SMOKE_FAILED, "")
         return super()._place(state)

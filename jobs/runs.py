@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from work.fields import Text
     from work.kinds import Kind
 
+MOST_PLACES, MOST_NODES = 50, 64  # that are kept of a run, the latest; of one of them
 MOST_FILES = 200  # of code, of which a difference is told
 _AS_LINES = ("command", "args")
 
@@ -52,6 +53,18 @@ def run_keep(principal: Principal, row: Job) -> None:
         image_digest=row.image_digest,
         cluster_key=row.cluster_key,
     )
+
+
+def place_note(change: Transition) -> None:
+    """Write down where it runs now, in the transaction that saw it begin."""
+    launch = change.seen.launch
+    replicas = change.row.replica_rows.filter(launch=launch).exclude(node="").order_by("index")
+    nodes = list(dict.fromkeys(replicas.values_list("node", flat=True)))
+    run = Run.objects.filter(job=change.row.pk, launch__lte=launch, ended_at__isnull=True).first()
+    if run is not None and nodes:
+        place = {"launch": launch, "at": now().isoformat(), "nodes": nodes[:MOST_NODES]}
+        run.places = [*run.places[-MOST_PLACES + 1 :], place]
+        run.save(update_fields=["places"])
 
 
 def run_end(change: Transition, at: datetime, how: str) -> None:

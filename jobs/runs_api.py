@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from work.api.kinds import Api
 
 
+class PlaceOut(serializers.Serializer[Any]):
+    launch = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    nodes = serializers.ListField(child=serializers.CharField())
+
+
 class RunOut(serializers.ModelSerializer[Run]):
     """``said``: every field as the run had it; what only the owner may read is null for others."""
 
@@ -31,13 +37,14 @@ class RunOut(serializers.ModelSerializer[Run]):
     by = serializers.CharField(source="by.username", default=None, allow_null=True)
     said = serializers.SerializerMethodField()
     variables = serializers.SerializerMethodField(help_text="names; null for others")
+    places = PlaceOut(many=True, help_text="each time that it began to run")
     cluster = serializers.CharField(source="cluster_key")
 
     class Meta:
         model = Run
         fields: tuple[str, ...] = (
             "run", "by", "asked_at", "said", "variables", "image_digest", "cluster", "began_at",
-            "ended_at", "how", "exit_code", "failed_replica", "reason", "nodes",
+            "ended_at", "how", "exit_code", "failed_replica", "reason", "nodes", "places",
         )  # fmt: skip
 
     def get_said(self, row: Run) -> dict[str, Any]:

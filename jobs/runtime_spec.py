@@ -54,6 +54,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         "framework": row.framework,
         "groups": training.groups(row.framework, row.replicas, row.parameter_servers),
         "once": True,
+        "tells": row.smoke_of is None,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
         "secret_env": lambda: {
             **keys.secret_env(),

@@ -7,12 +7,13 @@ from django.urls import include, path
 from jobs import code, hub
 from jobs.ui import views
 from jobs.ui.pages import PAGES
-from jobs.ui.runs import RunAgain, Runs
+from jobs.ui.runs import RunAgain, RunGoodput, Runs
 from work.ui.urls import urls_for
 
 _OWN = {
     "runs": Runs,
     "run-again": RunAgain,
+    "goodput": RunGoodput,
     "result": views.Result,
     "result-page": views.ResultPage,
 }

@@ -69,6 +69,7 @@ class NodeFacts:
     taints: tuple[Mapping[str, str], ...] = ()
     version: str = ""
     message: str = ""
+    since: str = ""  # when it stopped being ready, as the cluster says it
     addresses: tuple[str, ...] = ()  # where the node itself listens
     # resource name → devices that pods hold which are not this portal's; None: not known
     held: Mapping[str, int] | None = None
@@ -364,6 +365,18 @@ class SupportsLogs(Protocol):
         """Return (bytes, next offset); an offset past the end gives no bytes.
 
         ``replica``: whose, by its number; one that is not there has written nothing.
+        """
+
+
+@runtime_checkable
+class SupportsEvents(Protocol):
+    def read_events(
+        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
+    ) -> tuple[bytes, int]:
+        """Return (bytes, next offset) of what the program of a launch told in ``BERTH_EVENTS``.
+
+        That of the first replica; other lines may stand between. A next offset that is smaller
+        than the one asked: read it anew. A launch that is not there any more tells nothing.
         """
 
 

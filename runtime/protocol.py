@@ -262,6 +262,8 @@ class WorkloadSpec:
     # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
     # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
     checkpoints: str = ""
+    # It is told where it may tell of itself (``BERTH_EVENTS``), and ``read_events`` reads that.
+    tells: bool = False
     # One machine: the workload of the same person whose installed packages it sees, too; "": none.
     packages_of: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------

@@ -9,12 +9,14 @@ of all time, where a step that is computed again counts once.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isnan
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from common.clock import now
@@ -24,10 +26,16 @@ from runtime.reasons import Reason
 from usage.ledger import HOUR, MINUTE, millis
 from usage.listeners import TAKEN
 from usage.models import Interval, Mark, Wait
+from usage.told import Steps, Told, steps_of, told_of
 
 # In the order in which they are shown; only ``run`` is productive.
-CAUSES = ("run", "checkpoint", "idle", "repeated", "restart", "queue", "suspended", "pull",
-          "start", "end")  # fmt: skip
+CAUSES = ("run", "checkpoint", "restore", "data", "prepare", "accelerator", "other", "idle",
+          "repeated", "restart", "queue", "smoke", "suspended", "pull", "start",
+          "end")  # fmt: skip
+# What a program tells apart in the time that it runs; where two are told at once, the first.
+TOLD = ("checkpoint", "restore", "data", "accelerator", "prepare", "other")
+NOTHING = Told()
+EMPTY: Mapping[int, Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class Goodput:
     parts: list[Part]
     is_over: bool
     measured: bool  # whether it is known how busy its GPUs were
+    steps: Steps | None = None  # as its program told; None: it did not
     sums: dict[str, int] = field(init=False)  # milliseconds by cause, without those that are 0
 
     def __post_init__(self) -> None:
@@ -85,12 +94,16 @@ class Goodput:
 def parts(
     run: Sequence[Held],
     use: Mapping[int, float],
-    checkpoints: Sequence[tuple[int, int]] = (),
+    told: Told = NOTHING,
     *,
     busy: float,
+    smoke: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Part]:
-    """Yield the parts of a run in their order. ``use``: minute → percent, where it is known."""
-    began_once, until = False, run[0].asked if run else 0
+    """Yield the parts of a run in their order.
+
+    ``use``: minute → percent, where it is known. ``smoke``: when its smoke runs ran.
+    """
+    began_once, since, until = False, 0, run[0].asked if run else 0
     steps: list[tuple[int, int, str, int]] = []  # begin, end, what the engine saw, launch
     for held in run:
         begin = max(held.begin, until)
@@ -109,10 +122,14 @@ def parts(
             continue
         if word == Mark.RUN:
             again = min((at for at in restarts if at >= last), default=None)
-            yield from _of_running(first, last, launch, use, checkpoints, again, busy)
-            began_once = True
+            starts = [n for n, one in enumerate(told.starts) if since <= one.begin < last]
+            whole = Part(first, last, "run", launch)
+            yield from _of_running(whole, use, told, starts, again, busy)
+            began_once, since = True, last
         else:
-            yield Part(first, last, (_LATER if began_once else _FIRST)[Mark(word)], launch)
+            cause = (_LATER if began_once else _FIRST)[Mark(word)]
+            apart = [(*pair, "smoke") for pair in smoke if cause == "queue"]
+            yield from _cut(Part(first, last, cause, launch), apart)
 
 
 _AGAIN = frozenset({Mark.DOWN, Mark.LOST, Mark.WAIT})
@@ -128,28 +145,58 @@ _LATER = {**_FIRST, Mark.WAIT: "suspended", Mark.START: "restart"}
 
 
 def _of_running(
-    first: int,
-    last: int,
-    launch: int,
+    whole: Part,
     use: Mapping[int, float],
-    checkpoints: Sequence[tuple[int, int]],
+    told: Told,
+    its: Sequence[int],
     again: int | None,
     busy: float,
 ) -> Iterator[Part]:
-    """Yield what a program did while it ran. ``again``: when it had to begin anew."""
-    saved = max((end for _begin, end in checkpoints if again is None or end <= again), default=0)
-    edges = {first, last, *(edge for pair in checkpoints for edge in pair), saved}
-    edges.update(range(first // MINUTE * MINUTE, last, MINUTE))
-    cuts = sorted(edge for edge in edges if first <= edge <= last)
+    """Yield what a program did while it ran.
+
+    ``its``: which starts were in this time. ``again``: when it had to begin anew.
+    """
+    first, last = whole.begin, whole.end
+    apart: list[tuple[int, int, str]] = [
+        (begin, end, cause) for named in TOLD for begin, end, cause in told.spans if cause == named
+    ]
+    starts = told.starts
+    here = [n for n in its if starts[n].steps]
+    for n in here:  # up to its first step it prepares
+        begins = first if n == here[0] else starts[n].begin
+        apart.append((begins, starts[n].steps[0][1], "prepare"))
+    for minute in range(first // MINUTE * MINUTE, last, MINUTE):
+        rate = use.get(minute)
+        if rate is not None and not isnan(rate) and rate < busy:
+            apart.append((minute, minute + MINUTE, "idle"))
+    later = [start.steps[0][0] for start in starts if start.begin >= last and start.steps]
+    for n in reversed(here):
+        ends = starts[n + 1].begin if n + 1 < len(starts) and starts[n + 1].begin < last else last
+        if later:  # it is told from which step on all was done again
+            lost = starts[n].began(min(later))
+            apart.append((ends if lost is None else lost, ends, "repeated"))
+        later.append(starts[n].steps[0][0])
+    is_told = any(start.steps for start in starts if start.begin >= last)
+    if again is not None and not (here and is_told):
+        saved = [end for _begin, end, cause in told.spans if cause == "checkpoint" and end <= again]
+        apart.append((max(saved, default=first), last, "repeated"))
+    yield from _cut(whole, apart)
+
+
+def _cut(whole: Part, apart: Sequence[tuple[int, int, str]]) -> Iterator[Part]:
+    """Yield a part in pieces: what is told apart, the first where several are, and the rest."""
+    first, last, rest, launch = whole
+    edges = {first, last}
+    edges.update(edge for begin, end, _cause in apart if begin < end for edge in (begin, end))
+    coming = sorted(range(len(apart)), key=lambda n: apart[n][0], reverse=True)
+    there: list[int] = []  # a heap, by the order in which they were told
     at, before = first, ""
-    for begin, end in itertools.pairwise(cuts):
-        rate = use.get(begin // MINUTE * MINUTE)
-        if any(start <= begin and end <= stop for start, stop in checkpoints):
-            cause = "checkpoint"
-        elif rate is not None and not isnan(rate) and rate < busy:
-            cause = "idle"
-        else:
-            cause = "run" if again is None or end <= saved else "repeated"
+    for begin, _end in itertools.pairwise(sorted(edge for edge in edges if first <= edge <= last)):
+        while coming and apart[coming[-1]][0] <= begin:
+            heapq.heappush(there, coming.pop())
+        while there and apart[there[0]][1] <= begin:
+            heapq.heappop(there)
+        cause = apart[there[0]][2] if there else rest
         if before and cause != before:
             yield Part(at, begin, before, launch)
             at = begin
@@ -159,16 +206,23 @@ def _of_running(
 
 
 def of_work(
-    uid: UUID, launch: int, began: datetime | None, checkpoints: Sequence[tuple[int, int]] = ()
+    uid: UUID,
+    launch: int,
+    began: datetime | None,
+    *,
+    until: int | None = None,
+    told: Mapping[int, Mapping[str, Any]] = EMPTY,
+    smoke: Sequence[tuple[int, int]] = (),
 ) -> Goodput | None:
     """Return the goodput of the run of a program up to ``launch``; None: it had no place yet.
 
     ``began``: when the program of that launch was started, as its driver told. It runs from then
-    on, also where nobody looked in between. Four queries, however long it ran.
+    on, also where nobody looked in between. ``until``: the last launch of a run that is over.
+    ``told``: what the program said, by launch. Four queries, however long it ran.
     """
-    at = now()
-    rows = list(Interval.objects.filter(uid=uid).order_by("launch"))
-    waits = {wait.launch: wait for wait in Wait.objects.filter(uid=uid)}
+    at, own = now(), {"uid": uid} if until is None else {"uid": uid, "launch__lte": until}
+    rows = list(Interval.objects.filter(**own).order_by("launch"))
+    waits = {wait.launch: wait for wait in Wait.objects.filter(**own)}
     first = len(rows) - 1
     while first > 0 and rows[first - 1].end_reason in TAKEN:
         first -= 1
@@ -184,9 +238,10 @@ def of_work(
         moment = millis(waits_again.ended_at or at)
         run.append(Held(waits_again.launch, millis(waits_again.began_at), moment, moment))
     use = _use(uid, run[0].begin, run[-1].end) if latest.gpus else {}
-    found = list(parts(run, use, checkpoints, busy=GPU_BUSY))
+    said = [told[one] for one in sorted(told) if one >= run[0].launch]
+    found = list(parts(run, use, told_of(*said), busy=GPU_BUSY, smoke=smoke))
     over = latest.ended_at is not None and (waits_again is None or bool(waits_again.ended_at))
-    return Goodput(max(1, latest.gpus), latest.gpus > 0, found, over, bool(use))
+    return Goodput(max(1, latest.gpus), latest.gpus > 0, found, over, bool(use), steps_of(*said))
 
 
 _BEFORE = frozenset({Mark.START, Mark.PULL, Mark.WAIT})

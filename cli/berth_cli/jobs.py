@@ -204,10 +204,12 @@ JOB.add_logs(
 
 @job.command("goodput")
 @click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("run", type=click.IntRange(1), required=False)
 @with_session
-def goodput(s: Session, name: str) -> None:
-    """Show what the time of a job's latest run came to, from its press to its end."""
-    found = s.client.get(f"{JOB.path(s, JOB.find(s, name))}/goodput")
+def goodput(s: Session, name: str, run: int | None) -> None:
+    """Show what the time of a run came to, from its press to its end: of the latest, or of RUN."""
+    asked = f"?run={run}" if run else ""
+    found = s.client.get(f"{JOB.path(s, JOB.find(s, name))}/goodput{asked}")
     if s.fmt != "table":
         s.show(found)
         return
@@ -217,6 +219,9 @@ def goodput(s: Session, name: str) -> None:
         for cause, seconds in found["seconds"].items()
     ]
     s.show(lines, _GOODPUT)
+    if steps := found["steps"]:
+        usual = f"{steps['usual_seconds']:.3g} s each"
+        click.echo(f"\n{steps['count']} steps, usually {usual}")
     if found["advice"]:
         click.echo(f"\n{found['advice']}")
 

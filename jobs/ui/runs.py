@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.utils.translation import gettext as _
 
 from common.paging import Paginator
-from jobs import runs
+from jobs import goodput, runs
 from jobs.choices import State
+from jobs.replicas import moment
 from work.selectors import reads_private
 from work.ui.acts import Act
 from work.ui.views import READ, OneView
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 PER_PAGE = 50
+_CHOICE = 12  # of runs, beside the one that is looked at
+_MOST_PARTS = 300
 
 
 class Runs(OneView):
@@ -42,6 +45,30 @@ class Runs(OneView):
         page = Paginator(runs.runs_of(row), PER_PAGE).get_page(request.GET.get("page"))
         lines = [(run, *_badge(self.pages, row, run)) for run in page.object_list]
         return self.render(self.page(row, {**said, "page": page, "lines": lines}))
+
+
+class RunGoodput(OneView):
+    """What the time of one run came to (``run``; the latest where none is named), and when."""
+
+    demands: ClassVar[Mapping[str, str]] = READ
+    template_name = "jobs/goodput.html"
+    tab = "goodput"
+
+    def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.row()
+        named = request.GET.get("run", "")
+        run = runs.run_get(row, runs.run_number(named, "run")) if named else None
+        run = run or runs.runs_of(row).first()
+        found = goodput.goodput_of(row, run)
+        said: dict[str, Any] = {"run": run, "latest": list(runs.runs_of(row)[:_CHOICE])}
+        if found is not None:
+            said |= goodput.shown(found)
+            said["parts"] = [
+                (moment(p.begin / 1000), moment(p.end / 1000), goodput.WORDS[p.cause][0], p.launch)
+                for p in found.parts[:_MOST_PARTS]
+            ]
+            said["more_parts"] = max(0, len(found.parts) - _MOST_PARTS)
+        return self.render(self.page(row, said))
 
 
 def _badge(pages: Any, row: Any, run: Any) -> tuple[str, str, str]:

@@ -352,6 +352,22 @@ class FakeDriver:
         part = data[offset : offset + limit]
         return part, min(offset, len(data)) + len(part)
 
+    def read_events(
+        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
+    ) -> tuple[bytes, int]:
+        with self._verb("read_events", uid) as world:
+            data = str(world.get("events", {}).get(f"{uid}/{launch}", "")).encode()
+        if offset > len(data):
+            return b"", 0
+        part = data[offset : offset + limit]
+        return part, offset + len(part)
+
+    def tell_events(self, uid: str, launch: int, text: str) -> None:
+        """Let the program of a launch tell of itself."""
+        with self._store.open() as world:
+            told = world.setdefault("events", {})
+            told[f"{uid}/{launch}"] = told.get(f"{uid}/{launch}", "") + text
+
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         with self._verb("usage") as world:
             looked = {str(u): self._look(world, str(u)) for u in uids}

@@ -85,6 +85,36 @@ def test_pytorch_trains_one_model_on_two_replicas_of_an_image(jobs: Jobs) -> Non
     assert zero[3] == other[3]
 
 
+TELLS = """
+import json, os, time
+with open(os.environ["BERTH_EVENTS"], "a", buffering=1) as told:
+    for step in range(5):
+        print("step", step, flush=True)
+        print(json.dumps({"step_count": step, "step_start_time": time.time()}), file=told)
+        time.sleep(0.1)
+"""
+_TOLD = """
+from jobs.models import Told
+rows = Told.objects.filter(job__short_id={short_id!r}, next_at__isnull=True)
+answer = list(rows.values("launch", "state"))
+"""
+
+
+def test_g9_what_a_program_in_a_pod_tells_of_its_steps_is_read(
+    portal: ClusteredPortal, jobs: Jobs
+) -> None:
+    one = jobs.make("tells", command=["python3", "-c", TELLS], memory_mib=256)
+    found = jobs.until(one, "succeeded")
+    assert "step 4" in jobs.logs(found, 1)[0]
+
+    def told() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = portal.shell(_TOLD.format(short_id=one))
+        return rows
+
+    (row,) = until(told, 60)
+    assert (row["launch"], row["state"]["count"], row["state"]["unused"]) == (1, 4, 0)
+
+
 # Told to end it keeps why as a checkpoint, and half of another; it says what it begins with.
 KEEPS = """
 told() {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from runtime.capabilities import (
+    SupportsEvents,
     SupportsLogs,
     SupportsMetrics,
     SupportsMoves,
@@ -453,6 +454,15 @@ def test_a_log_is_read_by_offset(subject):
     assert driver.read_log(spec.uid, offset=end) == (b"", end)
     assert driver.read_log(spec.uid, offset=end + 1000)[0] == b""
     assert driver.read_log(str(uuid.uuid4()))[0] == b""
+
+
+def test_of_a_launch_that_told_nothing_no_events_are_read(subject):
+    driver = subject.driver
+    assert isinstance(driver, SupportsEvents)
+    spec = subject.spec()
+    subject.ready(spec)
+    assert driver.read_events(spec.uid, launch=spec.launch + 1) == (b"", 0)
+    assert driver.read_events(str(uuid.uuid4()), launch=1) == (b"", 0)
 
 
 def test_usage_of_what_runs_is_known_and_of_the_rest_absent(subject):

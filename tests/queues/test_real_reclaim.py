@@ -14,9 +14,13 @@ from tests.support.portal import Portal
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600), NO_REAL_GPUS]
 
 # Counts to forty, each fifth a checkpoint; told to end it writes one more, and half of another.
-# It goes on from the newest that is whole.
+# It goes on from the newest that is whole, and tells of itself.
 TRAINS = """
 import json, os, signal, sys, time
+told = open(os.environ["BERTH_EVENTS"], "a", buffering=1)
+def tell(**what):
+    print(json.dumps(what), file=told)
+tell(job_start_time=time.time())
 kept, latest = os.environ["BERTH_CHECKPOINTS"], os.environ["BERTH_CHECKPOINT_LATEST"]
 step = int(open(latest + "/step").read()) if os.path.isdir(latest) else 0
 print("begins at", step, flush=True)
@@ -24,20 +28,38 @@ def keep(name):
     os.mkdir(kept + "/.new")
     open(kept + "/.new/step", "w").write(str(step))
     os.rename(kept + "/.new", kept + "/" + name)
-def told(*_):
+def told_to_end(*_):
     why = json.load(open(os.environ["BERTH_NOTICE_FILE"]))
     keep("step-told")
     keep("step-half.tmp")
     print("told", why["why"], why["until"][:10], "at", step, flush=True)
     sys.exit(3)
-signal.signal(signal.SIGTERM, told)
+signal.signal(signal.SIGTERM, told_to_end)
 while step < 40:
+    tell(step_count=step, step_start_time=time.time())
     time.sleep(0.25)
     step += 1
     if step % 5 == 0:
+        tell(checkpoint_save_start_time=time.time())
         keep(f"step-{step}")
+        tell(checkpoint_save_end_time=time.time())
     print("step", step, flush=True)
+tell(job_end_time=time.time())
 print("done", step, flush=True)
+"""
+COMES_TO = """
+from jobs.goodput import goodput_of
+from jobs.models import Job, Told
+row = Job.objects.get(short_id={short_id!r})
+found = goodput_of(row)
+answer = {{
+    "unread": Told.objects.filter(job=row, next_at__isnull=False).count(),
+    "unused": sum(one.state["unused"] for one in Told.objects.filter(job=row) if one.state),
+    "seconds": {{cause: length / 1000 for cause, length in found.sums.items()}},
+    "wall": found.wall / 1000,
+    "over": found.is_over,
+    "steps": found.steps and [found.steps.count, found.steps.mean, found.steps.usual],
+}}
 """
 SHARED = """
 from accounts.models import User
@@ -99,3 +121,16 @@ def test_a6_a7_who_borrows_is_told_by_file_and_signal_and_resumes_from_its_check
         "answer = [row.launch, row.external_ref['given_back']['times'], Claim.objects.count()]"
     )
     assert past == [2, 1, 0]
+    # G9: what its time came to, of which only the step that was cut off was done again
+    deadline = time.monotonic() + 60
+    while (told := portal.shell(COMES_TO.format(short_id=second)))["unread"]:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.5)
+    seconds, (count, _mean, usual) = told["seconds"], told["steps"]
+    assert sum(seconds.values()) == pytest.approx(told["wall"], abs=0.01)
+    assert (told["over"], told["unused"], count) == (True, 0, 40)
+    assert 230 < usual < 400
+    assert 9 < seconds["run"] + seconds.get("checkpoint", 0) < 20
+    assert 0 < seconds["repeated"] < 2
+    assert seconds["suspended"] > 2  # while who is owed its GPU had it
+    assert seconds["prepare"] > 0

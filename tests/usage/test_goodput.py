@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.goodput import CAUSES, Goodput, Held, parts
+from usage.goodput import CAUSES, TOLD, Goodput, Held, parts
 from usage.ledger import MINUTE
+from usage.told import Start, Told
 
 T0 = 480_000 * 60 * MINUTE
 
@@ -24,11 +25,26 @@ def held(asked: float, begin: float, end: float, *marks: tuple[float, str], **mo
     )
 
 
-def sums(*run: Held, use: Any = None, checkpoints: Any = (), gpus: int = 1) -> dict[str, float]:
+def told(spans: Any = (), starts: Any = ()) -> Told:
+    """In minutes; of a start its begin and its steps, number → minute."""
+    return Told(
+        [(T0 + a * MINUTE, T0 + b * MINUTE, cause) for a, b, cause in spans],
+        [
+            Start(T0 + begin * MINUTE, [(step, T0 + at * MINUTE) for step, at in steps.items()])
+            for begin, steps in starts
+        ],
+    )
+
+
+def sums(
+    *run: Held, use: Any = None, checkpoints: Any = (), smoke: Any = (), **said: Any
+) -> dict[str, float]:
     """In minutes."""
-    saved = [(T0 + a * MINUTE, T0 + b * MINUTE) for a, b in checkpoints]
     known = {T0 + minute * MINUTE: rate for minute, rate in (use or {}).items()}
-    found = Goodput(gpus, True, list(parts(run, known, saved, busy=5.0)), True, bool(known))
+    spans = [*((a, b, "checkpoint") for a, b in checkpoints), *said.pop("spans", ())]
+    smoked = [(T0 + a * MINUTE, T0 + b * MINUTE) for a, b in smoke]
+    cut = parts(run, known, told(spans, **said), busy=5.0, smoke=smoked)
+    found = Goodput(1, True, list(cut), True, bool(known))
     return {cause: length / MINUTE for cause, length in found.sums.items()}
 
 
@@ -86,6 +102,38 @@ def test_g9_a_run_that_lost_its_place_goes_on_as_another_launch() -> None:
     assert sums(waits) == {"start": 1, "repeated": 19, "suspended": 20, "restart": 2, "run": 18}
 
 
+def test_g9_steps_that_a_program_told_say_what_a_restart_did_again() -> None:
+    lost = held(0, 0, 60, (0, "run"), (30, "lost"), (35, "run"))
+    first, again = (1, {0: 5, 10: 15, 20: 25}), (36, {12: 38, 30: 56})
+    # ten steps in ten minutes: step 12 began at minute 17
+    found = sums(lost, starts=[first, again])
+    assert found == {"prepare": 5 + 3, "run": 12 + 22, "repeated": 13, "restart": 5}
+    saved = sums(lost, starts=[first, again], spans=[(16, 17, "checkpoint"), (36, 38, "restore")])
+    assert saved == {
+        "prepare": 5 + 1,
+        "run": 11 + 22,
+        "checkpoint": 1,
+        "restore": 2,
+        "repeated": 13,
+        "restart": 5,
+    }
+    # what goes on with the next step did nothing again; and who began anew in the middle is told
+    assert "repeated" not in sums(lost, starts=[first, (36, {21: 38})])
+    inside = held(0, 0, 60, (0, "run"))
+    assert sums(inside, starts=[first, again])["repeated"] == 36 - 17
+    # until the next start has told a step, nobody knows: as without
+    assert sums(lost, starts=[first])["repeated"] == 25
+
+
+def test_g9_a_smoke_run_is_told_apart_from_the_wait() -> None:
+    assert sums(held(0, 10, 20, (11, "run")), smoke=[(1, 3)]) == {
+        "queue": 8,
+        "smoke": 2,
+        "start": 1,
+        "run": 9,
+    }
+
+
 WORDS = st.sampled_from(["start", "pull", "run", "down", "lost", "wait", "stop"])
 MINUTES = st.floats(-30, 300, allow_nan=False)
 HELD = st.builds(
@@ -104,14 +152,19 @@ HELD = st.builds(
 @given(
     st.lists(HELD, min_size=1, max_size=3),
     st.dictionaries(st.integers(0, 300), st.floats(-1, 120), max_size=20),
-    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 20)), max_size=3),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(TOLD))),
+    st.lists(
+        st.tuples(st.integers(0, 200), st.dictionaries(st.integers(0, 9), st.integers(0, 250))),
+        max_size=4,
+    ),
+    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=2),
 )
 def test_g9_parts_have_no_gap_and_add_up_to_the_wall_time(
-    run: list[Held], use: dict[int, float], saved: list[tuple[int, int]]
+    run: list[Held], use: dict[int, float], spans: Any, starts: Any, smoke: Any
 ) -> None:
     known = {T0 + minute * MINUTE: rate for minute, rate in use.items()}
-    checkpoints = [(T0 + at * MINUTE, T0 + (at + length) * MINUTE) for at, length in saved]
-    found = list(parts(run, known, checkpoints, busy=5.0))
+    smoked = [(T0 + a * MINUTE, T0 + b * MINUTE) for a, b in smoke]
+    found = list(parts(run, known, told(spans, starts), busy=5.0, smoke=smoked))
     at = run[0].asked
     for part in found:
         assert part.begin == at < part.end

@@ -16,6 +16,7 @@ from usage.selectors import Range
 
 register = template.Library()
 _DAYS = 7
+_TEN = 10
 _MOST = 8
 
 
@@ -28,6 +29,13 @@ def as_percent(part: float | None) -> str:
 @register.filter
 def as_hours(seconds: float) -> float:
     return seconds / 3600
+
+
+@register.filter
+def as_seconds(millis: float) -> str:
+    """Return seconds as exactly as they are worth reading."""
+    seconds = millis / 1000
+    return floatformat(seconds, "1g" if seconds >= _TEN else "3g")
 
 
 @register.filter

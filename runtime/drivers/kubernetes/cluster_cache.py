@@ -339,6 +339,7 @@ class World:
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
             queued=self._queued[key][1] if key in self._queued else Queued(),
             node_ready=self._nodes.is_ready(node),
+            silence=self._nodes.silence(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
             answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),

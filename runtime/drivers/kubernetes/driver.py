@@ -278,6 +278,15 @@ class KubernetesDriver:
             return b"", 0
         return self._logs.read(found, pods[replica], replica, offset=offset, limit=limit)
 
+    def read_events(
+        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
+    ) -> tuple[bytes, int]:
+        """They stand among the lines of the log of the first pod (``names.EVENTS``)."""
+        found = self._work.find(uid)
+        if found is None or observe.launch_of(found) != launch:
+            return b"", offset
+        return self.read_log(uid, offset=offset, limit=limit)
+
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.usage(uids)
 

@@ -33,6 +33,7 @@ JOBS = frozenset(("Job", "JobSet", "MPIJob", "TrainJob"))  # kinds of what runs 
 REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
 NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
+EVENTS = "/proc/1/fd/1"  # lines of the log: these are kept when the pod has ended
 HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY
 
 _LABEL_MAX = 63

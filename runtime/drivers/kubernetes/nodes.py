@@ -38,6 +38,7 @@ def facts_of(obj: Mapping[str, Any]) -> NodeFacts:
         labels=dict(obj["metadata"].get("labels") or {}),
         taints=tuple(_taint(t) for t in spec.get("taints") or []),
         version=str((status.get("nodeInfo") or {}).get("kubeletVersion", "")),
+        since="" if is_ready else str(ready.get("lastTransitionTime") or ""),
         message="" if is_ready else str(ready.get("message", ""))[:300],
         addresses=tuple(
             str(entry.get("address", ""))
@@ -182,6 +183,13 @@ class SeenNodes:
     def is_ready(self, name: str) -> bool | None:
         known = self._facts.get(name)
         return None if known is None else known.ready
+
+    def silence(self, name: str) -> str:
+        """Return which node it is that does not answer, and since when; "": it does."""
+        known = self._facts.get(name)
+        if known is None or known.ready:
+            return ""
+        return f"{name} ({known.since})" if known.since else name
 
     def facts(self) -> list[NodeFacts]:
         held = self._held()

@@ -35,6 +35,7 @@ class Sight:
     events: Sequence[Object] = ()
     queued: Queued = field(default_factory=Queued)  # what its queue says, when it is held back
     node_ready: bool | None = None
+    silence: str = ""  # of a node that is not: its name, and since when
     could_fit: bool | None = None
     answered_at: float | None = None  # its probe was answered, though the node has not said so
     interrupted: tuple[str, str] = ("", "")  # why its previous pod went
@@ -192,7 +193,7 @@ def placed(sight: Sight, pod: Object) -> Found:
             Seen.READY, address=f"{shown}:{_port(pod)}", started_at=started, ready_at=ready
         )
     if sight.node_ready is False:
-        return Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)
+        return Found(Seen.STARTING, Reason.NODE_LOST, sight.silence, started_at=started)
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or []:
         held = (container.get("state") or {}).get("waiting") or {}

@@ -235,6 +235,12 @@ class LocalDriver:
         answer = self._client.ask("read_log", uid=uid, offset=offset, limit=limit, replica=replica)
         return base64.b64decode(answer["data"]), answer["next"]
 
+    def read_events(
+        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
+    ) -> tuple[bytes, int]:
+        answer = self._client.ask("read_events", uid=uid, launch=launch, offset=offset, limit=limit)
+        return base64.b64decode(answer["data"]), answer["next"]
+
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         answer = self._client.ask("usage", uids=list(uids))
         return {uid: found["usage"] for uid, found in answer.items()}
@@ -295,6 +301,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "probe": asdict(spec.probe) if spec.probe else None,
         "stop_grace_s": spec.stop_grace_s,
         "checkpoints": spec.checkpoints,
+        "tells": spec.tells,
         "group": _group(spec) if spec.is_group else None,
         "retry": asdict(spec.retry) if spec.once else None,
     }

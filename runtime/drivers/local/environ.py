@@ -59,6 +59,7 @@ _REFUSED = frozenset(
         "BERTH_KILLPOINT",
         "BERTH_VOLUMES",
         "BERTH_NOTICE_FILE",
+        "BERTH_EVENTS",
         "BERTH_CHECKPOINTS",
         "BERTH_CHECKPOINT_LATEST",
     )

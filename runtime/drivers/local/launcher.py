@@ -122,6 +122,11 @@ def notice_file(space: Path) -> Path:
     return space / "notice.json"
 
 
+def events_file(space: Path, launch: int) -> Path:
+    """Return where the program of a launch may tell of itself; its user's own folder."""
+    return space / "events" / f"{launch}.jsonl"
+
+
 class Launcher:
     """Makes the folders of one workload and its plan."""
 
@@ -202,6 +207,7 @@ class Launcher:
         for folder in (
             self.home(),
             *(self.space / n for n in ("env", "jupyter", "runtime", "tmp")),
+            *([self.space / "events"] if self.spec.get("tells") else []),
         ):
             self.machine.own_folder(folder, self.user)
         if not self.spec.get("checkpoints"):
@@ -256,11 +262,17 @@ class Launcher:
             **environ.gpu_environment(self.spec["devices"]),
             "BERTH_VOLUMES": str(self.volumes),
             "BERTH_NOTICE_FILE": str(notice_file(self.space)),
+            **self._told_where(),
             "BERTH_CHECKPOINTS": str(self.checkpoints),  # stays from start to start
             "BERTH_CHECKPOINT_LATEST": f"{self.checkpoints}/{LATEST}",
             "BERTH_WORKLOAD": self.spec["uid"],
             **environ.meeting(self.spec.get("group")),
         }
+
+    def _told_where(self) -> dict[str, str]:
+        if not self.spec.get("tells"):
+            return {}
+        return {"BERTH_EVENTS": str(events_file(self.space, self.spec["launch"]))}
 
     def plan(
         self, record: Record, attempt: int, port: int | None, secrets: Secrets

@@ -86,6 +86,7 @@ def parse_spec(raw: Any) -> Facts:
             "probe": _probe(raw["probe"]) if raw["probe"] else None,
             "stop_grace_s": float(raw["stop_grace_s"]),
             "checkpoints": _below(str(raw.get("checkpoints", ""))),
+            "tells": bool(raw.get("tells")),
             "installation": str(raw.get("installation", "")),  # a portal before this one says none
             "group": _group(raw["group"]) if raw.get("group") else None,
             "retry": _retry(raw["retry"]) if raw.get("retry") else None,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.drivers.local import isolation, processes, records
+from runtime.drivers.local.launcher import events_file
 from runtime.drivers.local.requests import (
     HEARTBEAT_S,
     LINE_LIMIT,
@@ -221,6 +222,16 @@ class Server:
         limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
         launch = int(message.get("launch") or found.launch)
         data, position = records.read_log(found.record.folder, launch, offset=offset, limit=limit)
+        return {"data": base64.b64encode(data).decode(), "next": position}
+
+    async def do_read_events(self, message: dict[str, Any]) -> Any:
+        parts = self.world.parts(str(message["uid"]))
+        offset, launch = int(message["offset"]), int(message["launch"])
+        if not parts:
+            return {"data": "", "next": offset}
+        limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
+        path = events_file(self.world.machine.spaces / parts[0].uid, launch)
+        data, position = records.read_users(path, offset=offset, limit=limit)
         return {"data": base64.b64encode(data).decode(), "next": position}
 
     async def do_usage(self, message: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -292,6 +293,58 @@ def test_c14_a_node_that_is_lost(ground, follower):
         ground.kube.delete(
             "v1", "Pod", f"ws-{spec.name}-0", ground.namespace, gracePeriodSeconds="0"
         )
+
+
+def test_c14_g13_a_job_goes_on_elsewhere_once_its_cluster_gives_up_a_node(ground, follower):
+    """Two nodes of nobody. Nothing is forced before: what a lost node still runs nobody knows."""
+    word = f"lost-{secrets.token_hex(3)}"
+    room = {"cpu": "4", "memory": "4Gi", "pods": "10"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+
+    def node(name: str) -> None:
+        ground.kube.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {"berth.dev/test": word}},
+                "spec": {"taints": [{"key": "berth.dev/test", "effect": "NoSchedule"}]},
+                "status": {"conditions": [ready], "capacity": room, "allocatable": room},
+            }
+        )
+
+    first, second = f"{word}-a", f"{word}-b"
+    spec = ground.spec(
+        once=True,
+        probe=None,
+        placement=Placement(
+            node_labels={"berth.dev/test": word},
+            tolerations=({"key": "berth.dev/test", "operator": "Exists"},),
+        ),
+    )
+    node(first)
+    try:
+        ground.driver.ensure(spec)
+        told(follower, spec.uid, lambda o: o.detail.get("node") == first)
+        silent = {**ready, "status": "Unknown", "lastTransitionTime": "2026-11-27T01:02:03Z"}
+        ground.kube.patch(f"/api/v1/nodes/{first}/status", {"status": {"conditions": [silent]}})
+        lost = told(follower, spec.uid, lambda o: o.reason == Reason.NODE_LOST)
+        assert lost.message == f"{first} (2026-11-27T01:02:03Z)"
+        before = lost.detail["pod_uid"]
+        gone = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+        ground.kube.patch(f"/api/v1/nodes/{first}", {"spec": {"taints": [gone]}})  # its operator
+        told(follower, spec.uid, lambda o: o.detail.get("pod_uid") not in ("", before))
+        node(second)
+        found = told(follower, spec.uid, lambda o: o.detail.get("node") == second)
+        assert (found.seen, found.launch) == (Seen.STARTING, 1)
+    finally:
+        for name in (first, second):
+            ground.kube.delete("v1", "Node", name)
+        with suppress(NotYet):
+            ground.driver.remove(spec.uid)
+        for pod in ground.kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={spec.uid}"):
+            meta = pod["metadata"]
+            ground.kube.delete("v1", "Pod", meta["name"], meta["namespace"], gracePeriodSeconds="0")
+        removed(ground, spec.uid)
 
 
 def held(ground: Ground, uid: str) -> str:

@@ -41,6 +41,24 @@ def test_an_offset_past_the_end_gives_no_bytes(tmp_path):
     assert records.read_log(tmp_path, 2, offset=0, limit=10) == (b"", 0)
 
 
+def test_g9_of_what_a_user_put_in_place_of_a_file_nothing_is_read(tmp_path):
+    told, secret = tmp_path / "1.jsonl", tmp_path / "secret"
+    assert records.read_users(told, offset=0, limit=9) == (b"", 0)
+    told.write_bytes(b"first\nsecond\n")
+    assert records.read_users(told, offset=6, limit=3) == (b"sec", 9)
+    assert records.read_users(told, offset=99, limit=9) == (b"", 0)  # made anew: from its begin
+    secret.write_bytes(b"of another")
+    for put in (
+        lambda: told.symlink_to(secret),
+        lambda: told.hardlink_to(secret),
+        told.mkdir,
+        lambda: os.mkfifo(told),
+    ):
+        told.rmdir() if told.is_dir() else told.unlink()
+        put()
+        assert records.read_users(told, offset=0, limit=99) == (b"", 0)
+
+
 def test_a_full_disk_costs_lines_not_the_workload(tmp_path):
     log = shim.Log(str(tmp_path / "no-such-folder" / "log-1-"), segment=10, keep=2)
     log.write(b"lost")

@@ -114,6 +114,8 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     if any(m.role == "data" for m in spec.mounts):
         ours["BERTH_VOLUMES"] = names.VOLUMES
     ours["BERTH_NOTICE_FILE"] = names.NOTICE
+    if spec.tells:
+        ours["BERTH_EVENTS"] = names.EVENTS
     if folder := _checkpoints(spec):
         ours["BERTH_CHECKPOINTS"] = folder
         ours["BERTH_CHECKPOINT_LATEST"] = f"{folder}/{checkpoints.LATEST}"

@@ -1,0 +1,154 @@
+"""What programs of jobs tell of themselves is read while they run and once they have ended."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.clock import now
+from jobs import told
+from jobs.models import Job, Run, Told
+from usage.models import Interval
+
+pytestmark = pytest.mark.django_db
+
+
+def line(**said: Any) -> str:
+    return json.dumps(said) + "\n"
+
+
+def steps(first: int, count: int, *, at: float, every: float = 0.01) -> str:
+    times = ((first + n, at + n * every) for n in range(count))
+    return "".join(line(step_count=n, step_start_time=when) for n, when in times)
+
+
+@pytest.fixture
+def running(job: Any, settle: Any, world: Any) -> Any:
+    row = settle(job())
+    assert row.phase == "running"
+    return row
+
+
+def read(row: Any, launch: int = 1) -> Any:
+    Told.objects.filter(next_at__isnull=False).update(next_at=now())
+    told.read_due()
+    return Told.objects.get(job=row, launch=launch)
+
+
+def test_g9_a_running_program_is_read_on_and_less_often_while_it_is_silent(
+    running: Any, fake: Any
+) -> None:
+    began = Interval.objects.get(uid=running.uid).started_at.timestamp()
+    assert read(running).state.get("count", 0) == 0
+    fake.tell_events(str(running.uid), 1, steps(0, 3, at=began) + '{"step_count": 3, "step_st')
+    first = read(running)
+    assert (first.state["count"], first.pause_s) == (2, 5)  # half a line is not read
+    fake.tell_events(str(running.uid), 1, f'art_time": {began + 1}}}\n')
+    assert read(running).state["count"] == 3
+    assert [read(running).pause_s for _ in range(8)] == [10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_g9_what_a_program_told_last_is_read_when_it_has_ended(
+    running: Any, fake: Any, end: Any
+) -> None:
+    began = Interval.objects.get(uid=running.uid).started_at.timestamp()
+    fake.tell_events(str(running.uid), 1, steps(0, 3, at=began).rstrip())  # no last end of line
+    end(running)
+    assert read(running).state["count"] == 2
+    assert read(running).next_at is None
+
+
+def test_g9_a_machine_that_does_not_answer_is_asked_again(running: Any, fake: Any) -> None:
+    fake.fail("read_events", "unreachable", times=1)
+    later = read(running)
+    assert later.next_at > now() + timedelta(minutes=4)
+    fake.tell_events(str(running.uid), 1, steps(0, 2, at=now().timestamp()))
+    assert read(running).state["count"] == 1
+
+
+def test_g9_a_flood_that_is_no_event_is_passed_over(running: Any, fake: Any) -> None:
+    fake.tell_events(str(running.uid), 1, "x" * 600_000 + "\n" + line(job_start_time=0))
+    found = read(running)
+    assert found.state["unused"] == 1
+    assert found.offset > 600_000
+
+
+def test_g9_goodput_of_an_older_run_is_told_beside_that_of_the_latest(
+    job: Any, alice: Any, as_user: Any, project: Any
+) -> None:
+    row, at = job(launch=3), now()
+    kept = {"uid": row.uid, "kind": "job", "project_uid": project.uid, "owner_uid": alice.uid}
+    for launch, minutes, reason in ((1, 60, "preempted"), (2, 40, "finished"), (3, 10, "")):
+        began = at - timedelta(minutes=minutes)
+        Interval.objects.create(
+            **kept,
+            project_slug=project.slug,
+            owner_name="alice",
+            cluster_key="local",
+            launch=launch,
+            asked_at=began,
+            started_at=began,
+            ended_at=began + timedelta(minutes=10) if launch < 3 else None,
+            end_reason=reason,
+        )
+    for launch in (1, 3):
+        Run.objects.create(job=row, launch=launch, asked_at=at)
+    Told.objects.create(
+        job=row, launch=3, smoke_began_at=at - timedelta(minutes=9), smoke_ended_at=at
+    )
+    url = f"/api/v1/projects/{project.slug}/jobs/{row.short_id}/goodput"
+    client = as_user(alice)
+    older = client.get(url, {"run": 1}).json()
+    assert {part["launch"] for part in older["parts"]} == {1, 2}
+    assert older["wall_seconds"] == 1800
+    assert {part["launch"] for part in client.get(url).json()["parts"]} == {3}
+    assert client.get(url, {"run": 2}).status_code == 404
+    assert client.get(url, {"run": "x"}).status_code == 400
+    page = client.get(f"{row.get_absolute_url()}goodput/", {"run": 1}).content.decode()
+    assert "What the time of run 1 came to" in page
+    assert "BERTH_EVENTS" in page
+
+
+def test_g9_the_page_of_a_job_that_never_began_says_so(
+    job: Any, alice: Any, as_user: Any, charlie: Any
+) -> None:
+    url = f"{job().get_absolute_url()}goodput/"
+    assert "There is no time to tell of yet" in as_user(alice).get(url).content.decode()
+    assert as_user(charlie).get(url).status_code == 404
+
+
+def test_g13_a_run_keeps_where_each_of_its_attempts_ran(
+    job: Any, settle: Any, fake: Any, alice: Any, as_user: Any, project: Any
+) -> None:
+    row = job(replicas=2)  # of one the fake machine tells no node
+    Run.objects.create(job=row, launch=1, asked_at=now())
+    row = settle(row)
+    run = Run.objects.get(job=row)
+    (place,) = run.places
+    assert place["launch"] == 1
+    assert place["nodes"]
+    run.places = [*run.places, {**place, "nodes": ["other"]}, {**place, "nodes": ["other"]}]
+    run.save()
+    assert run.moves == [", ".join(place["nodes"]), "other"]
+    page = as_user(alice).get(f"{row.get_absolute_url()}runs/").content.decode()
+    assert "→ other" in page
+    told = as_user(alice).get(f"/api/v1/projects/{project.slug}/jobs/{row.short_id}/runs").json()
+    assert [one["nodes"] for one in told["results"][0]["places"]][1:] == [["other"], ["other"]]
+
+
+def test_g9_the_time_of_a_smoke_run_is_kept_with_its_launch(
+    job: Any, settle: Any, fake: Any, end: Any
+) -> None:
+    from jobs import smoke
+
+    row = job(smoke=True)
+    smoke.begin(row)
+    one = settle(Job.objects.get(smoke_of=row.uid))
+    end(one)
+    kept = Told.objects.get(job=row, launch=1)
+    assert kept.smoke_began_at is not None
+    assert kept.smoke_ended_at is not None
+    assert kept.smoke_ended_at >= kept.smoke_began_at
