@@ -80,6 +80,7 @@ class Portal:
     password: str
     pages: list[dict[str, Any]]
     env: dict[str, str] = field(default_factory=dict)  # what its processes run with
+    cookies: dict[str, Any] = field(default_factory=dict)  # of who signed in, by name
 
 
 def free_port() -> int:
@@ -186,6 +187,10 @@ def browser() -> Iterator[Any]:
 
 
 def sign_in(context: Any, at: Portal, user: str) -> None:
+    """By the form once; who did so goes on in that session, in any other context."""
+    if user in at.cookies:
+        context.add_cookies(at.cookies[user])
+        return
     page = context.new_page()
     page.goto(f"{at.url}/accounts/login/")
     page.fill("input[name=login]", user)
@@ -193,6 +198,7 @@ def sign_in(context: Any, at: Portal, user: str) -> None:
     page.press("input[name=password]", "Enter")
     page.wait_for_url(lambda url: "/accounts/login" not in url)
     page.close()
+    at.cookies[user] = context.cookies()
 
 
 def open_page(page: Any, url: str, acts: Sequence[Sequence[str]] = ()) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from tests.cluster.conftest import devcluster as devcluster  # noqa: PLC0414 - a fixture
 from tests.support.chromium import browser as open_browser
@@ -58,12 +59,20 @@ def pictured() -> Iterator[screens.Portal]:
         yield running
 
 
-@pytest.fixture(scope="module")  # while it is open, this thread has a running event loop
-def chromium() -> Iterator[object]:
+@pytest.fixture(scope="package")  # while it is open, this thread has a running event loop
+def one_chromium() -> Iterator[Browser]:
     if executable() is None:
         pytest.skip("no Chromium on this machine")
     with open_browser() as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def chromium(one_chromium: Browser) -> Iterator[Browser]:
+    """The one of all modules: to start another takes a CPU second and a half. No page is left."""
+    yield one_chromium
+    for context in one_chromium.contexts:
+        context.close()
 
 
 PASSWORD = "correct horse battery"

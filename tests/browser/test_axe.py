@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.pictured import chromium as chromium  # noqa: PLC0414 - a fixture
 from tests.browser.pictured import portal as portal  # noqa: PLC0414 - a fixture
 from tools import screens
 

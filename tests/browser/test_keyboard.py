@@ -10,7 +10,6 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.lib import poll
-from tests.browser.pictured import chromium as chromium  # noqa: PLC0414 - a fixture
 from tests.browser.pictured import portal as portal  # noqa: PLC0414 - a fixture
 from tools import screens
 

@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Route
 
 from benchmarks.lib import poll
-from tests.browser.pictured import chromium as chromium  # noqa: PLC0414 - a fixture
 from tests.browser.pictured import portal as portal  # noqa: PLC0414 - a fixture
 from tests.support.django_shell import DjangoShell
 from tools import screens

@@ -60,12 +60,6 @@ def become(shell: DjangoShell) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with screens.browser() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def cookies(chromium: Any, portal: screens.Portal) -> Any:
     context = chromium.new_context()
     screens.sign_in(context, portal, "alice")

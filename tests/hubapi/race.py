@@ -4,7 +4,6 @@
 import json
 import os
 import threading
-from collections import Counter
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.test")
 
@@ -35,13 +34,13 @@ def main() -> dict[str, int]:
     browser = Browser()
     browser.force_login(alice, backend="allauth.account.auth_backends.AuthenticationBackend")
     code = world.code(browser)
-    results: Counter[int] = Counter()
+    results: list[int] = []  # adding to a Counter is not one step
     barrier = threading.Barrier(THREADS)
 
     def redeem() -> None:
         barrier.wait()
         try:
-            results[world.redeem(code).status_code] += 1
+            results.append(world.redeem(code).status_code)
         finally:
             connections.close_all()
 
@@ -52,7 +51,7 @@ def main() -> dict[str, int]:
         thread.join()
     made = NotebookToken.objects.filter(kind="user")
     told = {"tokens": made.count(), "live": made.filter(revoked_at=None).count()}
-    return {"won": results[200], "refused": results[400], **told}
+    return {"won": results.count(200), "refused": results.count(400), **told}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,18 +11,25 @@ from tests.hubapi.live.fleet import Browser, Portal, Server, singleuser
 pytestmark = [pytest.mark.real, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module", params=["6.1", "4.1"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    if shutil.which("node") is None or not singleuser(request.param).exists():
-        pytest.skip(f"no Node.js, or no environment of singleuser {request.param}")
-    folder = tmp_path_factory.mktemp("tls")
-    portal = Portal("host", folder, tls=True)
-    portal.start()
-    made = Server(request.param, portal, folder / "server")
+@pytest.fixture(scope="module")
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Portal]:
+    if shutil.which("node") is None:
+        pytest.skip("no Node.js here")
+    made = Portal("host", tmp_path_factory.mktemp("tls"), tls=True)
     try:
-        portal.wait()
+        made.start()
+        made.wait()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(params=["6.1", "4.1"])
+def server(request: pytest.FixtureRequest, portal: Portal, tmp_path: Path) -> Iterator[Server]:
+    if not singleuser(request.param).exists():
+        pytest.skip(f"no environment of singleuser {request.param}")
+    made = Server(request.param, portal, tmp_path / "server")
+    try:
         made.start()
         made.wait()
         yield made
@@ -29,7 +37,6 @@ def server(
         if made.process is not None:
             made.process.kill()
             made.process.wait(60)
-        portal.stop()
 
 
 def test_b2_sign_in_behind_tls_gives_host_only_cookies(server: Server) -> None:

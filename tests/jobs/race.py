@@ -25,7 +25,7 @@ THREADS = 12
 
 def main(*words: str) -> dict[str, Any]:
     who, project, _preset = begin()
-    results: Counter[str] = Counter()
+    results: list[str] = []  # adding to a Counter is not one step
     made: set[int] = set()
     barrier = threading.Barrier(THREADS)
     nonce = "" if words == ("apart",) else "one-form"
@@ -37,9 +37,9 @@ def main(*words: str) -> dict[str, Any]:
                 principal=who, project=project, kind=JOB, said={"command": ["true"]}, nonce=nonce
             )
             made.add(row.pk)
-            results["answered"] += 1
+            results.append("answered")
         except Exception as error:  # noqa: BLE001 - counted and shown
-            results[type(error).__name__] += 1
+            results.append(type(error).__name__)
         finally:
             connections.close_all()
 
@@ -49,7 +49,7 @@ def main(*words: str) -> dict[str, Any]:
     for thread in threads:
         thread.join()
     answer = {
-        **results,
+        **Counter(results),
         "same": len(made),
         "rows": Job.objects.count(),
         "names": Job.objects.values("name").distinct().count(),

@@ -46,7 +46,7 @@ def main() -> dict[str, Any]:
         time.sleep(random.random() / 50)
 
     sampling._note_quiet = slowly
-    over = threading.Event()
+    measured, over = threading.Semaphore(0), threading.Event()
     errors: list[str] = []
 
     def played(act: Any) -> None:
@@ -60,9 +60,12 @@ def main() -> dict[str, Any]:
     def measure() -> None:
         for _ in range(TURNS):
             sampling.sample()
+            measured.release()
 
     def roll() -> None:
-        while not over.is_set():
+        # Each as soon as there is something new: whoever asks without a pause holds SQLite's only
+        # lock nearly always, and a busy machine lets nobody else have it within its patience.
+        while measured.acquire() and not over.is_set():
             roll_up(MINUTE)
             roll_up(HOUR)
 
@@ -73,6 +76,7 @@ def main() -> dict[str, Any]:
     for thread in measuring:
         thread.join()
     over.set()
+    measured.release(len(rolling))
     for thread in rolling:
         thread.join()
     for tier in (MINUTE, HOUR):

@@ -17,6 +17,7 @@ from django.urls import reverse
 from common import disk
 from common.clock import now
 from tests.support import driving
+from tests.support.migrated import beginning
 
 MIB = 2**20
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,6 +140,7 @@ def test_a_full_file_system_lets_people_sign_in_read_and_stop(
 ) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "berth-test", tmp_path], check=True)
     try:
+        beginning(tmp_path)
         done = subprocess.run(
             [sys.executable, "-c", FILLED],
             cwd=ROOT,

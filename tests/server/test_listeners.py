@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from portal.server import preflight, up
-from portal.server.manager import LISTENERS, bind_all
+from portal.server.manager import LISTENERS, Listener, bind_all
 from portal.server.paths import Paths, Refusal
 from tests.support.ports import free_ports
 
@@ -62,6 +62,18 @@ def test_every_setting_that_is_a_port_of_ours_is_in_the_table() -> None:
     names = set(re.findall(r"^BERTH_(\w*PORT) = number\(", said, re.MULTILINE))
     assert {one.setting for one in LISTENERS} == {f"BERTH_{n}" for n in names - NOT_LISTENERS}
     assert {one.name for one in LISTENERS} == set(preflight.port_numbers())
+
+
+@pytest.mark.parametrize("one", LISTENERS, ids=lambda one: one.name)
+def test_a_busy_port_is_one_sentence_and_none_stays_taken(
+    plan: dict[str, Any], one: Listener
+) -> None:
+    port = plan["ports"][one.name]
+    with socket.create_server(("127.0.0.1", port)):
+        sentence = rf"Port {port} of 127\.0\.0\.1 can't be used.* choose another: {one.setting}="
+        with pytest.raises(Refusal, match=sentence):
+            preflight.check_ports(plan)
+    preflight.check_ports(plan)
 
 
 def test_all_are_ours_before_anything_is_started(

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -51,23 +51,29 @@ class Installation:
 
 
 @pytest.fixture
-def installation(tmp_path: Any) -> Iterator[Installation]:
-    postgres, redis = os.environ.get("BERTH_TEST_POSTGRES"), os.environ.get("BERTH_TEST_REDIS")
-    if not postgres or not redis:
-        pytest.skip("BERTH_TEST_POSTGRES and BERTH_TEST_REDIS are not set")
-    import psycopg
+def installation(tmp_path: Path, fresh_postgres: str) -> Iterator[Installation]:
+    """Nothing is there yet."""
+    yield from on(fresh_postgres, tmp_path)
 
-    name = f"serve_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
+
+@pytest.fixture
+def migrated(tmp_path: Path, migrated_postgres: str) -> Iterator[Installation]:
+    """The same, and nearly all that its first migration would compute for is done."""
+    yield from on(migrated_postgres, tmp_path)
+
+
+def on(database: str, folder: Path) -> Iterator[Installation]:
+    redis = os.environ.get("BERTH_TEST_REDIS")
+    if not redis:
+        pytest.skip("BERTH_TEST_REDIS is not set")
     port = free_ports(8)
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
     one = Installation(
         {
             **plain,
             **secrets_made.made(),
-            "BERTH_VAR": str(tmp_path / "var"),
-            "BERTH_DATABASE_URL": f"{postgres.rpartition('/')[0]}/{name}",
+            "BERTH_VAR": str(folder / "var"),
+            "BERTH_DATABASE_URL": database,
             "BERTH_REDIS_URL": redis,
             "BERTH_PORT": str(port),
             "BERTH_PUBLIC_URL": f"http://localhost:{port}",
@@ -79,8 +85,6 @@ def installation(tmp_path: Any) -> Iterator[Installation]:
         yield one
     finally:
         one.close()
-        with psycopg.connect(postgres, autocommit=True) as admin:
-            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def answers(url: str, status: int = 200) -> httpx.Response:
@@ -133,18 +137,18 @@ def test_processes_started_in_any_order_wait_for_one_migration_and_drain_at_the_
 @pytest.mark.postgres
 @pytest.mark.redis
 def test_an_empty_database_beside_a_record_is_not_migrated_and_others_secrets_start_nothing(
-    installation: Installation,
+    migrated: Installation,
 ) -> None:
-    assert installation.start("migrate").wait(WITHIN_S) == 0
+    assert migrated.start("migrate").wait(WITHIN_S) == 0
     others = {"BERTH_SECRET_KEY": "another installation's " * 3}
-    assert installation.start("web", **others).wait(WITHIN_S) == UNLIKE
-    assert installation.start("migrate", **others).wait(WITHIN_S) == UNLIKE
+    assert migrated.start("web", **others).wait(WITHIN_S) == UNLIKE
+    assert migrated.start("migrate", **others).wait(WITHIN_S) == UNLIKE
     import psycopg
 
-    with psycopg.connect(installation.env["BERTH_DATABASE_URL"], autocommit=True) as database:
+    with psycopg.connect(migrated.env["BERTH_DATABASE_URL"], autocommit=True) as database:
         database.execute("DROP SCHEMA public CASCADE")
         database.execute("CREATE SCHEMA public")
-        assert installation.start("migrate").wait(WITHIN_S) == UNLIKE
+        assert migrated.start("migrate").wait(WITHIN_S) == UNLIKE
         asked = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
         assert database.execute(asked).fetchone() == (0,)
 
@@ -174,11 +178,11 @@ def test_the_secret_of_the_keys_records_which_installation_it_is(
 @pytest.mark.postgres
 @pytest.mark.redis
 def test_web_goes_on_answering_while_the_load_balancer_looks_away(
-    installation: Installation,
+    migrated: Installation,
 ) -> None:
-    assert installation.start("migrate").wait(WITHIN_S) == 0
-    web = installation.start("web", BERTH_DRAIN_SECONDS="40")
-    url = f"{installation.env['BERTH_PUBLIC_URL']}/livez"
+    assert migrated.start("migrate").wait(WITHIN_S) == 0
+    web = migrated.start("web", BERTH_DRAIN_SECONDS="40")
+    url = f"{migrated.env['BERTH_PUBLIC_URL']}/livez"
     answers(url)
     web.terminate()
     time.sleep(1.5)

@@ -1,7 +1,7 @@
 """A database of the time before there was one table for all work, and what becomes of it.
 
-Run as a program: ``before FILE`` makes it and writes down its rows, ``killed APP NAME N`` migrates
-and is killed before the N-th step of that migration, ``after FILE`` migrates and compares.
+``before`` makes it and writes down its rows, ``killed`` migrates and is killed before a step of one
+migration, ``after`` migrates and compares: each in a process of its own.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-
-import django
 
 BEFORE = [("notebooks", "0007_samples_to_metrics"), ("loaders", "0007_what_runs_wrote")]
 RENAMED = {
@@ -45,7 +42,7 @@ def executor() -> Any:
     return MigrationExecutor(connection)
 
 
-def before(kept: Path) -> None:
+def before(kept: str) -> None:
     from django.core.management import call_command
 
     for app, name in BEFORE:
@@ -57,7 +54,7 @@ def before(kept: Path) -> None:
         "load": _values(apps.get_model("loaders", "Load")),
         "pointing": _pointing(apps.get_model, OLD),
     }
-    kept.write_text(json.dumps(rows))
+    Path(kept).write_text(json.dumps(rows))
 
 
 def _values(model: Any) -> dict[str, dict[str, str]]:
@@ -189,7 +186,7 @@ def killed(app: str, name: str, step: int) -> None:
     call_command("migrate", verbosity=0)
 
 
-def after(kept: Path) -> None:
+def after(kept: str) -> None:
     from django.apps import apps
     from django.core.management import call_command
 
@@ -199,7 +196,7 @@ def after(kept: Path) -> None:
     from work.models import Workload
 
     call_command("migrate", run_syncdb=True, verbosity=0)
-    had = json.loads(kept.read_text())
+    had = json.loads(Path(kept).read_text())
     for kind, model in (("workspace", Workspace), ("load", Load)):
         rows = {str(row.uid): row for row in model.objects.all()}
         assert rows.keys() == had[kind].keys()
@@ -238,14 +235,3 @@ def after(kept: Path) -> None:
     other = {"workspace": "load", "load": "workspace"}
     Workload.objects.update(lease_until=None)
     assert [engine.claim(other[kind], pk) for kind, pk in due] == [None] * len(due)
-
-
-if __name__ == "__main__":
-    django.setup()
-    what, *said = sys.argv[1:]
-    if what == "before":
-        before(Path(said[0]))
-    elif what == "killed":
-        killed(said[0], said[1], int(said[2]))
-    else:
-        after(Path(said[0]))

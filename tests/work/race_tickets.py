@@ -43,7 +43,7 @@ def main(*words: str) -> dict[str, Any]:
     driving.run_due()
     work.park(row, actor=None)
     driving.run_due()
-    results: Counter[str] = Counter()
+    results: list[str] = []  # adding to a Counter is not one step
     barrier = threading.Barrier(THREADS)
 
     def press(number: int) -> None:
@@ -53,9 +53,9 @@ def main(*words: str) -> dict[str, Any]:
         try:
             act = work.workload_start_plain if plain else work.workload_start
             act(principal=who, row=own)
-            results["answered"] += 1
+            results.append("answered")
         except Exception as error:  # noqa: BLE001 - counted and shown
-            results[type(error).__name__] += 1
+            results.append(type(error).__name__)
         finally:
             connections.close_all()
 
@@ -67,7 +67,7 @@ def main(*words: str) -> dict[str, Any]:
     found = Workspace.objects.get(pk=row.pk)
     tickets = Ticket.objects.filter(workload_id=row.pk)
     answer = {
-        "results": dict(results),
+        "results": Counter(results),
         "tickets": tickets.count(),
         "used": tickets.exclude(used_at=None).count(),
         "launch": found.launch,

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.portal import ROOT
+from tests.support.django_shell import DjangoShell
 
-Program = Callable[..., int]
 # of the migrations that move rows: after its rows were copied, and near its end
 MOMENTS = [
     *(("notebooks", "0008_workload", step) for step in (1, 20, -2)),
@@ -22,44 +18,36 @@ MOMENTS = [
 ]
 
 
-def program(folder: Path, url: str) -> Program:
+def moved(folder: Path, url: str) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
     env |= {
         "BERTH_VAR": str(folder),
         "BERTH_TEST_DATABASE_URL": url,
         "DJANGO_SETTINGS_MODULE": "portal.settings.test",
     }
+    shell, kept = DjangoShell(env, folder / "moved.log"), folder / "rows.json"
 
-    def run(*words: str) -> int:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.work.moving", *words],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode in {0, -signal.SIGKILL}, done.stderr[-4000:]
-        return done.returncode
+    def run(act: str, *words: object) -> None:
+        shell.run(f"from tests.work import moving\nanswer = moving.{act}{words!r}")
 
-    return run
-
-
-def moved(run: Program, kept: Path) -> None:
-    assert run("before", str(kept)) == 0
-    for app, name, step in MOMENTS:
-        assert run("killed", app, name, str(step)) == -signal.SIGKILL
-    assert run("after", str(kept)) == 0
+    try:
+        run("before", str(kept))
+        for app, name, step in MOMENTS:
+            with pytest.raises(RuntimeError, match=f"ended with {-signal.SIGKILL}"):
+                run("killed", app, name, step)
+        run("after", str(kept))
+    finally:
+        shell.close()
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
 @pytest.mark.long("cut off after each step; on_postgresql moves the same rows whole")
 def test_rows_of_before_are_moved_whole_however_often_it_is_cut_off(tmp_path: Path) -> None:
-    moved(program(tmp_path, f"sqlite:///{tmp_path}/moved.sqlite3"), tmp_path / "rows.json")
+    moved(tmp_path, f"sqlite:///{tmp_path}/moved.sqlite3")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.postgres
 def test_rows_of_before_are_moved_whole_on_postgresql(tmp_path: Path, fresh_postgres: str) -> None:
-    moved(program(tmp_path, fresh_postgres), tmp_path / "rows.json")
+    moved(tmp_path, fresh_postgres)
