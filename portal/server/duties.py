@@ -36,6 +36,7 @@ from metrics import sampling
 from notebooks import services as notebooks
 from notifications import services as notifications
 from parking import services as parking
+from perftests import reading as perftests
 from portal import beat
 from portal.celery import app, prepare_broker
 from portal.server.processes import turn_file, wanted_file
@@ -270,6 +271,7 @@ class Worker:
             Loop("job-hints", parking.hints_tell, 900.0, leased=True, first_s=LATER_S),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("experiments", experiments.turn, 2.0, leased=True),
+            Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
