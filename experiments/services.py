@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
@@ -30,9 +30,16 @@ NAME_MAX = 50  # a trial's number follows it in the name of its job
 
 
 def experiment_create(
-    *, principal: Principal, project: Project, said: Mapping[str, Any]
+    *,
+    principal: Principal,
+    project: Project,
+    said: Mapping[str, Any],
+    beside: Callable[[Experiment], object] = lambda _row: None,
 ) -> Experiment:
-    """Begin a search. What its first trial would be refused for is refused here."""
+    """Begin a search. What its first trial would be refused for is refused here.
+
+    ``beside`` is called in the transaction that makes it.
+    """
     template, parameters = dict(said["job"]), [dict(one) for one in said["parameters"]]
     name = JOB.table["name"].clean(said["name"])
     if len(name) > NAME_MAX:
@@ -68,6 +75,7 @@ def experiment_create(
     try:
         with transaction.atomic():
             row.save(force_insert=True)
+            beside(row)
             events.record(
                 actor=principal, verb="experiment.created", target=row, project_uid=project.uid
             )
