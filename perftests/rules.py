@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.utils.formats import date_format
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -121,12 +120,21 @@ class Compared:
         return self.change > TOLERANCE
 
     @property
+    def short(self) -> str:
+        sign = "+" if self.change > 0 else "\N{MINUS SIGN}"
+        return f"{sign}{self._percent}"
+
+    @property
+    def _percent(self) -> str:
+        return f"{abs(self.change):.0%}".replace("%", "\N{NO-BREAK SPACE}%")
+
+    @property
     def sentence(self) -> str:
         what = _("Efficiency") if self.row.is_scaling else "busbw"
         said = {
             "what": what,
-            "percent": f"{abs(self.change):.0%}".replace("%", "\N{NO-BREAK SPACE}%"),
-            "day": date_format(localtime(self.baseline.created_at), "SHORT_DATE_FORMAT"),
+            "percent": self._percent,
+            "day": f"{localtime(self.baseline.created_at):%Y-%m-%d}",
             "where": self._where(),
         }
         if self.is_regression:

@@ -187,3 +187,9 @@ def _who(user: Any) -> Any:
     from accounts.principal import Principal
 
     return Principal(user=user)
+
+
+def test_the_page_of_jobs_leads_to_them(alice: Any, client: Any, project: Any) -> None:
+    client.force_login(alice)
+    page = client.get("/projects/vision/jobs/").content.decode()
+    assert 'class="btn" href="/projects/vision/perftests/"' in page
