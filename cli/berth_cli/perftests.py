@@ -54,7 +54,7 @@ def perftest() -> None:
 
 @perftest.command("run")
 @click.argument("test", type=click.Choice(TESTS))
-@click.option("--replicas", type=int, default=2, show_default=True)
+@click.option("--replicas", type=int, default=2, show_default=True, help="Of one job.")
 @click.option("--gpus", type=int, default=0, show_default=True, help="Of each replica.")
 @click.option("--image", help="On a cluster: one with Python, and PyTorch for GPUs.")
 @click.option("--environment", help="On one machine.")
