@@ -37,6 +37,7 @@ DUTIES: dict[str, Promise] = {
     "notebook-tokens": _("Takes back notebooks' tokens"),
     "orphans": _("Removes work that nobody knows any more"),
     "routes": _("Keeps the addresses of workspaces in the proxy"),
+    "perftests": _("Reads what performance tests have measured"),
     "people-at-provider": _("Asks the identity provider about people"),
     "sweep": _("Finds what is due"),
     "usage-ledger": _("Writes down where GPU time went"),

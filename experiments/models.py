@@ -83,6 +83,19 @@ class Experiment(models.Model):
         return self.objective == Goal.MAXIMIZE
 
 
+class TrainingSearch(models.Model):
+    """What a search was submitted as, in the words of AI Platform Training."""
+
+    experiment = models.OneToOneField(
+        Experiment, on_delete=models.CASCADE, related_name="training_search"
+    )
+    document = models.JSONField(default=dict)  # its trainingInput
+    labels = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return str(self.experiment_id)
+
+
 class Trial(models.Model):
     """One set of values, and the job that runs with it."""
 

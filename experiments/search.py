@@ -86,11 +86,10 @@ def ask(
 
 def lags(curve: Sequence[float], others: Sequence[Sequence[float]], *, maximizes: bool) -> bool:
     """Whether the best so far is worse than the median of the others' averages up to here."""
-    step = len(curve)
-    averages = [fmean(one[:step]) for one in others if one]
-    if step < EARLY_FROM or len(averages) < EARLY_AMONG:
+    step, told = len(curve), [one for one in others if one]
+    if step < EARLY_FROM or len(told) < EARLY_AMONG:
         return False
-    middle = median(averages)
+    middle = median(fmean(one[:step]) for one in told)
     return max(curve) < middle if maximizes else min(curve) > middle
 
 

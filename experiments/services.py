@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
@@ -70,13 +70,18 @@ def experiment_of(*, principal: Principal, project: Project, said: Mapping[str, 
 
 
 def experiment_create(
-    *, principal: Principal, project: Project, said: Mapping[str, Any]
+    *,
+    principal: Principal,
+    project: Project,
+    said: Mapping[str, Any],
+    beside: Callable[[Experiment], object] = lambda _row: None,
 ) -> Experiment:
-    """Begin a search."""
+    """Begin a search; ``beside`` is called in the transaction that makes it."""
     row = experiment_of(principal=principal, project=project, said=said)
     try:
         with transaction.atomic():
             row.save(force_insert=True)
+            beside(row)
             events.record(
                 actor=principal, verb="experiment.created", target=row, project_uid=project.uid
             )

@@ -200,6 +200,12 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
     if row.parameter_servers and cluster.runs_images and "jobset" not in cluster.operators:
         said = gettext("Parameter servers need JobSet on this cluster.")
         raise wrong("parameter_servers", said)
+    if row.parameter_servers and cluster.runs_images and row.topology == "required":
+        said = gettext(
+            "A cluster keeps chief and workers together, not parameter servers with them. Leave "
+            "it as preferred."
+        )
+        raise wrong("topology", said)
 
 
 def _together(row: Job) -> Together | None:

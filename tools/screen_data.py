@@ -40,6 +40,7 @@ from tools import (  # noqa: E402
     screen_idle,
     screen_jobs,
     screen_loads,
+    screen_perftests,
     screen_queues,
     screen_usage,
     screen_volumes,
@@ -231,6 +232,8 @@ def pages(
     ]
     found += screen_clusters.pages()
     found += screen_jobs.pages(vision, jobs)
+    measured = screen_perftests.make(vision, who["alice"])
+    found += screen_perftests.pages(vision, measured)
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
     found += screen_usage.pages()

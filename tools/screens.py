@@ -48,6 +48,7 @@ JAPANESE = {
     "job-new-many",
     "jobs",
     "launch",
+    "perftest-slower",
     "workspace-running",
     "workspace-pending",
     "console-machines",

@@ -6,6 +6,8 @@ What their file means is known by the portal (``--plan``); ``kubectl ai-platform
 from __future__ import annotations
 
 from functools import reduce
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -207,12 +209,10 @@ def describe(s: Session, name: str) -> None:
 @with_session
 def list_jobs(s: Session, *, limit: int | None) -> None:
     """List the training jobs of the project that were submitted so, the newest first."""
-    rows = []
-    for row in s.client.pages(f"projects/{s.project}/ai-platform/jobs"):
-        rows.append(row)
-        if len(rows) == limit:
-            break
-    s.show(rows, _JOBS)
+    path = f"projects/{s.project}/ai-platform/jobs"
+    both = (s.client.pages(path), s.client.pages(f"{path}?searches=1"))
+    newest_first = merge(*both, key=lambda row: row["createTime"], reverse=True)
+    s.show(list(islice(newest_first, limit)), _JOBS)
 
 
 @jobs.command("stream-logs")
@@ -220,6 +220,9 @@ def list_jobs(s: Session, *, limit: int | None) -> None:
 @with_session
 def stream_logs(s: Session, name: str) -> None:
     """Print the log of its master until it has ended; end as its program did."""
+    if "trainingOutput" in s.client.get(f"projects/{s.project}/ai-platform/jobs/{name}"):
+        message = f"{name} is a search: each trial has its own log (berth job logs NAME-…-NUMBER)."
+        raise ApiError(message, EXIT_CONFLICT)
     _stream(s, name)
 
 
@@ -229,6 +232,11 @@ def stream_logs(s: Session, name: str) -> None:
 @with_session
 def cancel(s: Session, name: str, *, reason: str) -> None:
     """End a job; what it wrote to volumes and buckets stays."""
+    path = f"projects/{s.project}/ai-platform/jobs/{name}"
+    if "trainingOutput" in s.client.get(path):  # a search, with its trials
+        s.client.post(f"{path}/cancel", given(reason))
+        click.echo(f"{name} is being cancelled.", err=True)
+        return
     row = JOB.find(s, name)
     if JOB.is_settled(row):
         message = f"{name}: {JOB.state(row)} already."

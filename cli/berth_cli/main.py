@@ -37,6 +37,7 @@ COMMANDS = {
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",
     "patrol": "patrol:patrol",
+    "perftest": "perftests:perftest",
     "queues": "queues:queues",
     "usage": "usage:usage",
     "volumes": "volumes:volumes",

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.urls import path
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from common.drf.serializers import StrictSerializer, given
 from common.errors import NotFound
 from jobs.ai_platform.documents import MAX_BYTES
+from jobs.ai_platform.searches import searches
 from jobs.ai_platform.services import training_plan, training_submit
 from jobs.api import API
 from jobs.choices import State
@@ -24,12 +25,15 @@ from jobs.kind import JOB
 from jobs.models import Job
 from jobs.states import state_of, why_of
 from projects.access import Permission
-from projects.api.base import ProjectAPIView
+from projects.api.base import ProjectAPIView, ReasonIn, reason_in
 from work.api import render
 from work.api.views import PLAN
 from work.selectors import is_owner, visible_to
+from work.services import workload_stop
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.db.models import QuerySet
     from rest_framework.request import Request
 
@@ -81,6 +85,9 @@ class TrainingOut(serializers.Serializer[Any]):
     errorMessage = serializers.CharField(required=False)  # noqa: N815
     labels = serializers.DictField(required=False)
     trainingInput = serializers.DictField()  # noqa: N815
+    trainingOutput = serializers.DictField(  # noqa: N815
+        required=False, help_text="of a search: its trials, the best first"
+    )
 
 
 class TrainingLineOut(serializers.Serializer[Any]):
@@ -106,8 +113,17 @@ class TrainingJobs(ProjectAPIView):
     queryset = Job.objects.none()
     serializer_class = TrainingOut
 
-    @extend_schema(operation_id="ai_platform_jobs_list", responses=TrainingOut(many=True))
+    @extend_schema(
+        operation_id="ai_platform_jobs_list",
+        parameters=[OpenApiParameter("searches", int, description="1: those that are searches")],
+        responses=TrainingOut(many=True),
+    )
     def get(self, request: Request, project: str) -> Response:
+        if request.query_params.get("searches", "") in {"1", "true"}:
+            found = searches().listed(self.principal, self.project)
+            page = self.paginate_queryset(found) or []
+            told = [searches().told(self.principal, row) for row in page]
+            return self.get_paginated_response(told)
         page = self.paginate_queryset(_submitted(self.principal, self)) or []
         return self.get_paginated_response([_told(row, self.principal) for row in page])
 
@@ -121,8 +137,9 @@ class TrainingJobs(ProjectAPIView):
         asked = given(TrainingIn, request)
         who: dict[str, Any] = {"principal": self.principal, "project": self.project}
         if request.query_params.get("plan", "") not in {"1", "true"}:
-            row = training_submit(**who, asked=asked)
-            return Response(_told(row, self.principal), status=status.HTTP_202_ACCEPTED)
+            training_submit(**who, asked=asked)
+            found = _of_name(self, asked["jobId"])
+            return Response(found, status=status.HTTP_202_ACCEPTED)
         lines, plan, refusal = training_plan(**who, asked=asked)
         told = {
             "jobId": asked["jobId"],
@@ -141,10 +158,37 @@ class TrainingJob(ProjectAPIView):
 
     @extend_schema(operation_id="ai_platform_jobs_describe", responses=TrainingOut)
     def get(self, request: Request, project: str, training: str) -> Response:
+        return Response(_of_name(self, training))
+
+
+class CancelTraining(ProjectAPIView):
+    """End one training job, or a search with all its trials."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="ai_platform_jobs_cancel", request=ReasonIn, responses={202: TrainingOut}
+    )
+    def post(self, request: Request, project: str, training: str) -> Response:
+        who: dict[str, Any] = {"principal": self.principal, "said": reason_in(request)}
         row = _submitted(self.principal, self).filter(name=training).first()
-        if row is None:
-            raise NotFound(_("There is no such thing, or you may not see it."))
-        return Response(_told(row, self.principal))
+        if row is not None:
+            workload_stop(row=row, **who)
+        elif (
+            search := searches().listed(self.principal, self.project).filter(name=training).first()
+        ):
+            searches().cancel(row=search, **who)
+        return Response(_of_name(self, training), status=status.HTTP_202_ACCEPTED)
+
+
+def _of_name(view: ProjectAPIView, name: str) -> dict[str, Any]:
+    """Return the job or the search of that name, or raise NotFound."""
+    if row := _submitted(view.principal, view).filter(name=name).first():
+        return _told(row, view.principal)
+    search = searches().listed(view.principal, view.project).filter(name=name).first()
+    if search is None:
+        raise NotFound(_("There is no such thing, or you may not see it."))
+    return searches().told(view.principal, search)
 
 
 def _submitted(who: Principal, view: ProjectAPIView) -> QuerySet[Job]:
@@ -155,15 +199,7 @@ def _submitted(who: Principal, view: ProjectAPIView) -> QuerySet[Job]:
 def _told(row: Job, who: Principal) -> dict[str, Any]:
     """Return a job in the shape of AI Platform Training; what is not known yet is left out."""
     state = state_of(row)
-    document = dict(row.training_input.document)
-    if not is_owner(who, row):
-        document = {
-            name: {k: v for k, v in value.items() if k not in _PRIVATE_OF_ROLE}
-            if isinstance(value, dict)
-            else value
-            for name, value in document.items()
-            if name not in _PRIVATE
-        }
+    document = document_for(row.training_input.document, is_owner=is_owner(who, row))
     error = why_of(row).sentence if state == State.FAILED else ""
     told = {
         "jobId": row.name,
@@ -178,6 +214,19 @@ def _told(row: Job, who: Principal) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
+def document_for(document: Mapping[str, Any], *, is_owner: bool) -> dict[str, Any]:
+    """Return a ``trainingInput`` without what its owner alone reads, for others."""
+    if is_owner:
+        return dict(document)
+    return {
+        name: {k: v for k, v in value.items() if k not in _PRIVATE_OF_ROLE}
+        if isinstance(value, dict)
+        else value
+        for name, value in document.items()
+        if name not in _PRIVATE
+    }
+
+
 urlpatterns = [
     path(
         "projects/<slug:project>/ai-platform/jobs", TrainingJobs.as_view(), name="api-training-jobs"
@@ -186,5 +235,10 @@ urlpatterns = [
         "projects/<slug:project>/ai-platform/jobs/<str:training>",
         TrainingJob.as_view(),
         name="api-training-job",
+    ),
+    path(
+        "projects/<slug:project>/ai-platform/jobs/<str:training>/cancel",
+        CancelTraining.as_view(),
+        name="api-training-job-cancel",
     ),
 ]

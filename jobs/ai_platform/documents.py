@@ -33,6 +33,10 @@ _REPLICA: dict[str, Any] = {
     "diskConfig": {"bootDiskType": TEXT, "bootDiskSizeGb": COUNT},
     "tpuTfVersion": TEXT,
 }
+_PARAMETER: dict[str, Any] = {
+    **dict.fromkeys(("parameterName", "type", "minValue", "maxValue", "scaleType"), TEXT),
+    **dict.fromkeys(("categoricalValues", "discreteValues"), LIST),
+}
 _ROLES = ("master", "worker", "parameterServer", "evaluator")
 TRAINING: dict[str, Any] = {
     **dict.fromkeys(("scaleTier", *(f"{role}Type" for role in _ROLES)), TEXT),
@@ -44,7 +48,13 @@ TRAINING: dict[str, Any] = {
     **dict.fromkeys(("useChiefInTfConfig", "enableWebAccess"), FLAG),
     "scheduling": {"maxRunningTime": TEXT, "maxWaitTime": TEXT, "priority": COUNT},
     "encryptionConfig": {"kmsKeyName": TEXT},
-    "hyperparameters": None,  # whatever it says: refused as a whole
+    "hyperparameters": {
+        **dict.fromkeys(("goal", "hyperparameterMetricTag", "algorithm"), TEXT),
+        **dict.fromkeys(("maxTrials", "maxParallelTrials", "maxFailedTrials"), COUNT),
+        "enableTrialEarlyStopping": FLAG,
+        "resumePreviousJobId": TEXT,
+        "params": [_PARAMETER],
+    },
 }
 FILE: dict[str, Any] = {"jobId": TEXT, "labels": TEXTS, "trainingInput": TRAINING}
 
@@ -100,7 +110,7 @@ def leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
     """Yield each field with its path; a list is one, as is what has no shape."""
     for name, inner in value.items():
         here = f"{path}.{name}" if path else name
-        if isinstance(inner, Mapping) and name != "hyperparameters":
+        if isinstance(inner, Mapping):
             yield from leaves(inner, here)
         else:
             yield here, inner
@@ -108,8 +118,6 @@ def leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
 
 def _cleaned(value: Any, shape: Any, path: str, faults: dict[str, list[str]]) -> Any:
     where = path or "config"
-    if shape is None:
-        return value
     if isinstance(shape, dict):
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             faults[where] = [_("It must be a mapping.")]
@@ -128,7 +136,19 @@ def _cleaned(value: Any, shape: Any, path: str, faults: dict[str, list[str]]) ->
             return [str(one) for one in value]
         faults[where] = [_("It must be a list of words.")]
         return []
+    if isinstance(shape, list):
+        return _listed(value, shape[0], path, faults)
     return _scalar(value, shape, where, faults)
+
+
+def _listed(
+    value: Any, shape: Mapping[str, Any], path: str, faults: dict[str, list[str]]
+) -> list[Any]:
+    """Return a list of mappings, each in its types."""
+    if not isinstance(value, list):
+        faults[path] = [_("It must be a list of mappings.")]
+        return []
+    return [_cleaned(one, shape, f"{path}[{n}]", faults) for n, one in enumerate(value)]
 
 
 def _scalar(value: Any, shape: str, where: str, faults: dict[str, list[str]]) -> Any:

@@ -10,19 +10,19 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
-from common.errors import BerthError, wrong
+from common.errors import BerthError, Conflict, wrong
 from jobs.ai_platform.documents import FILE, cleaned, merged, read, refusal
 from jobs.ai_platform.machines import Tables
+from jobs.ai_platform.searches import searches
 from jobs.ai_platform.translation import Here, Line, translate
 from jobs.kind import JOB
-from jobs.models import TrainingInput
+from jobs.models import Job, TrainingInput
 from placement.clusters import clusters_of
 from work.services import Plan, workload_create, workload_plan
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from jobs.ai_platform.translation import Translation
-    from jobs.models import Job
     from projects.models import Project
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
@@ -31,11 +31,27 @@ MAX_LABELS = 64
 BESIDE = ("environment", "cluster", "pool", "env", "volumes", "credentials", "needs")
 
 
-def training_submit(*, principal: Principal, project: Project, asked: Mapping[str, Any]) -> Job:
-    """Make and start a job of ``asked``: jobId, config, trainingInput, labels, package, job."""
+def training_submit(
+    *, principal: Principal, project: Project, asked: Mapping[str, Any]
+) -> Job | None:
+    """Make and start a job of ``asked``: jobId, config, trainingInput, labels, package, job.
+
+    None: it asks for a search, which begins.
+    """
     document, translation = _translated(project, asked)
     if translation.refused:
         raise refusal(translation.refused)
+
+    _require_unused(principal, project, translation)
+    if translation.search is not None:
+        searches().submit(
+            principal=principal,
+            project=project,
+            said=_of_search(translation),
+            document=document["trainingInput"],
+            labels=document.get("labels", {}),
+        )
+        return None
 
     def keep(row: Job) -> None:
         said = {"document": document["trainingInput"], "labels": document.get("labels", {})}
@@ -56,11 +72,34 @@ def training_plan(
         said = ", ".join(translation.refused)
         return tuple(translation.lines), None, _("Not supported: %(names)s") % {"names": said}
     translation.said.pop("code", None)  # for a plan nothing is sent
+    if translation.search is not None:  # of one trial
+        places = {f"${{trialParameters.{n}}}": str(v) for n, v in translation.search.first.items()}
+        for place, value in places.items():
+            args = translation.said["args"]
+            translation.said["args"] = [word.replace(place, value) for word in args]
     try:
         plan = workload_plan(principal=principal, project=project, kind=JOB, said=translation.said)
     except BerthError as error:  # a field of the job itself: the table is of use all the same
         return tuple(translation.lines), None, error.message
     return tuple(translation.lines), plan, plan.refusal
+
+
+def _of_search(translation: Translation) -> dict[str, Any]:
+    """Return a search as its own API takes it: trials are jobs of the file's."""
+    said = dict(translation.said)
+    found = translation.search
+    return {"name": said.pop("name"), "job": said, **(found.said if found else {})}
+
+
+def _require_unused(principal: Principal, project: Project, translation: Translation) -> None:
+    """Raise Conflict where a job has the name of a search, or a search that of a job."""
+    name = translation.said["name"]
+    if translation.search is not None:
+        is_taken = Job.objects.filter(project=project, name=name, deleted_at__isnull=True).exists()
+    else:
+        is_taken = searches().listed(principal, project).filter(name=name).exists()
+    if is_taken:
+        raise Conflict(_("This name is taken in this project."), code="name-taken")
 
 
 def _translated(project: Project, asked: Mapping[str, Any]) -> tuple[dict[str, Any], Translation]:

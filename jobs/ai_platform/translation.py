@@ -13,6 +13,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from jobs.ai_platform import hyperparameters
 from jobs.ai_platform.documents import leaves
 from jobs.ai_platform.machines import GPUS_OF_TIER, ROLES, TIERS, Machine, Tables
 
@@ -47,9 +48,13 @@ class Line:
 
 @dataclass
 class Translation:
-    """``said`` is what a job is made of; ``lines`` tell each field of the file."""
+    """``said`` is what a job is made of; ``lines`` tell each field of the file.
+
+    ``search``: the job is the template of that search's trials.
+    """
 
     said: dict[str, Any] = field(default_factory=dict)
+    search: hyperparameters.Search | None = None
     lines: list[Line] = field(default_factory=list)
 
     @property
@@ -100,6 +105,7 @@ def translate(asked: Mapping[str, Any], here: Here, *, package: str = "") -> Tra
     _program(sheet, here, package)
     _replicas(sheet, here, {role.name: role.count for role in roles})
     _results(sheet, here)
+    _search(sheet)
     _times(sheet)
     _place(sheet)
     told = {line.field for line in sheet.made.lines}
@@ -275,7 +281,6 @@ def _program(sheet: _Sheet, here: Here, package: str) -> None:
     sheet.refuse_all(
         {
             **({} if package else {"packageUris": why}),
-            "hyperparameters": _("Searches are no part of this yet. Submit one trial without it."),
             "masterConfig.tpuTfVersion": _("There are no TPUs here. Ask for a kind of GPU."),
         }
     )
@@ -339,6 +344,22 @@ def _results(sheet: _Sheet, here: Here) -> None:
     elif not _BUCKET.match(folder):
         why = _("A path of a volume, given with --volume, survives the job.")
     sheet.tell("jobDir", f"--job-dir {folder}", why)
+
+
+def _search(sheet: _Sheet) -> None:
+    """Tell what its ``hyperparameters`` become; each trial has their values as arguments."""
+    if not (asked := sheet.get(hyperparameters.PATH)):
+        return
+    found = hyperparameters.search_of(asked)
+    for path, (becomes, why) in found.told.items():
+        sheet.tell(path, becomes, why, value="" if path.endswith(".params") else None)
+    for path, why in found.refused.items():
+        sheet.refuse(path, why)
+    if sheet.get("jobDir"):
+        sheet.refuse("jobDir", _("All trials would write to the same folder: leave it out."))
+    if not found.refused:
+        sheet.made.search = found
+        sheet.made.said["args"] += found.args
 
 
 def _times(sheet: _Sheet) -> None:

@@ -286,5 +286,6 @@ PAGES = Pages(
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,
     logs_of=_logs,
+    beside=(("perftests:list", "gauge", _("Performance tests")),),
     fills=_fills,
 )

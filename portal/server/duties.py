@@ -37,6 +37,7 @@ from metrics import sampling
 from notebooks import services as notebooks
 from notifications import services as notifications
 from parking import services as parking
+from perftests import reading as perftests
 from portal import beat
 from portal.celery import app, prepare_broker
 from portal.server.processes import turn_file, wanted_file
@@ -272,6 +273,7 @@ class Worker:
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("experiments", experiments.Turns().tick, experiments.SOON_S, leased=True),
             Loop("job-events", told.read_due, told.EVERY_S, leased=True, first_s=LATER_S),
+            Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),

@@ -128,6 +128,7 @@ INSTALLED_APPS = [
     "notebooks",
     "jobs",
     "experiments",
+    "perftests",
     "usage",
     "gate",
     "console",
@@ -274,6 +275,7 @@ BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT")
 BERTH_QUEUE_PASSING_MINUTES = number("QUEUE_PASSING_MINUTES")
 BERTH_RECLAIM_GRACE_SECONDS = number("RECLAIM_GRACE_SECONDS")
 BERTH_SMOKE_SECONDS = number("SMOKE_SECONDS")
+BERTH_PERFTEST_IMAGE = text("PERFTEST_IMAGE")
 BERTH_RETURN_TICKET_DAYS = number("RETURN_TICKET_DAYS")
 BERTH_CURRENCY = text("CURRENCY")  # of every price (ISO 4217)
 
@@ -434,6 +436,7 @@ SPECTACULAR_SETTINGS = {
         "ModeEnum": ["copy", "sync"],
         "SearchStateEnum": "experiments.choices.State",
         "TrialStateEnum": "experiments.choices.TrialState",
+        "PerfTestStateEnum": "perftests.choices.State",
         "SearchReasonEnum": "experiments.choices.Reason",
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },

@@ -83,3 +83,33 @@ export function stack(node, times, groups, supply, { ticks, height }) {
     node,
   );
 }
+
+// Two lines over doubling places, the second dashed: what was measured, and its baseline.
+export function pair(node, places, values, before, { ticks, height }) {
+  const axis = {
+    stroke: css("--berth-quiet"),
+    grid: { stroke: css("--berth-line"), width: 1 },
+    ticks: { show: false },
+  };
+  const line = css("--berth-state-running");
+  return new uPlot(
+    {
+      width: node.clientWidth,
+      height,
+      cursor: { show: false },
+      legend: { show: false },
+      scales: { x: { time: false, distr: 3, log: 2 }, y: { range: (_u, _min, max) => [0, (max || 1) * 1.1] } },
+      axes: [
+        { ...axis, grid: { show: false }, space: 60, values: (_u, at) => at.map((one) => (one === null ? "" : ticks(one))) },
+        { ...axis, size: 56, space: 30 },
+      ],
+      series: [
+        {},
+        { stroke: line, width: 2, points: { show: true } },
+        { stroke: css("--berth-text"), width: 1.5, dash: [6, 4], points: { show: false } },
+      ],
+    },
+    [places, values, before],
+    node,
+  );
+}

@@ -145,6 +145,7 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
     from jobs.models import Job
     from loaders.models import Load
     from notebooks.models import Preset, Workspace
+    from perftests.models import PerfTest
     from volumes.models import Volume
     from work.models import Share
 
@@ -213,6 +214,18 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
             trials_max=1,
             parallel=1,
             failed_max=1,
+        )
+        for i, person in enumerate(people)
+    )
+    PerfTest.objects.bulk_create(
+        PerfTest(
+            project=project,
+            owner=person,
+            name=f"t{mark}-{i}",
+            test="all-reduce",
+            replicas=2,
+            gpus=0,
+            max_mib=16,
         )
         for i, person in enumerate(people)
     )

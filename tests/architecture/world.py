@@ -17,6 +17,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
+    from perftests.models import PerfTest
     from projects.models import Invitation, KubeGrant, ProjectNamespace
     from volumes.models import Volume
     from webhooks.models import Webhook
@@ -92,8 +93,19 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         state="succeeded",
     )
     Trial.objects.create(experiment=search, number=1, parameters={}, state="failed")
+    measured = PerfTest.objects.create(
+        project=project,
+        owner=owner,
+        name=f"measured{mark}",
+        test="all-reduce",
+        replicas=2,
+        gpus=0,
+        max_mib=16,
+        state="succeeded",
+    )
     return {
         "experiment": str(search.uid),
+        "perftest": str(measured.uid),
         "number": "1",
         "project": project.slug,
         "project_slug": project.slug,

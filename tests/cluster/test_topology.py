@@ -6,12 +6,14 @@ Two units of two racks of two hosts of eight devices, for these tests alone.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from clusters.registry import REVISION_EVERY_S
 from devcluster.fleet import FAKE
 from devcluster.kube import Kube
 from tests.cluster.conftest import managing_queues
@@ -86,6 +88,18 @@ def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
         ok(client.post(f"clusters/{KEY}/pools", json=pool))
         until(lambda: kinds(client).get(MARK) == 64, WITHIN_S)
         yield client
+
+
+@pytest.fixture(scope="module")
+def operators(portal: ClusteredPortal, api: httpx.Client) -> None:
+    """Its processes know which operators of training the cluster has."""
+    asked = (
+        f"from clusters.models import Cluster\nanswer = Cluster.objects.get(key={KEY!r}).operators"
+    )
+    until(lambda: portal.shell(asked), WITHIN_S)
+    if not {"trainer", "jobset", "mpi"} <= set(portal.shell(asked)):
+        pytest.skip("The cluster has no operators of training: python -m devcluster training")
+    time.sleep(REVISION_EVERY_S)
 
 
 def kinds(client: httpx.Client) -> dict[str, int]:
@@ -176,6 +190,19 @@ def test_l6_a_required_unit_holds_all_of_a_job(
     except AssertionError as error:
         raise AssertionError(gangs.look(waits)) from error
     assert not gangs.hosts(waits)
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mpi"])
+def test_l6_all_roles_of_a_training_stand_in_the_unit_that_is_required(
+    gangs: Gangs, nodes: dict[str, tuple[str, str]], operators: None, framework: str
+) -> None:
+    """The half-used unit would hold the leader, or the three others: never all of them."""
+    first = gangs.runs(gangs.start(1), 1)[0]
+    said = {"framework": framework, "command": ["train"]}
+    whole = gangs.start(4, topology="required", topology_level="unit", **said)
+    units = {nodes[host][0] for host in gangs.runs(whole, 4)}
+    assert len(units) == 1
+    assert nodes[first][0] not in units
 
 
 def test_l6_what_fits_no_unit_is_told_before_it_is_submitted(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.portal import Portal
+from tests.support.portal import ROOT, Portal
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 WITHIN_S = 120.0
@@ -26,6 +32,68 @@ def portal() -> Iterator[Portal]:
         yield running.start()
     finally:
         running.close()
+
+
+TRAINER = """
+import argparse
+asked = argparse.ArgumentParser()
+asked.add_argument("--x", type=float)
+print(f"loss={(asked.parse_args().x - 3) ** 2}", flush=True)
+"""
+CONFIG = """
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: n1-highcpu-2
+  pythonModule: trainer.task
+  hyperparameters:
+    goal: MINIMIZE
+    hyperparameterMetricTag: loss
+    maxTrials: 2
+    maxParallelTrials: 2
+    params:
+    - {parameterName: x, type: DOUBLE, minValue: 0, maxValue: 6}
+"""
+
+
+def test_c19_hyperparameters_of_a_file_are_a_search_whose_trials_are_told_back(
+    portal: Portal, tmp_path: Path
+) -> None:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/__init__.py").touch()
+    (tmp_path / "trainer/task.py").write_text(TRAINER)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    token = portal.token("admin")
+    with portal.api(token) as api:
+        project = api.get("projects").json()["results"][0]["slug"]
+    own = {
+        "BERTH_CONFIG": str(tmp_path / "own.json"),
+        "BERTH_PROJECT": project,
+        "BERTH_URL": portal.url,
+        "BERTH_TOKEN": token,
+        "PYTHONPATH": str(ROOT / "cli"),
+    }
+
+    def berth(*words: str) -> str:
+        command = [sys.executable, "-m", "berth_cli", "ai-platform", "jobs", *words]
+        asked: dict[str, Any] = {"env": {**os.environ, **own}, "cwd": tmp_path}
+        done = subprocess.run(command, **asked, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.stderr, portal.tail())
+        return done.stdout
+
+    berth("submit", "training", "tune", "--config", "config.yaml", "--package-path", "trainer")
+    until = time.monotonic() + WITHIN_S
+    while True:
+        told = json.loads(berth("describe", "tune", "--format", "json"))
+        if told["state"] != "RUNNING":
+            break
+        assert time.monotonic() < until, (told, portal.tail())
+        time.sleep(1)
+    output = told["trainingOutput"]
+    assert (told["state"], output["completedTrialCount"]) == ("SUCCEEDED", "2"), told
+    losses = [one["finalMetric"]["objectiveValue"] for one in output["trials"]]
+    assert losses == sorted(losses)
+    assert losses[0] == pytest.approx((float(output["trials"][0]["hyperparameters"]["x"]) - 3) ** 2)
+    assert "tune" in berth("list")
 
 
 def test_eight_trials_two_at_a_time_find_the_best_and_it_becomes_a_job(portal: Portal) -> None:

@@ -102,3 +102,7 @@ def test_a_line_of_a_million_digits_holds_nobody_up() -> None:
         assert numbers_said(line, "loss") == []
     assert time.process_time() - began < 2
     assert numbers_said("loss=1e308\nloss=-1e101\nloss = 0.5", "loss") == [0.5]
+
+
+def test_one_that_has_said_nothing_yet_does_not_lag() -> None:
+    assert not lags([], [[0.5], [0.6], [0.7]], maximizes=True)

@@ -72,6 +72,19 @@ def test_l6_what_fits_no_unit_is_told_before_it_is_submitted(
     assert services.workload_plan(**asked, said=said(8, 5, "unit", "preferred")).decision.fits  # type: ignore[union-attr]
 
 
+def test_l6_parameter_servers_in_one_unit_are_refused_before_the_launch(
+    cluster: Cluster, asked: dict[str, Any]
+) -> None:
+    """Kueue keeps two roles together, not three."""
+    Cluster.objects.update(operators=["jobset"])
+    trains = {"framework": "tensorflow", "command": ["train"]}
+    servers = {**trains, "parameter_servers": 1}
+    with pytest.raises(Invalid, match="not parameter servers with them"):
+        services.workload_create(**asked, said={**said(8, 2, "unit"), **servers})
+    services.workload_create(**asked, said={**said(8, 2, "unit", "preferred"), **servers})
+    services.workload_create(**asked, said={**said(8, 2, "unit"), **trains, "name": "other"})
+
+
 def test_pods_get_the_label_of_the_level(cluster: Cluster, asked: dict[str, Any]) -> None:
     row = services.workload_create(**asked, said=said(8, 2, "rack"))
     assert workload_spec(row).placement.together == Together("berth.dev/rack", required=True)

@@ -107,6 +107,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "how long a smoke run of a job may take: who still runs then has passed",
         ),
         Setting(
+            "PERFTEST_IMAGE",
+            anything(),
+            "",
+            "what performance tests run on clusters where they name no image: one with Python, "
+            "and for GPUs with PyTorch or nccl-tests",
+        ),
+        Setting(
             "RETURN_TICKET_DAYS",
             whole(0),
             14,

@@ -8,7 +8,7 @@ from runtime import training
 from runtime.drivers.kubernetes import names, shapes
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Resources, RetryPolicy, Seen
+from runtime.protocol import Placement, Resources, RetryPolicy, Seen, Together
 from tests.drivers.kubernetes.test_groups import work
 
 OPTIONS = KubernetesOptions(queue="berth")
@@ -146,3 +146,22 @@ def test_each_slot_is_a_gpu_and_a_replica_without_any_is_one():
         made = shapes.of_spec(spec).build(spec, OPTIONS)[-1]["spec"]
         assert made["slotsPerWorker"] == slots
         assert made["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("framework", "operator", "servers", "group"),
+    [
+        ("pytorch", "trainer", 0, None),  # all are of one set
+        ("tensorflow", "jobset", 0, "all"),
+        ("tensorflow", "jobset", 1, None),  # Kueue keeps two sets together, not three
+        ("mpi", "mpi", 0, "all"),
+    ],
+)
+def test_l6_roles_that_must_stand_together_are_placed_together(framework, operator, servers, group):
+    together = Placement(together=Together("berth.dev/unit", required=True))
+    roles = training.groups(framework, 4, servers)
+    spec = work(groups=roles, framework=framework, operator=operator, queue="a", placement=together)
+    for pod in pods_of(shapes.of_spec(spec).build(spec, OPTIONS)):
+        notes = pod["metadata"]["annotations"]
+        assert notes["kueue.x-k8s.io/podset-required-topology"] == "berth.dev/unit"
+        assert notes.get("kueue.x-k8s.io/podset-group-name") == group

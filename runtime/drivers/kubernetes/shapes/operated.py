@@ -22,6 +22,7 @@ from runtime.drivers.kubernetes.shapes.base import Hands, Pod
 from runtime.protocol import NotYet, Observation, PodGroup, WorkloadSpec
 
 _POLICIES = pod_fields.KINDS[1]
+_ONE_PLACE = "kueue.x-k8s.io/podset-group-name"
 # How operators call what a Job calls so.
 _ENDS = {"Succeeded": "Complete", "Completed": "Complete"}
 
@@ -41,9 +42,16 @@ class Roles:
     def name(self) -> str:
         return str(self.plain["name"])
 
-    def template(self, group: PodGroup) -> dict[str, Any]:
+    def template(self, group: PodGroup, *, is_apart: bool = True) -> dict[str, Any]:
+        """Return the pods of one role; ``is_apart``: Kueue places them by themselves.
+
+        Two roles of which one has one pod stand together, which is all that Kueue can promise.
+        """
         labels = {**self.labels, names.WORKLOAD: self.name, names.ROLE: group.role}
-        return workload.template(self.spec, self.options, labels=labels, files=self.files)
+        made = workload.template(self.spec, self.options, labels=labels, files=self.files)
+        if is_apart and self.spec.placement.together and len(self.spec.groups) == 2:  # noqa: PLR2004
+            made["metadata"]["annotations"][_ONE_PLACE] = "all"
+        return made
 
 
 @dataclass(frozen=True)

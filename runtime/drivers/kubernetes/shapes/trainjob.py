@@ -39,7 +39,7 @@ def _made(roles: Roles) -> list[dict[str, Any]]:
 
 def _node(roles: Roles) -> dict[str, Any]:
     """All are alike: which one leads follows from its number."""
-    return roles.template(PodGroup(roles.spec.groups[0].role))
+    return roles.template(PodGroup(roles.spec.groups[0].role), is_apart=False)
 
 
 TRAINJOB = Operated(
