@@ -286,5 +286,6 @@ PAGES = Pages(
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,
     logs_of=_logs,
+    links=(("all-runs", _("All runs"), "history"),),
     fills=_fills,
 )

@@ -52,6 +52,10 @@ class List(WorkView):
             "deeds": bulk.deeds_of(self.pages),
             "bulk_url": self.pages.list_address("bulk", self.project.slug),
             "new_url": self.pages.list_address("new", self.project.slug),
+            "links": [
+                (self.pages.list_address(name, self.project.slug), word, icon)
+                for name, word, icon in self.pages.links
+            ],
         }
         return self.render(shown)
 
