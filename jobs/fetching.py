@@ -22,9 +22,10 @@ from common.errors import BerthError
 from credentials.choices import CredentialKind, Use
 from credentials.decrypt import opened_all
 from credentials.selectors import credentials_for_launch, credentials_usable
+from jobs.fenced_git import Login, NotFetchedError
 from jobs.models import Job, Package, Run
 from jobs.packages import PREFIX, package_keep
-from jobs.repositories import Login, NotFetchedError, fetched
+from jobs.repositories import fetched
 from jobs.sources import Repository, repository
 from jobs.tasks import fetch_code
 from runtime.hints import hint_uids

@@ -1,105 +1,39 @@
-"""One commit of a Git repository, packed as jobs are run with it: git does the work, fenced in.
+"""One commit of a Git repository, packed as jobs are run with it.
 
-Only https to an address that Berth may reach, which is asked of no name server a second time; no
-redirects, hooks, filters, submodules or questions to a terminal. How large it is, is known before
-a file of it is written. The secret is in the environment of ``git`` and nowhere else.
+How large it is, is known before a file of it is written; it is read as it comes, and lies on no
+disk as a whole but as the pack that was sent and the package that is kept.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import gzip
 import io
-import os
 import shutil
-import signal
-import subprocess
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-import certifi
 from django.conf import settings
-from django.utils.translation import gettext_noop as _
 
-from common.outbound import OutboundError, policy_from_settings, split_host, system_resolve
+from jobs.fenced_git import PROBLEMS, Git, NotFetchedError
 from jobs.packages import MAX_FILES, MAX_UNPACKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
+    from jobs.fenced_git import Login
     from jobs.sources import Repository
 
-SECONDS = 120  # of all of it
-_RESOLVE_S, _LOOK_S = 5.0, 0.1
-# In 2 GiB of memory: a small pack may mean any number of zeros.
-_BOUNDED = 'ulimit -v 2097152; exec git "$0" "$@"'
 _STALE_S = 3600.0
 _PREFIX = "berth-code-"
-_TOLD = 64 * 1024  # bytes of what git says
 _MODULE = "160000"  # the mode of a submodule
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_SIZE = 1024
 _NAMED = 20  # of what was left out
-# What git says → which sentence that is; in this order.
-_SAYINGS = (
-    ("couldn't find remote ref", "no-ref"),
-    ("not our ref", "no-ref"),
-    ("unadvertised object", "no-ref"),
-    ("terminal prompts disabled", "closed"),
-    ("authentication failed", "closed"),
-    ("returned error: 401", "closed"),
-    ("returned error: 403", "closed"),
-    ("returned error: 404", "closed"),
-    ("not found", "closed"),
-    ("returned error: 3", "moved"),
-    ("certificate", "tls"),
-    ("returned error: 5", "away"),
-    ("could not resolve", "away"),
-    ("failed to connect", "away"),
-    ("connection", "away"),
-    ("timed out", "away"),
-)
-PROBLEMS = {
-    "no-ref": _("There is no branch, tag or commit “%(ref)s” at %(where)s."),
-    "closed": _(
-        "%(where)s is not there, or may not be read. For a private one keep a Git token for "
-        "%(host)s among the project's credentials."
-    ),
-    "key": _("The credential “%(key)s” does not open %(where)s, or there is no such repository."),
-    "moved": _("%(host)s says that it is at another address. Write that one."),
-    "tls": _("The certificate of %(host)s is not valid."),
-    "away": _("%(host)s can't be reached."),
-    "late": _("%(host)s did not send it within %(n)d seconds."),
-    "large": _("It is larger than %(n)d MiB. Put what is large on a volume instead."),
-    "many": _("It holds more than %(n)d files. Put them on a volume instead."),
-    "folder": _("There is no folder “%(folder)s” in it."),
-    "link": _("“%(name)s” is a link to no file of it. Only files, and links to them, go along."),
-    "no-git": _("Berth's worker has no git. Tell an operator."),
-    "other": _("git could not read %(where)s."),
-}
-PASSING = frozenset({"away", "late"})  # may be otherwise a moment later
-
-
-class NotFetchedError(Exception):
-    """``text`` with places for ``values``; ``passes``: another try may do better."""
-
-    def __init__(self, text: str, values: dict[str, Any], *, passes: bool = False) -> None:
-        super().__init__(text % values if values else text)
-        self.text, self.values, self.passes = text, values, passes
-
-
-@dataclass(frozen=True)
-class Login:
-    """``name`` is the credential's, for people."""
-
-    name: str
-    username: str
-    token: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -118,7 +52,7 @@ def fetched(
     """Fetch what ``source`` names now. ``goes_on`` is called again and again, and may raise."""
     tidy()
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
-        git = _Git(source, login, Path(folder), goes_on)
+        git = Git(source, login, Path(folder), goes_on)
         git("init", "--quiet", "--bare", "--template=", ".")
         # as it is checked out, whatever the repository says of archives
         git.write("info/attributes", "* -export-ignore -export-subst -text -filter -ident\n")
@@ -134,9 +68,8 @@ def fetched(
         sha = git("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
         tree = f"{sha}:{source.folder}"
         entries = list(_entries(git, tree))
-        git("archive", "--format=tar", "--output=tree.tar", tree)
         with tempfile.TemporaryFile() as packed:
-            pointers = _pack(git, Path(folder, "tree.tar"), packed)
+            pointers = _pack(git, tree, packed)
             modules = [name for mode, name in entries if mode == _MODULE]
             left = {"modules": modules[:_NAMED], "pointers": pointers[:_NAMED]}
             packed.seek(0)
@@ -151,151 +84,7 @@ def tidy() -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Git:
-    """Runs git in one folder, with one time for all of it."""
-
-    def __init__(
-        self, source: Repository, login: Login | None, folder: Path, goes_on: Callable[[], None]
-    ) -> None:
-        self.source, self.folder = source, folder
-        self._login, self._goes_on = login, goes_on
-        self._ends = time.monotonic() + SECONDS
-
-    def write(self, name: str, text: str) -> None:
-        path = self.folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-
-    def connection(self) -> dict[str, str]:
-        """Return what leads to the one address that was looked at, and signs in there."""
-        host, port = split_host(self.source.host, default_port=443)
-        try:
-            policy = policy_from_settings()
-            if not policy.permits_port(host, port):
-                raise self.wrong(_("Port %(port)d is not one that Berth connects to."), port=port)
-            found = system_resolve(host, port, _RESOLVE_S)
-        except OutboundError as error:
-            raise NotFetchedError(error.text, error.values, passes=True) from None
-        known = [str(one) for one in found if policy.permits(host, one, port)]
-        if not known:
-            raise self.wrong(
-                _("%(host)s is not at a public address, and Berth asks only those."), host=host
-            )
-        said = [("http.curloptResolve", f"{host}:{port}:{','.join(known)}")]
-        if self._login is not None:
-            pair = f"{self._login.username}:{self._login.token}".encode()
-            header = f"Authorization: Basic {base64.b64encode(pair).decode()}"
-            said.append((f"http.https://{self.source.host}/.extraHeader", header))
-        believed = [certifi.where(), *filter(None, [settings.BERTH_OUTBOUND_CA_FILE])]
-        self.write("ca.pem", "".join(Path(one).read_text() for one in believed))
-        said.append(("http.sslCAInfo", str(self.folder / "ca.pem")))
-        return _as_config(said)
-
-    def __call__(self, *words: str, env: dict[str, str] | None = None) -> str:
-        """Return what git prints; NotFetchedError says what was wrong."""
-        left = max(1, round(self._ends - time.monotonic()))
-        # which ends it too where nobody lives to do so
-        argv = ["timeout", "--kill-after=1", str(left), "sh", "-c", _BOUNDED, *words]
-        around = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-        around |= {"HOME": str(self.folder), "GIT_DIR": str(self.folder), **_FENCE, **(env or {})}
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
-            try:
-                child = subprocess.Popen(  # noqa: S603 - no shell
-                    argv, cwd=self.folder, env=around, stdin=subprocess.DEVNULL,
-                    stdout=out, stderr=said, process_group=0,
-                )  # fmt: skip
-            except FileNotFoundError:
-                raise self.problem("no-git") from None
-            try:
-                self._watch(child)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-            said.seek(0)
-            text = said.read(_TOLD).decode(errors="replace").lower()
-            if child.returncode:
-                raise self._told(words[0], child.returncode, text)
-            out.seek(0)
-            return out.read().decode("utf-8", "surrogateescape")
-
-    def _watch(self, child: subprocess.Popen[bytes]) -> None:
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_LOOK_S)
-                return
-            if time.monotonic() > self._ends:
-                raise self.problem("late", n=SECONDS)
-            if _size_of(self.folder) > 2 * MAX_UNPACKED:
-                raise self.problem("large", n=MAX_UNPACKED // 2**20)
-            self._goes_on()
-
-    def _told(self, verb: str, code: int, text: str) -> NotFetchedError:
-        if code in {124, 137}:
-            return self.problem("late", n=SECONDS)
-        if code == 127:  # noqa: PLR2004 - as a shell says it
-            return self.problem("no-git")
-        if verb == "ls-tree":
-            return self.problem("folder", folder=self.source.folder)
-        word = next((word for part, word in _SAYINGS if part in text), "other")
-        if word == "closed" and self._login is not None:
-            return self.problem("key", key=self._login.name)
-        return self.problem(word)
-
-    def problem(self, word: str, **values: Any) -> NotFetchedError:
-        known = {"ref": self.source.ref or "HEAD", "where": self.source.where}
-        known |= {"host": self.source.host, **values}
-        text = PROBLEMS[word]
-        said = {name: value for name, value in known.items() if f"%({name})" in text}
-        return NotFetchedError(text, said, passes=word in PASSING)
-
-    def wrong(self, text: str, **values: Any) -> NotFetchedError:
-        return NotFetchedError(text, values)
-
-
-def _as_config(said: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return settings of git as variables: no file of them lies anywhere."""
-    said = (*_SETTINGS, *said)
-    found = {"GIT_CONFIG_COUNT": str(len(said))}
-    for number, (name, value) in enumerate(said):
-        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    return found
-
-
-_SETTINGS = (
-    ("protocol.allow", "never"),
-    ("protocol.https.allow", "always"),
-    ("http.followRedirects", "false"),
-    ("http.sslVerify", "true"),
-    ("http.lowSpeedLimit", "1"),
-    ("http.lowSpeedTime", "30"),
-    ("credential.helper", ""),
-    ("core.hooksPath", os.devnull),
-    ("core.bigFileThreshold", "16m"),
-    ("fetch.unpackLimit", "1"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("transfer.bundleURI", "false"),
-    ("pack.threads", "1"),
-)
-_FENCE = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    **_as_config(()),
-}
-
-
-def _size_of(folder: Path) -> int:
-    found = 0
-    with contextlib.suppress(OSError):  # it is being written
-        for path in folder.rglob("*"):
-            found += path.lstat().st_size
-    return found
-
-
-def _entries(git: _Git, tree: str) -> Iterator[tuple[str, str]]:
+def _entries(git: Git, tree: str) -> Iterator[tuple[str, str]]:
     """Yield mode and name of each entry, or raise where there are too many, or too large ones."""
     files = total = 0
     for line in git("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split("\0"):
@@ -311,37 +100,67 @@ def _entries(git: _Git, tree: str) -> Iterator[tuple[str, str]]:
         yield mode, name
 
 
-def _pack(git: _Git, tree: Path, packed: IO[bytes]) -> list[str]:
-    """Pack a tree so that the same commit gives the same bytes; return the pointers in it."""
+def _pack(git: Git, tree: str, packed: IO[bytes]) -> list[str]:
+    """Pack a tree so that the same commit gives the same bytes; return the pointers in it.
+
+    Of what links lead to, the archive is read a second time: it is nowhere as a whole.
+    """
     pointers: list[str] = []
-    total = 0
+    links: dict[str, list[str]] = {}  # by what they lead to
     with (
-        tarfile.open(tree) as given,
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as made,
     ):
-        files = {one.name: one for one in given.getmembers() if one.isreg()}
-        for one in given.getmembers():
-            source = files.get(_target(one)) if one.issym() else one
-            if source is None or not (source.isreg() or source.isdir()):
-                raise git.problem("link", name=one.name[:80])
-            total += source.size
-            if total > MAX_UNPACKED:  # links to one large file
-                raise git.problem("large", n=MAX_UNPACKED // 2**20)
-            entry = tarfile.TarInfo(one.name)
-            entry.type, entry.size, entry.mode = source.type, source.size, source.mode | 0o600
-            if entry.isdir():
-                made.addfile(entry)
+        package = _Package(git, made, packed)
+        for entry, content in _archived(git, tree):
+            if entry.issym():
+                links.setdefault(_target(entry), []).append(entry.name)
                 continue
-            content: IO[bytes] = given.extractfile(source) or io.BytesIO()
-            if source.size < _POINTER_SIZE:
+            if content is not None and entry.size < _POINTER_SIZE:
                 data = content.read()
-                if data.startswith(_POINTER):
-                    pointers.append(one.name)
-                content = io.BytesIO(data)
-            made.addfile(entry, content)
-            git._goes_on()  # noqa: SLF001 - of this module
+                pointers += [entry.name] if data.startswith(_POINTER) else []
+                content = io.BytesIO(data)  # noqa: PLW2901
+            package.add(entry.name, entry, content)
+        for entry, content in _archived(git, tree) if links else ():
+            names = links.pop(entry.name, []) if content is not None else []
+            with tempfile.TemporaryFile() as held:
+                if names and content is not None:
+                    shutil.copyfileobj(content, held)
+                for name in names:
+                    held.seek(0)
+                    package.add(name, entry, held)
+    for lost in links.values():
+        raise git.problem("link", name=lost[0][:80])
     return pointers
+
+
+class _Package:
+    """What is written, until it is too much."""
+
+    def __init__(self, git: Git, made: tarfile.TarFile, packed: IO[bytes]) -> None:
+        self._git, self._made, self._packed = git, made, packed
+        self._left = MAX_UNPACKED
+
+    def add(self, name: str, entry: tarfile.TarInfo, content: IO[bytes] | None) -> None:
+        self._left -= entry.size
+        if self._left < 0:  # links to one large file
+            raise self._git.problem("large", n=MAX_UNPACKED // 2**20)
+        kept = tarfile.TarInfo(name)
+        kept.type, kept.size, kept.mode = entry.type, entry.size, entry.mode | 0o600
+        self._made.addfile(kept, content)
+        if self._packed.tell() > settings.BERTH_PACKAGE_MIB * 2**20:
+            raise self._git.problem("large", n=settings.BERTH_PACKAGE_MIB)
+
+
+def _archived(git: Git, tree: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield each entry of a tree as it comes, with its content where it is a file."""
+    with (
+        git.reading("archive", "--format=tar", tree) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        for entry in tar:
+            git.look()
+            yield entry, tar.extractfile(entry) if entry.isreg() else None
 
 
 def _target(link: tarfile.TarInfo) -> str:

@@ -131,7 +131,12 @@ class RunsOfAll(WorkView):
         page = paginate(request, runs.runs_in(self.principal, self.kind, self.project, wanted))
         pair = [self._named(text) for text in request.GET.getlist("of")[: _PAIR + 1]]
         kept = [(name, text) for name, text in request.GET.items() if name in form.fields and text]
-        said = {"filters": form, "kept": kept, "page": page, "lines": lines(self, list(page.object_list))}
+        said = {
+            "filters": form,
+            "kept": kept,
+            "page": page,
+            "lines": lines(self, list(page.object_list)),
+        }
         return self.render({**said, **compared(self, pair)})
 
     def _named(self, text: str) -> Run:

@@ -267,9 +267,9 @@ WORKER = """
 import sys
 import django
 django.setup()
-from jobs import repositories
+from jobs import fenced_git, repositories
 from jobs.sources import repository
-repositories.SECONDS = 2
+fenced_git.SECONDS = 2
 with repositories.fetched(repository(sys.argv[1]), None, lambda: print("on", flush=True)):
     pass
 """

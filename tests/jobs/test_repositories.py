@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from jobs import repositories
-from jobs.repositories import Login, NotFetchedError
+from jobs import fenced_git, repositories
+from jobs.fenced_git import Login, NotFetchedError
 from jobs.sources import repository
 from tests.support.git_served import GitServed, drip, git_served
 
@@ -161,7 +161,7 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_asked(
     """A second answer of the name server changes nothing: git asks none."""
     from ipaddress import ip_address
 
-    monkeypatch.setattr(repositories, "system_resolve", lambda *_asked: [ip_address("127.0.0.1")])
+    monkeypatch.setattr(fenced_git, "system_resolve", lambda *_asked: [ip_address("127.0.0.1")])
     told = refusal(f"git+https://no-such-name.invalid:{served.port}/trainer@main")
     assert told.startswith("The certificate of no-such-name.invalid")
 
@@ -189,12 +189,20 @@ def test_what_is_too_large_or_too_slow_ends_and_leaves_no_process(
     monkeypatch.setattr(repositories, "MAX_FILES", 1)
     monkeypatch.setattr(repositories, "MAX_UNPACKED", 2**30)
     assert refusal(served.code("large")).startswith("It holds more than 1 files")
-    monkeypatch.setattr(repositories, "SECONDS", 1)
+    monkeypatch.setattr(fenced_git, "SECONDS", 1)
     served.before = drip
     assert "did not send it within 1 seconds" in refusal(served.code("large"))
     mine = str(os.getpid())
     left = [p for p in Path("/proc").glob("[0-9]*/stat") if _parent(p) == mine and _is_git(p)]
     assert left == []
+
+
+def test_what_no_package_may_be_is_not_kept(served: GitServed, settings: Any) -> None:
+    served.make("noise", a=secrets.token_hex(3 * 2**20))
+    settings.BERTH_PACKAGE_MIB = 2
+    assert refusal(served.code("noise")) == (
+        "It is larger than 2 MiB. Put what is large on a volume instead."
+    )
 
 
 def _parent(stat: Path) -> str:
