@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import structlog
+from celery import shared_task
 from django.db import transaction
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.errors import BerthError
+from common.tasks import CommittedTask
 from credentials.choices import CredentialKind, Use
 from credentials.decrypt import opened_all
 from credentials.selectors import credentials_for_launch, credentials_usable
@@ -27,7 +29,6 @@ from jobs.models import Job, Package, Run
 from jobs.packages import PREFIX, package_keep
 from jobs.repositories import fetched
 from jobs.sources import Repository, repository
-from jobs.tasks import fetch_code
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
 from runtime.reasons import Reason
@@ -76,6 +77,17 @@ def problem_of(row: Job) -> str:
         return ""
     text, values = str(known["problem"]), known.get("values") or {}
     return _(text) % values if values else _(text)
+
+
+@shared_task(base=CommittedTask, name="jobs.fetch_code")
+def fetch_code(*args: Any, **_kwargs: Any) -> None:
+    """Fetch the code of a job; what is not understood is left to the next look at the job."""
+    try:
+        uid = UUID(args[0])
+    except (IndexError, TypeError, ValueError, AttributeError):
+        log.warning("task.payload_ignored", task="jobs.fetch_code")
+        return
+    code_fetch(uid)
 
 
 def code_fetch(uid: UUID) -> None:

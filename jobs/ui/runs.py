@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.http import HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -164,7 +165,9 @@ class RunChanged(OneView):
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.inside()
-        run = runs.run_get(row, runs.run_number(request.GET.get("run", ""), "run"))
+        if "run" not in request.GET:
+            return HttpResponseRedirect(self.pages.address("runs", row))
+        run = runs.run_get(row, runs.run_number(request.GET["run"], "run"))
         form, problem = self._form(row, run)
         return self._page(row, run, form, problem=problem)
 
