@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from jobs import smoke
 from jobs.choices import State
+from jobs.fetching import problem_of
 from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
@@ -53,7 +54,7 @@ class SmokeOut(serializers.Serializer[Any]):
 
 
 def _failure(row: Job, reader: Reader) -> dict[str, Any]:
-    return {"failure": row.failure if reader.owns else None}
+    return {"failure": (problem_of(row) or row.failure) if reader.owns else None}
 
 
 def _in_detail(row: Job) -> dict[str, Any]:
@@ -89,7 +90,8 @@ API = Api(
     status_own=_failure,
     status_shape={
         "failure": serializers.CharField(
-            allow_null=True, help_text="what its program said of it; its owner's alone"
+            allow_null=True,
+            help_text="why its code did not come, or what its program said; its owner's alone",
         )
     },
     detail=_in_detail,

@@ -1,5 +1,7 @@
 """How a program gets the code that goes along with it: it asks the portal, once, at its start.
 
+Code in a volume is there: it begins in that folder.
+
 One way for a process and a pod: a few lines of Python fetch the package from the listener for
 workloads, with a token of this launch, unpack it into a folder of their own and become the program.
 """
@@ -15,8 +17,10 @@ from django.http import HttpRequest, HttpResponse
 from common.errors import Conflict, Forbidden, NotFound
 from hubapi import services
 from hubapi.api import hub_api
+from jobs.fetching import package_of
 from jobs.models import Job, Package
 from jobs.packages import PREFIX
+from jobs.sources import in_volume
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -66,22 +70,35 @@ except OSError as error:
 """
 
 
+_IN_VOLUME = (
+    'cd -- "$BERTH_VOLUMES/$0" || exit 66; BERTH_CODE=$PWD; '
+    'PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}; export BERTH_CODE PYTHONPATH; exec "$@"'
+)
+
+
 def with_code(row: Job, words: Sequence[str]) -> tuple[str, ...]:
     """Return the words of what is run, which begin in the folder of its code, if it has some."""
+    if folder := in_volume(row.code):
+        return ("sh", "-c", _IN_VOLUME, folder, *words)
     if not row.code:
         return tuple(words)
-    return ("python3", "-c", _BEGIN, row.code.removeprefix(PREFIX), *words)
+    return ("python3", "-c", _BEGIN, package_of(row).removeprefix(PREFIX), *words)
+
+
+def is_fetched(row: Job) -> bool:
+    """Whether its program fetches its code from the portal."""
+    return bool(row.code) and not in_volume(row.code)
 
 
 def environment(row: Job, hub_url: str) -> dict[str, str]:
-    if not row.code:
+    if not is_fetched(row):
         return {}
     base = (hub_url or settings.BERTH_INTERNAL_URL).rstrip("/")
     return {"BERTH_CODE_URL": f"{base}/hub/api/berth/jobs/{row.uid}/code"}
 
 
 def secrets(row: Job) -> dict[str, str]:
-    if not row.code:
+    if not is_fetched(row):
         return {}
     return {"BERTH_CODE_TOKEN": services.derive(PURPOSE, row.uid, row.launch)}
 
@@ -107,7 +124,7 @@ def code(request: HttpRequest, job: UUID) -> HttpResponse:
     if row is None:
         raise Conflict("There is a newer launch, or none.")
     wanted = Package.objects.filter(
-        project=row.project_id, sha256=row.code.removeprefix(PREFIX)
+        project=row.project_id, sha256=package_of(row).removeprefix(PREFIX)
     ).first()
     if wanted is None:
         raise NotFound("Its package is gone.")

@@ -10,7 +10,9 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
 from common.errors import wrong
-from jobs import origin, smoke
+from common.outbound import Client, OutboundError, policy_from_settings
+from jobs import origin, smoke, sources
+from jobs.code import is_fetched
 from jobs.models import Job
 from jobs.packages import require_package
 from jobs.runs import run_keep
@@ -97,10 +99,17 @@ SMOKE = f.Flag(
 CODE = f.Line(
     name="code",
     label=_("Code"),
-    help=_("A package that was sent before: its program starts in that folder."),
-    longest=80,
-    pattern=r"package:[0-9a-f]{64}",
-    refusal=_("“package:” and the digest that was answered when the folder was sent."),
+    help=_(
+        "The folder that its program starts in: git+https://HOST/PATH@BRANCH of a repository, "
+        "fetched anew at each start; volume:NAME/FOLDER; or a package that was sent before."
+    ),
+    longest=512,
+    pattern=sources.PATTERN,
+    refusal=_(
+        "git+https://HOST/PATH@BRANCH (a tag or commit, too; #subdirectory=FOLDER after it), "
+        "volume:NAME/FOLDER, or package: and its digest."
+    ),
+    example="git+https://github.com/team/project@main",
     private=True,  # who knows the digest may run it, and so read it
     quiet=True,
     folded=True,
@@ -110,9 +119,9 @@ CODE = f.Line(
 def _settle(row: Job, said: Mapping[str, Any]) -> None:
     """Have one thing that runs, its package there, and know where its paths begin."""
     if said.get("code"):
-        require_package(row.project, row.code)
+        _check_code(row)
     if row.code and not (row.command or row.script):
-        raise wrong("command", gettext("What is run in a package needs a command."))
+        raise wrong("command", gettext("What is run in its code needs a command."))
     if row.pk is None and row.made_in and "env" in said:
         row.env = {**row.env_of_workspace, **row.env}
     if row.script and row.command:
@@ -130,28 +139,48 @@ def _settle(row: Job, said: Mapping[str, Any]) -> None:
         raise wrong("smoke", message)
 
 
+def _check_code(row: Job) -> None:
+    """What it names is there, or at an address that may be asked for it."""
+    if row.code.startswith(sources.PACKAGE):
+        require_package(row.project, row.code)
+    elif (source := sources.repository(row.code)) is not None:
+        try:
+            with Client(policy_from_settings()) as client:
+                client.check(source.url)
+        except OutboundError as error:
+            raise wrong("code", error.message) from None
+
+
+def _require_volume(field: str, said: str, attached: Attached, *, writes: bool) -> None:
+    """Raise unless the volume of VOLUME/FOLDER is one that the job has."""
+    volume = said.partition("/")[0]
+    if not volume or (attached.with_shared and volume == SHARED):
+        return
+    seen = next((one for one in attached.volumes if one.volume.name == volume), None)
+    if seen is None:
+        names = ", ".join(one.volume.name for one in attached.volumes)
+        message = gettext("It is in none of the job's volumes: %(names)s.")
+        raise wrong(field, message % {"names": names or "-"})
+    if writes and seen.read_only:
+        raise wrong(field, gettext("The job may only read this volume."))
+
+
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
-    volume = row.checkpoints.partition("/")[0]
-    if volume and not (attached.with_shared and volume == SHARED):
-        seen = next((one for one in attached.volumes if one.volume.name == volume), None)
-        if seen is None:
-            names = ", ".join(one.volume.name for one in attached.volumes)
-            message = gettext("It is in none of the job's volumes: %(names)s.")
-            raise wrong("checkpoints", message % {"names": names or "-"})
-        if seen.read_only:
-            raise wrong("checkpoints", gettext("The job may only read this volume."))
-    if volume or not row.gpus or not row.cluster_key:
+    _require_volume("checkpoints", row.checkpoints, attached, writes=True)
+    _require_volume("code", sources.in_volume(row.code), attached, writes=False)
+    if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
         return []
-    cluster = known_cluster(row.cluster_key)
-    options = options_of(cluster.options)
-    if not cluster.runs_images or not (options.manages_queues or options.queue):
-        return []
-    return [
-        gettext(
-            "Name a folder for its checkpoints: when its GPUs are asked back it begins anew "
-            "without them."
+    options, told = options_of(cluster.options), []
+    if is_fetched(row):
+        told.append(gettext("Its image needs python3, which fetches the code."))
+    if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):
+        told.append(
+            gettext(
+                "Name a folder for its checkpoints: when its GPUs are asked back it begins anew "
+                "without them."
+            )
         )
-    ]
+    return told
 
 
 FRAMEWORK = f.Choice(
@@ -248,7 +277,13 @@ JOB = Kind(
     related=("home",),
     replicas=lambda row: row.all_replicas,
     together=_together,
-    of_a_launch={"exit_code": None, "failed_replica": None, "finished_at": None, "failure": ""},
+    of_a_launch={
+        "exit_code": None,
+        "failed_replica": None,
+        "finished_at": None,
+        "failure": "",
+        "fetched": dict,
+    },
     asked=StopReason.CANCELLED.value,
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
     launched=_launched,

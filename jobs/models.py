@@ -60,8 +60,10 @@ class Job(Workload):
     # A smoke run comes first; one of those is a job of its own that no list shows.
     smoke = models.BooleanField(_("smoke run"), default=False, db_default=False)
     smoke_of = models.UUIDField(null=True, db_index=True)
-    # Where the files come from that its program starts in: "package:" and a digest; "": none.
-    code = models.CharField(_("code"), max_length=80, blank=True, default="", db_default="")
+    # Where the files come from that its program starts in (``jobs.sources``); "": none.
+    code = models.CharField(_("code"), max_length=512, blank=True, default="", db_default="")
+    # How far the code of a repository is, of the latest launch (``jobs.fetching``).
+    fetched = models.JSONField(default=dict, db_default={}, blank=True)
     # --- how the latest launch ended ----------------------------------------------------------
     exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet
     failed_replica = models.PositiveSmallIntegerField(null=True)
@@ -102,6 +104,11 @@ class Run(models.Model):
     said = models.JSONField(default=dict)
     env = SealedMapping(default=dict, blank=True)
     image_digest = models.CharField(max_length=80, blank=True, default="")
+    # The package that it had, which is kept as long as it is; of a repository also the commit, and
+    # what did not come along.
+    code = models.CharField(max_length=80, blank=True, default="", db_default="", db_index=True)
+    commit = models.CharField(max_length=64, blank=True, default="", db_default="", db_index=True)
+    left_out = models.JSONField(default=dict, db_default={}, blank=True)
     cluster_key = models.CharField(max_length=63, blank=True, default="")
     # --- how it ended; None: it has not -------------------------------------------------------
     began_at = models.DateTimeField(null=True)

@@ -16,21 +16,20 @@ from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Sum, TextField, Value
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Concat
+from django.db.models import Exists, OuterRef, Sum, Value
+from django.db.models.functions import Concat
 from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.errors import Conflict, TooLarge, wrong
 from jobs.models import Job, Package, Run
+from jobs.sources import PACKAGE as PREFIX
 from projects.services.life import require_active
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
-PREFIX = "package:"
 MAX_UNPACKED = 512 * 2**20
 MAX_FILES = 20_000
 KEPT_UNUSED = timedelta(days=1)  # between sending one and the job that it is for
@@ -88,7 +87,7 @@ def packages_prune() -> int:
     name = Concat(Value(PREFIX), OuterRef("sha256"))
     jobs = Job.objects.filter(project=OuterRef("project"), deleted_at__isnull=True)
     # a run of before can be run again, and be compared
-    runs = Run.objects.annotate(code=Cast(KT("said__code"), TextField())).filter(
+    runs = Run.objects.filter(
         job__project=OuterRef("project"), job__deleted_at__isnull=True, code=name
     )
     old = Package.objects.filter(sent_at__lt=now() - KEPT_UNUSED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import replicas, smoke, told
+from jobs import fetching, replicas, smoke, told
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
@@ -49,7 +49,10 @@ class JobReconciler(WorkloadReconciler):
                 state = ReconcileContext(row, dict(row.external_ref))
                 state.saw(seen)
                 return self._close(state, Status(Phase.FAILED, Reason.TIME_LIMIT))
-        return self._looked_at_in_time(row, super().step(row, observation))
+        outcome = super().step(row, observation)
+        if outcome.reason == Reason.FETCHING_CODE:
+            return replace(outcome, requeue_s=fetching.LOOK_S)
+        return self._looked_at_in_time(row, outcome)
 
     def _is_over_time(self, row: Job) -> bool:
         state = ReconcileContext(row, row.external_ref)
@@ -85,14 +88,16 @@ class JobReconciler(WorkloadReconciler):
         return row.all_replicas
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
-        lacking = needs.missing(row)
+        lacking = needs.missing(row) or fetching.waits(row)
         if lacking is None and row.smoke and smoke.verdict(row) is None:
             return Reason.SMOKE_RUN, ""
         return lacking
 
     def _place(self, state: ReconcileContext) -> Outcome:
-        """What its smoke run failed at never asks for a place."""
+        """What its smoke run failed at never asks for a place, nor what has no code."""
         row: Any = state.row
+        if fetching.problem_of(row):
+            return self._finish(state, Phase.FAILED, Reason.CODE_NOT_FETCHED, "")
         told.read_before(row)
         if row.smoke and smoke.verdict(row) is False:
             return self._finish(state, Phase.FAILED, Reason.SMOKE_FAILED, "")

@@ -8,19 +8,22 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.clock import now
 from common.errors import Conflict, NotFound, wrong
+from jobs.choices import State
 from jobs.models import Package, Run
 from jobs.packages import PREFIX
+from jobs.sources import VOLUME, repository
 from work import kinds, services
 from work.selectors import values_of, visible_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import date, datetime
 
     from django.db.models import QuerySet
 
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 
 MOST_PLACES, MOST_NODES = 50, 64  # that are kept of a run, the latest; of one of them
 MOST_FILES = 200  # of code, of which a difference is told
+GOES_ON, ENDS = "running", ("succeeded", "failed", "cancelled")
 _AS_LINES = ("command", "args")
+_SHORT = 10  # letters of a digest, for people
 
 
 def run_keep(principal: Principal, row: Job) -> None:
@@ -51,6 +56,7 @@ def run_keep(principal: Principal, row: Job) -> None:
         said=said,
         env=dict(env),
         image_digest=row.image_digest,
+        code=row.code if row.code.startswith(PREFIX) else "",
         cluster_key=row.cluster_key,
     )
 
@@ -86,13 +92,51 @@ def run_end(change: Transition, at: datetime, how: str) -> None:
 
 def runs_of(row: Job) -> QuerySet[Run]:
     """Return the runs of a job, the newest first. One of a version before was not written down."""
-    return Run.objects.filter(job=row).select_related("by", "job").order_by("-launch")
+    return Run.objects.filter(job=row).select_related("by", "job__project").order_by("-launch")
 
 
-def runs_in(who: Principal, kind: Kind, project: Project) -> QuerySet[Run]:
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """To which runs of a project a list is narrowed; "" and None: to none of that."""
+
+    state: str = ""  # how it ended, or GOES_ON
+    by: str = ""  # who asked for it, by user name
+    job: str = ""  # part of its name, or its id
+    since: date | None = None  # asked for on that day or later
+    until: date | None = None
+
+
+def runs_in(
+    who: Principal, kind: Kind, project: Project, wanted: Wanted | None = None
+) -> QuerySet[Run]:
     """Return the runs of all jobs of a project that ``who`` may see, the newest first."""
-    jobs = visible_to(who, kind, project).order_by()
-    return Run.objects.filter(job__in=jobs.values("pk")).select_related("by", "job").order_by("-pk")
+    jobs, wanted = visible_to(who, kind, project).order_by(), wanted or Wanted()
+    if wanted.job:
+        jobs = jobs.filter(Q(name__icontains=wanted.job) | Q(short_id=wanted.job))
+    rows = Run.objects.filter(job__in=jobs.values("pk"))
+    rows = rows.select_related("by", "job__project").order_by("-pk")
+    if wanted.state == GOES_ON:
+        rows = rows.filter(how="", ended_at__isnull=True)
+    elif wanted.state:
+        rows = rows.filter(how=wanted.state)
+    if wanted.by:
+        rows = rows.filter(by__username=wanted.by)
+    if wanted.since:
+        rows = rows.filter(asked_at__date__gte=wanted.since)
+    if wanted.until:
+        rows = rows.filter(asked_at__date__lte=wanted.until)
+    return rows
+
+
+def code_of(run: Run) -> str:
+    """Return which code it ran in a few words; "": that of its image, home or command."""
+    said = run.said.get("code") or ""
+    if (source := repository(said)) is not None:
+        ref = source.ref[:_SHORT] if source.is_pinned else source.ref or "HEAD"
+        return ref if source.is_pinned or not run.commit else f"{ref} · {run.commit[:_SHORT]}"
+    if said.startswith(VOLUME):
+        return _("volume, not kept")
+    return str(said[: len(PREFIX) + _SHORT])
 
 
 def run_number(text: str, name: str) -> int:
@@ -109,25 +153,38 @@ def run_get(row: Job, launch: int) -> Run:
     return found
 
 
-def run_again(*, principal: Principal, row: Job, launch: int) -> Job:
-    """Start exactly what a run was: its settings become the job's, with the same bytes.
+def run_again(
+    *, principal: Principal, row: Job, launch: int, changes: Mapping[str, Any] | None = None
+) -> Job:
+    """Start what a run was, with ``changes``: that becomes the job's, with the same bytes.
 
-    Conflict while another one goes on. Never inside a transaction: a registry may be asked.
+    Conflict while another one goes on; what can't start changes nothing. Never inside a
+    transaction: a registry may be asked.
     """
-    run = run_get(row, launch)
+    said = {**said_by(row, run_get(row, launch)), **(changes or {})}
+    again: Job = services.workload_edit(
+        principal=principal, row=row, said=said, anew=True, check=_require_ended
+    )
+    return again
+
+
+def _require_ended(row: Job) -> None:
     if row.is_on_its_way:
         raise Conflict(_("It has not ended: cancel it, or wait for its end."), code="running")
+
+
+def said_by(row: Job, run: Run) -> dict[str, Any]:
+    """Return what makes a job what a run was: its fields, with the bytes and the commit it had."""
     table = kinds.kind_of(row.kind).table
     said = {**run.said, "env": dict(run.env)}
     image = run.said.get("image")
     if run.image_digest and (run.image_digest, image) != (row.image_digest, row.image):
         said["image"] = f"{run.said['image'].partition('@')[0]}@{run.image_digest}"
+    if run.commit and (source := repository(run.said.get("code") or "")) is not None:
+        said["code"] = source.at(run.commit)
     known = {one.name: getattr(one, "empty", None) for one in table.but("name")}
     values = {n: known[n] if v is None else v for n, v in said.items() if n in known}
-    given = {name: value for name, value in values.items() if value is not None}
-    edited: Job = services.workload_edit(principal=principal, row=row, said=given)
-    started: Job = services.workload_start(principal=principal, row=edited)
-    return started
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -159,20 +216,21 @@ class Compared:
 
 def compare(a: Run, b: Run, *, private: bool) -> Compared:
     """Return what differs. ``private``: what only its owner may read is told, too."""
-    job = a.job
-    table = kinds.kind_of(job.kind).table
+    table = kinds.kind_of(a.job.kind).table
     fields = [one for one in table.but("name", "env") if private or not one.private]
     pairs: list[tuple[str, Text, Any, Any]] = [
         (f.name, f.label, a.said.get(f.name), b.said.get(f.name)) for f in fields
     ]
     pairs.append(("image_digest", gettext_lazy("Image digest"), a.image_digest, b.image_digest))
     if private:
+        pairs.append(("commit", gettext_lazy("Commit"), a.commit, b.commit))
         pairs += [
             (f"env.{name}", name, a.env.get(name), b.env.get(name))
             for name in sorted({*a.env, *b.env})
         ]
-    ended = [
-        ("how", gettext_lazy("How it ended"), a.how, b.how),
+    how_a, how_b = (State(run.how).label if run.how else "" for run in (a, b))
+    ended: list[tuple[str, Text, Any, Any]] = [
+        ("how", gettext_lazy("How it ended"), how_a, how_b),
         ("exit_code", gettext_lazy("Exit code"), a.exit_code, b.exit_code),
         ("cluster", gettext_lazy("Cluster"), a.cluster_key, b.cluster_key),
         ("nodes", gettext_lazy("Nodes"), a.nodes, b.nodes),
@@ -206,8 +264,8 @@ def _seconds(run: Run) -> int | None:
 
 def _files(a: Run, b: Run) -> tuple[dict[str, str], int, bool]:
     """Return the files in which the packages of two runs differ, and how many more there are."""
-    codes = [run.said.get("code") or "" for run in (a, b)]
-    if codes[0] == codes[1] or not all(code.startswith(PREFIX) for code in codes):
+    codes = [run.code for run in (a, b)]
+    if codes[0] == codes[1] or not all(codes):
         return {}, 0, False
     digests = [code.removeprefix(PREFIX) for code in codes]
     rows = Package.objects.filter(project=a.job.project_id, sha256__in=digests)

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from common.errors import NotFound
+from common.errors import NotFound, wrong
 from jobs import runs
 from jobs.models import Run
 from work import kinds
@@ -39,12 +39,17 @@ class RunOut(serializers.ModelSerializer[Run]):
     variables = serializers.SerializerMethodField(help_text="names; null for others")
     places = PlaceOut(many=True, help_text="each time that it began to run")
     cluster = serializers.CharField(source="cluster_key")
+    commit = serializers.SerializerMethodField(help_text="of its code; null for others")
+    left_out = serializers.SerializerMethodField(
+        help_text="modules and pointers of its repository, by name; null for others"
+    )
 
     class Meta:
         model = Run
         fields: tuple[str, ...] = (
-            "run", "by", "asked_at", "said", "variables", "image_digest", "cluster", "began_at",
-            "ended_at", "how", "exit_code", "failed_replica", "reason", "nodes", "places",
+            "run", "by", "asked_at", "said", "variables", "commit", "left_out", "image_digest",
+            "cluster", "began_at", "ended_at", "how", "exit_code", "failed_replica", "reason",
+            "nodes", "places",
         )  # fmt: skip
 
     def get_said(self, row: Run) -> dict[str, Any]:
@@ -54,6 +59,12 @@ class RunOut(serializers.ModelSerializer[Run]):
 
     def get_variables(self, row: Run) -> list[str] | None:
         return sorted(row.env) if self._is_owners(row) else None
+
+    def get_commit(self, row: Run) -> str | None:
+        return row.commit if self._is_owners(row) else None
+
+    def get_left_out(self, row: Run) -> dict[str, list[str]] | None:
+        return row.left_out if self._is_owners(row) else None
 
     def _is_owners(self, row: Run) -> bool:
         return reads_private(self.context["who"], row.job)
@@ -67,6 +78,14 @@ class RunOfJobOut(RunOut):
 
     class Meta(RunOut.Meta):
         fields = ("job", "name", *RunOut.Meta.fields)
+
+
+class RunsWanted(serializers.Serializer[Any]):
+    state = serializers.ChoiceField([runs.GOES_ON, *runs.ENDS], required=False)
+    by = serializers.CharField(required=False, max_length=150, help_text="a user name")
+    job = serializers.CharField(required=False, max_length=80, help_text="part of its name, or id")
+    since = serializers.DateField(required=False, help_text="asked for on that day or later")
+    until = serializers.DateField(required=False, help_text="on that day or before")
 
 
 class DifferenceOut(serializers.Serializer[Any]):
@@ -108,11 +127,19 @@ class WorkRunsOfAll(WorkAPIView):
 
     @classmethod
     def schema_of(cls, api: Api) -> dict[str, Any]:
-        name = f"{api.collection}_runs_of_all"
-        return {"get": extend_schema(operation_id=name, responses=RunOfJobOut(many=True))}
+        return {
+            "get": extend_schema(
+                operation_id=f"{api.collection}_runs_of_all",
+                parameters=[RunsWanted],
+                responses=RunOfJobOut(many=True),
+            )
+        }
 
-    def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        found = runs.runs_in(self.principal, self.api.kind, self.project)
+    def get(self, request: Request, **_ids: str) -> Response:
+        asked = RunsWanted(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        wanted = runs.Wanted(**asked.validated_data)
+        found = runs.runs_in(self.principal, self.api.kind, self.project, wanted)
         page = self.paginate_queryset(found) or []
         told = RunOfJobOut(page, many=True, context={"who": self.principal})
         return self.get_paginated_response(told.data)
@@ -144,9 +171,17 @@ class WorkRunsDiff(OneView):
 
 
 class WorkRunAgain(ActView):
-    """Start exactly what a run of a {one} was: its settings become the {one}'s."""
+    """Start what a run of a {one} was, with what is said changed: that becomes the {one}'s."""
 
     act: ClassVar[Callable[..., Any]] = staticmethod(runs.run_again)
 
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:
+        return {"post": extend_schema(request=api.edits, responses={202: api.gives})}
+
     def told(self) -> dict[str, Any]:
-        return {"launch": self.kwargs["run"]}
+        has_body = "json" in (self.request.content_type or "")
+        said = self.given(self.api.edits) if has_body else {}
+        if said.pop("newest_image", False):
+            raise wrong("newest_image", _("A run of before has the image that it had."))
+        return {"launch": self.kwargs["run"], "changes": said}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.db import transaction
 
 from common.clock import now
 from jobs.choices import State
@@ -106,9 +107,13 @@ def verdict(row: Job) -> bool | None:
 
 
 def tell(one: Job) -> None:
-    """Let the job look whether it may go on."""
-    if one.smoke_of is not None:
-        hint_uids(Job.KIND, [one.smoke_of])
+    """Let the job look whether it may go on, once this is committed.
+
+    Who cancels a job locks it and then its smoke run: so who holds the smoke run must not want its
+    job. Where this is lost the job looks by itself a minute later (``runtime.workload.WAIT_S``).
+    """
+    if (job := one.smoke_of) is not None:
+        transaction.on_commit(lambda: hint_uids(Job.KIND, [job]), robust=True)
 
 
 def _runs(uid: UUID) -> QuerySet[Job]:

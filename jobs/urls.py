@@ -7,18 +7,21 @@ from django.urls import include, path
 from jobs import code, hub
 from jobs.ui import views
 from jobs.ui.pages import PAGES
-from jobs.ui.runs import RunAgain, RunGoodput, Runs
+from jobs.ui.runs import RunAgain, RunChanged, RunGoodput, Runs, RunsOfAll
 from work.ui.urls import urls_for
 
 _OWN = {
     "runs": Runs,
     "run-again": RunAgain,
     "goodput": RunGoodput,
+    "run-changed": RunChanged,
     "result": views.Result,
     "result-page": views.ResultPage,
 }
 _pages = [
     path("jobs/from/<slug:workspace>/", views.FromLab.as_view(), name="from-lab"),
+    # before any job's own: their ids have ten letters
+    path("projects/<slug:project>/jobs/runs/", RunsOfAll.of(PAGES).as_view(), name="all-runs"),
     *urls_for(PAGES, _OWN),
 ]
 urlpatterns = [

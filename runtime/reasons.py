@@ -83,6 +83,8 @@ class Reason(StrEnum):
     # --- jobs -------------------------------------------------------------------------------
     SMOKE_RUN = "smoke-run"
     SMOKE_FAILED = "smoke-failed"
+    FETCHING_CODE = "fetching-code"
+    CODE_NOT_FETCHED = "code-not-fetched"
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,16 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("Its smoke run failed, so it was not queued."),
         _("Mend what the lines name and run it again; or run it without a smoke run."),
+    ),
+    Reason.FETCHING_CODE: ReasonInfo(
+        Phase.PENDING, True, Fault.NOBODY, _("Its code is being fetched. No GPU is held meanwhile.")
+    ),
+    Reason.CODE_NOT_FETCHED: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("Its code could not be fetched."),
+        _("Mend what the message names and run it again."),
     ),
     Reason.SCHEDULING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")

@@ -84,6 +84,28 @@ def field_body(kind: str, said: Said) -> Said:
     return body
 
 
+def field_set(kind: str, pairs: Sequence[str]) -> Said:
+    """Return what the API takes for NAME=VALUE, each as its option of ``edit`` would take it."""
+    fields = [field for field in fields_of(kind) if not field.get("chosen_once")]
+    known = {field["option"]: field for field in fields}
+    named = {_dashed(field["name"]): field for field in fields} | known
+    words: list[str] = []
+    for pair in pairs:
+        name, value = _pair(pair, "set")
+        field = named.get(_dashed(name))
+        if field is None:
+            told = f"{name!r} is none of: {', '.join(known)}"
+            raise click.BadParameter(told, param_hint="--set")
+        if field["type"] != "flag":
+            words += [f"--{field['option']}", value]
+        elif value in {"true", "false"}:
+            words.append(f"--{'' if value == 'true' else 'no-'}{field['option']}")
+        else:
+            raise click.BadParameter(f"{name} is true or false", param_hint="--set")
+    command = field_options(kind, edits=True)(click.Command("set", params=[], callback=None))
+    return field_body(kind, command.make_context("--set", words).params)
+
+
 def _options(field: dict[str, Any]) -> list[Any]:  # noqa: C901 - one case per type
     name, kind = field["name"], field["type"]
     given: dict[str, Any] = {"help": _help(field)}

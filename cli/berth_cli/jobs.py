@@ -14,6 +14,7 @@ from berth_cli import completing, inside_workspace
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
+from berth_cli.fields import field_set
 from berth_cli.following import show_log
 from berth_cli.output import age, cpus, mib, moment
 from berth_cli.packages import package_sent
@@ -48,15 +49,26 @@ _REPLICAS: Any = (
     ("NODE", lambda r: r["node"]),
     ("REASON", lambda r: r["reason"]),
 )
+
+
+def _code(run: Row) -> str:
+    """Return which code it ran, of a repository the commit."""
+    said = run["said"].get("code") or ""
+    if said.startswith("volume:"):
+        return "volume, not kept"
+    return run["commit"][:12] if run["commit"] else said[:20]
+
+
 _RUNS: Any = (
     ("RUN", lambda r: r["run"]),
     ("ENDED", lambda r: r["how"]),
     ("EXIT", lambda r: r["exit_code"]),
     ("BY", lambda r: r["by"]),
     ("ASKED", lambda r: moment(r["asked_at"])),
-    ("CODE", lambda r: (r["said"].get("code") or "")[:20]),
+    ("CODE", _code),
     ("NODES", lambda r: ", ".join(r["nodes"])),
 )
+
 _GOODPUT: Any = (
     ("CAUSE", lambda r: r["cause"]),
     ("GPU-HOURS", lambda r: f"{r['hours']:.2f}"),
@@ -258,10 +270,19 @@ def diff(s: Session, name: str, a: int, b: int) -> None:
 @job.command("again")
 @click.argument("name", metavar="JOB", shell_complete=completing.jobs)
 @click.argument("run", type=click.IntRange(1))
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With this changed, such as replicas=4; variables as a whole. May be repeated.",
+)
 @with_session
-def again(s: Session, name: str, run: int) -> None:
-    """Start exactly what a run of a job was: its settings become the job's."""
-    s.show(s.client.post(f"{JOB.path(s, JOB.find(s, name))}/runs/{run}/again"), _ONE)
+def again(s: Session, name: str, run: int, pairs: tuple[str, ...]) -> None:
+    """Start what a run of a job was, with its image and commit: that becomes the job's."""
+    changes = field_set(JOB.word, pairs)
+    path = f"{JOB.path(s, JOB.find(s, name))}/runs/{run}/again"
+    s.show(s.client.post(path, changes), _ONE)
 
 
 JOB.add_act("start", "Run one that has ended again, as it is set.")

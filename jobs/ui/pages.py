@@ -286,6 +286,9 @@ PAGES = Pages(
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,
     logs_of=_logs,
-    beside=(("perftests:list", "gauge", _("Performance tests")),),
+    links=(
+        ("jobs:all-runs", _("All runs"), "history"),
+        ("perftests:list", _("Performance tests"), "gauge"),
+    ),
     fills=_fills,
 )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs import origin, smoke
+from jobs import fetching, origin, smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Job
+from jobs.sources import repository
 from jobs.states import state_of
 from jobs.ui.pages import PAGES
 from projects.access import permissions_of
+from runtime.reasons import Reason
 from work.ui.panels import Panel, Slot
 from work.ui.present import took
 
@@ -47,6 +49,8 @@ def _how_it_went(who: Principal, row: Job) -> Panel | None:
         told["smoke_failed"] = state == State.FAILED
         told["smoke_lines"] = one.failure if is_owner else ""
         told["smoke_log"] = PAGES.address("logs", one) if is_owner and one.started_at else ""
-    if is_owner and row.failure:
-        told["failure"], _, told["failure_lines"] = row.failure.partition("\n")
+    if is_owner and (failure := fetching.problem_of(row) or row.failure):
+        told["failure"], _, told["failure_lines"] = failure.partition("\n")
+    if is_owner and row.reason == Reason.FETCHING_CODE:
+        told["fetches"] = repository(row.code)
     return Panel("jobs/_smoke.html", told) if told else None

@@ -40,6 +40,8 @@ def test_j1c_three_clicks_from_a_notebook_to_a_job_with_its_typo_caught(
     poll(lambda: ok(api.get(one)).json()["status"]["phase"] == "running", within_s=120, every_s=0.3)
     lab = Jupyter(portal, ok(api.get(one)).json()).client
     write(lab, *TYPO)
+    script = {"type": "file", "format": "text", "content": "print(1)"}
+    assert lab.put("api/contents/go.py", json=script).status_code in {200, 201}
     ann = Visitor(chromium, portal)
     ann.sign_in(people["owner"])
     ann.page.goto(f"{portal.url}/workspaces/{made['id']}/")
@@ -81,5 +83,17 @@ def test_j1c_three_clicks_from_a_notebook_to_a_job_with_its_typo_caught(
     page.screenshot(path=str(tmp_path / "result-narrow.png"), full_page=True)
     page.get_by_role("link", name="Overview").click()
     page.screenshot(path=str(tmp_path / "narrow.png"), full_page=True)
+    _press_in_the_menu_of_files(ann)
     kept = lab.get("api/contents/train.run-1.ipynb").json()["content"]["cells"]
     assert kept[1]["outputs"][0]["data"]["text/plain"] == "42"
+
+
+def _press_in_the_menu_of_files(ann: Visitor) -> None:
+    """Of a notebook and of a script the menu of JupyterLab's file browser leads to the form."""
+    for name in ("train.ipynb", "go.py"):
+        ann.page.locator(".jp-DirListing-item").filter(has_text=name).click(button="right")
+        with ann.context.expect_page() as opened:
+            ann.page.get_by_role("menuitem", name="Run as job").click()
+        opened.value.wait_for_url(re.compile(r"/projects/demo/jobs/new/"), timeout=SEEN_WITHIN_MS)
+        expect(opened.value.get_by_label("File", exact=True)).to_have_value(name)
+        opened.value.close()

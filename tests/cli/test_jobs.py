@@ -329,3 +329,25 @@ def test_c33_its_end_is_moved_from_a_terminal_and_what_is_not_idle_needs_no_keep
     assert read(berth(*asked, **me))["ends_at"] > before
     kept = berth("job", "keep", made["id"], **me)
     assert (kept.exit_code, "not idle" in str(kept.exception)) == (5, True)
+
+
+def test_a_run_of_before_with_changes(berth: Run, me: Any, ends: list[Any]) -> None:
+    ends += [0]
+    assert berth("job", "run", "--name", "train", "--wait", *PROGRAM, **me).exit_code == 0
+    again = ("job", "again", "train", "1")
+    for pair, told in (
+        ("nothing=1", "'nothing' is none of: "),
+        ("replicas", "'replicas' is not NAME=VALUE"),
+        ("smoke=maybe", "smoke is true or false"),
+        ("replicas=many", "'many' is not a valid integer"),
+    ):
+        refused = berth(*again, "--set", pair, **me)
+        assert (refused.exit_code, told in refused.output) == (2, True), refused.output
+    pairs = ("replicas=4", "cpu=0.5", "memory=2G", "smoke=false", "args=--epochs '9 0'")
+    done = berth(*again, *(word for pair in pairs for word in ("--set", pair)), "-o", "json", **me)
+    assert done.exit_code == 0, done.output
+    spec = read(done)["spec"]
+    assert (spec["replicas"], spec["cpu_milli"], spec["memory_mib"]) == (4, 500, 2048)
+    assert spec["args"] == ["--epochs", "9 0"]
+    told = read(berth("job", "runs", "train", "-o", "json", **me))
+    assert [one["said"]["replicas"] for one in told] == [4, 1]

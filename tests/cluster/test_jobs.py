@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tests.cluster.visitors import until
 from tests.jobs.running import Jobs
 from tests.support import torch
 from tests.support.clustered import KEY, ClusteredPortal, ok
+from tests.support.git_served import GitServed, git_served
 
 pytestmark = [
     pytest.mark.cluster,
@@ -23,8 +26,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    running = ClusteredPortal(devcluster, f"jb{secrets.token_hex(2)}-")
+def served() -> Iterator[GitServed]:
+    with tempfile.TemporaryDirectory() as folder, git_served(Path(folder)) as running:
+        Path(folder).chmod(0o755)  # the portal is another user
+        yield running
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], served: GitServed) -> Iterator[ClusteredPortal]:
+    running = ClusteredPortal(devcluster, f"jb{secrets.token_hex(2)}-", env=served.settings)
     try:
         yield running.start()
     finally:
@@ -149,3 +159,31 @@ def test_a7_g13_what_a_node_gives_up_is_told_and_goes_on_from_its_checkpoint(
 def poll_log(jobs: Jobs, found: dict[str, Any]) -> str:
     until(lambda: jobs.logs(found, 1)[0], 60)
     return jobs.logs(found, 1)[0]
+
+
+def test_code_of_a_repository_begins_in_a_pod_and_is_put_into_a_volume_for_the_next(
+    portal: ClusteredPortal, jobs: Jobs, served: GitServed, devcluster: dict[str, Any]
+) -> None:
+    copies = "import os, shutil; shutil.copytree('.', os.environ['BERTH_VOLUMES'] + '/code/exp')"
+    commit = served.make("trainer", **{"train.py": f"{copies}; print('first')"})
+    size = {"cpu_milli": 250, "memory_mib": 256}
+    image = devcluster["images"]["jupyterlab"]["reference"]
+    said = {"cluster": KEY, "image": image, "command": ["python3", "train.py"], **size}
+    with portal.api(portal.token("admin")) as api:
+        wanted = {"name": "code", "size_mib": 1024, "cluster": KEY}
+        made = ok(api.post("projects/demo/volumes", json=wanted)).json()
+        volume = f"projects/demo/volumes/{made['id']}"
+        until(lambda: ok(api.get(volume)).json()["phase"] == "running")
+        body = {**said, "volumes": ["code"], "code": served.code("trainer"), "name": "of-git"}
+        one = ok(api.post("projects/demo/jobs", json=body)).json()["id"]
+        assert jobs.logs(jobs.until(one, "succeeded"), 1) == ["first\n"]
+        (run,) = ok(api.get(f"projects/demo/jobs/{one}/runs")).json()["results"]
+        assert run["commit"] == commit
+        again = "import os; print(sorted(os.listdir()), os.environ['BERTH_CODE'] == os.getcwd())"
+        body |= {
+            "code": "volume:code/exp",
+            "command": ["python3", "-c", again],
+            "name": "of-volume",
+        }
+        one = ok(api.post("projects/demo/jobs", json=body)).json()["id"]
+        assert jobs.logs(jobs.until(one, "succeeded"), 1) == ["['train.py'] True\n"]

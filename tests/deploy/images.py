@@ -94,7 +94,7 @@ def base_images() -> None:
             run(
                 "debootstrap",
                 "--variant=minbase",
-                "--include=ca-certificates,tini",
+                "--include=ca-certificates,git,tini",
                 "bookworm",
                 folder,
             )

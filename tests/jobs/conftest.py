@@ -66,13 +66,15 @@ def want() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def end(fake: Any, settle: Any) -> Callable[..., Any]:
+def end(fake: Any, settle: Any, django_capture_on_commit_callbacks: Any) -> Callable[..., Any]:
     """Let its program end, and the engine see it."""
     from runtime.hints import hint
 
     def run(row: Any, code: int | None = 0, **how: Any) -> Any:
         fake.exit(str(row.uid), code=code, **how)
-        hint(row)  # what the watch does
+        with django_capture_on_commit_callbacks(execute=True):  # a smoke run tells its job then
+            hint(row)  # what the watch does
+            settle(row)
         return settle(row)
 
     return run

@@ -23,3 +23,17 @@ def test_e13_twelve_presses_at_once_on_postgresql(
     words: tuple[str, ...], wanted: dict[str, int], migrated_postgres: str
 ) -> None:
     assert race_on(migrated_postgres, RACE, *words) == {**wanted, "vendor": "postgresql"}
+
+
+@pytest.mark.postgres
+def test_a_smoke_run_that_ends_while_its_job_is_cancelled_on_postgresql(
+    migrated_postgres: str,
+) -> None:
+    wanted = {"end": 4, "cancel": 4, "cancelled": 4, "vendor": "postgresql"}
+    assert race_on(migrated_postgres, "tests.jobs.race_of_a_smoke_run") == wanted
+
+
+@pytest.mark.postgres
+def test_of_many_workers_one_fetches_the_code_on_postgresql(migrated_postgres: str) -> None:
+    once = {"fetched": 1, "packages": 1, "known": True, "written": True, "vendor": "postgresql"}
+    assert race_on(migrated_postgres, "tests.jobs.race_of_fetching") == once

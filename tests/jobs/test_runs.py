@@ -214,3 +214,113 @@ def test_a_smoke_run_is_changed_and_started_by_nobody_and_goes_with_its_job(
     alone.update(desired="running", phase="running")  # whatever let its job go without it
     workloads_stop_for(reason="project-archived", project=project)
     assert alone.get().desired == "stopped"
+
+
+def test_a_run_of_before_is_run_with_changes_by_api_and_page(
+    made: Any, end: Any, settle: Any, alice: Any, bob: Any, as_user: Any, principal: Any
+) -> None:
+    row = made(alice, env={"LR": "1"}, replicas=2, args=["--epochs", "3"], retries=2)
+    end(row, 0)
+    said = {"env": {"LR": "2"}, "replicas": 1, "args": [], "retries": 0}
+    services.workload_edit(principal=principal(alice), row=row, said=said)
+    page = f"{row.get_absolute_url()}run-changed/"
+    html = as_user(alice).get(f"{page}?run=1").content.decode()
+    assert 'name="replicas" value="2"' in html
+    assert "LR=1" in html
+    assert as_user(bob).get(f"{page}?run=1").status_code == 403
+    assert as_user(alice).get(f"{page}?run=7").status_code == 404
+
+    wrong = as_user(alice).post(page, {"run": "1", "replicas": "99", "command": "x"})
+    assert wrong.status_code == 422
+    form = {"run": "1", "replicas": "4", "retries": "2", "env": "LR=1"}
+    answer = as_user(alice).post(page, form | {"command": "python train.py", "args": ""})
+    assert (answer.status_code, answer["Location"]) == (302, row.get_absolute_url())
+    row.refresh_from_db()
+    assert (row.replicas, row.retries, dict(row.env), row.args) == (4, 2, {"LR": "1"}, [])
+    again = {"replicas": 3}
+    url = url_of(row, "/1/again")
+    refused = as_user(alice).post(url, again, content_type="application/json")
+    assert (refused.status_code, refused.json()["code"]) == (409, "running")
+    end(settle(row), 0)
+    assert as_user(alice).post(url, again, content_type="application/json").status_code == 202
+    row.refresh_from_db()
+    assert (row.replicas, row.args) == (3, ["--epochs", "3"])
+    assert [run.said["replicas"] for run in Run.objects.filter(job=row)] == [3, 4, 2]
+
+
+def test_a_start_that_is_refused_changes_nothing(
+    made: Any, end: Any, alice: Any, as_user: Any, project: Any, settle: Any, principal: Any
+) -> None:
+    row = made(alice, args=["--epochs", "3"])
+    end(row, 0)
+    row = services.workload_edit(principal=principal(alice), row=row, said={"args": ["x"]})
+    before = (row.args, row.generation, row.launch)
+    project.archived_at = now()
+    project.save()
+    answer = as_user(alice).post(url_of(row, "/1/again"))
+    assert (answer.status_code, answer.json()["code"]) == (409, "project-archived")
+    row.refresh_from_db()
+    assert (row.args, row.generation, row.launch) == before
+
+
+def test_the_page_of_all_runs_is_filtered_and_compares_any_two(
+    made: Any, end: Any, alice: Any, bob: Any, charlie: Any, as_user: Any, project: Any
+) -> None:
+    base = f"/projects/{project.slug}/jobs/runs/"
+    assert "No run yet" in as_user(alice).get(base).content.decode()
+    first = made(alice, name="first", args=["--lr", "1"])
+    end(first, 0)
+    second = made(bob, name="second")
+    end(second, 3)
+    html = as_user(alice).get(base).content.decode()
+    assert f'value="{first.short_id}.1"' in html
+    assert f'value="{second.short_id}.1"' in html
+    assert base in as_user(alice).get(f"/projects/{project.slug}/").content.decode()
+    assert base in as_user(alice).get(f"/projects/{project.slug}/jobs/").content.decode()
+    today = now().date().isoformat()
+    for query, names in (
+        ("state=failed", {"second"}),
+        ("by=alice", {"first"}),
+        ("job=sec", {"second"}),
+        (f"since={today}&until={today}", {"first", "second"}),
+        ("until=2020-01-01", set()),
+        ("state=running", set()),
+    ):
+        html = as_user(alice).get(f"{base}?{query}").content.decode()
+        shown = {row.name for row in (first, second) if f'value="{row.short_id}.1"' in html}
+        assert shown == names, query
+        api = f"/api/v1/projects/{project.slug}/jobs/runs?{query}"
+        told = as_user(alice).get(api).json()["results"]
+        assert {one["name"] for one in told} == names, query
+    assert "No run is like that" in html
+    assert "Enter a valid date" in as_user(alice).get(f"{base}?since=x").content.decode()
+    pair = f"of={first.short_id}.1&of={second.short_id}.1"
+    html = as_user(alice).get(f"{base}?{pair}").content.decode()
+    assert "first · Run 1" in html
+    assert "--lr" not in html  # the arguments of the other one are not alice's to compare
+    assert "Choose two runs" in as_user(alice).get(f"{base}?of={first.short_id}.1").content.decode()
+    assert as_user(alice).get(f"{base}?of=nope.1&{pair}").status_code == 404
+    assert as_user(charlie).get(base).status_code == 404
+
+
+def test_ten_thousand_runs_on_a_page_cost_as_much_as_two(
+    made: Any, alice: Any, as_user: Any, project: Any
+) -> None:
+    jobs = [made(alice, name=f"job-{n}") for n in range(4)]
+    client, counts = as_user(alice), []
+    pages = f"/projects/{project.slug}/jobs/runs/", f"/projects/{project.slug}/jobs/"
+    for number in (1, 2_500):
+        Run.objects.bulk_create(
+            Run(job=job, launch=number + n + 1, asked_at=now(), by=alice)
+            for job in jobs
+            for n in range(number)
+        )
+        for url in pages:
+            client.get(url)
+            with CaptureQueriesContext(connection) as seen:
+                assert client.get(url).status_code == 200
+            counts.append([one["sql"] for one in seen])
+    assert len(counts[2]) == len(counts[0])
+    own = [sql for sql in counts[2] if "jobs_run" in sql]
+    assert len(own) == 2  # the count and the page
+    assert len(counts[2]) <= len(counts[3])  # all the rest is the frame of any page

@@ -34,12 +34,14 @@ def workload_edit(
     row: Workload,
     said: Mapping[str, Any],
     start: bool = False,
+    anew: bool = False,
     newest_image: bool = False,
     check: Callable[[Any], None] | None = None,
 ) -> Any:
     """Change what ``said`` says otherwise; a running one restarts when its process must.
 
-    ``start``: so does one that ended, but not one that has succeeded and is as it was.
+    ``start``: so does one that ended, but not one that has succeeded and is as it was, unless it
+    shall begin ``anew`` in any case.
     ``newest_image``: pin what the name of its image means now. ``check`` looks at the locked row
     first and raises where it is another one than was read. Never inside a transaction: a registry
     may be asked.
@@ -60,7 +62,7 @@ def workload_edit(
         if check is not None:
             check(locked)
         after, is_changed = _edit(principal, locked, said, digest, newest_image=newest_image)
-        if start and kind.starts(after, is_changed=is_changed):
+        if anew or (start and kind.starts(after, is_changed=is_changed)):
             return workload_start(principal=principal, row=after)
         return after
 

@@ -151,8 +151,7 @@ class Pages:
     private_settings: bool = False  # its owner alone sees them, also to delete it
     open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
     columns: tuple[str | Column, ...] = COLUMNS  # of its list
-    # Buttons of its list to what stands above this app: route, icon, word.
-    beside: tuple[tuple[str, str, Text], ...] = ()
+    links: tuple[tuple[str, Text, str], ...] = ()  # over its list: a route, its word, an icon
     fills: Callable[[Fleet], Sequence[Fill]] = lambda _fleet: ()
 
     def again(self, row: Any) -> Text:

@@ -52,9 +52,9 @@ class List(WorkView):
             "deeds": bulk.deeds_of(self.pages),
             "bulk_url": self.pages.list_address("bulk", self.project.slug),
             "new_url": self.pages.list_address("new", self.project.slug),
-            "beside": [
-                (reverse(route, kwargs={"project": self.project.slug}), icon, word)
-                for route, icon, word in self.pages.beside
+            "links": [
+                (reverse(route, kwargs={"project": self.project.slug}), word, icon)
+                for route, word, icon in self.pages.links
             ],
         }
         return self.render(shown)

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0007_framework'),
+        ('jobs', '0008_code_of_runs'),
     ]
 
     operations = [

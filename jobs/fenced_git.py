@@ -1,0 +1,259 @@
+"""git for one repository, fenced in: what it may reach, run, read and use.
+
+Only https to an address that Berth may reach, which is asked of no name server a second time; no
+redirects, hooks, filters, submodules or questions to a terminal. The secret is in the environment
+of ``git`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import certifi
+from django.conf import settings
+from django.utils.translation import gettext_noop as _
+
+from common.outbound import OutboundError, policy_from_settings, split_host, system_resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jobs.sources import Repository
+
+SECONDS = 120  # of all of it
+_RESOLVE_S, _LOOK_S = 5.0, 0.1
+# In 1 GiB of memory: a small pack may mean any number of zeros.
+_BOUNDED = 'ulimit -v 1048576; exec git "$0" "$@"'
+_TOLD = 64 * 1024  # bytes of what git says
+# What git says → which sentence that is; in this order.
+_SAYINGS = (
+    ("couldn't find remote ref", "no-ref"),
+    ("not our ref", "no-ref"),
+    ("unadvertised object", "no-ref"),
+    ("terminal prompts disabled", "closed"),
+    ("authentication failed", "closed"),
+    ("returned error: 401", "closed"),
+    ("returned error: 403", "closed"),
+    ("returned error: 404", "closed"),
+    ("not found", "closed"),
+    ("returned error: 3", "moved"),
+    ("certificate", "tls"),
+    ("returned error: 5", "away"),
+    ("could not resolve", "away"),
+    ("failed to connect", "away"),
+    ("connection", "away"),
+    ("timed out", "away"),
+)
+PROBLEMS = {
+    "no-ref": _("There is no branch, tag or commit “%(ref)s” at %(where)s."),
+    "closed": _(
+        "%(where)s is not there, or may not be read. For a private one keep a Git token for "
+        "%(host)s among the project's credentials."
+    ),
+    "key": _("The credential “%(key)s” does not open %(where)s, or there is no such repository."),
+    "moved": _("%(host)s says that it is at another address. Write that one."),
+    "tls": _("The certificate of %(host)s is not valid."),
+    "away": _("%(host)s can't be reached."),
+    "late": _("%(host)s did not send it within %(n)d seconds."),
+    "large": _("It is larger than %(n)d MiB. Put what is large on a volume instead."),
+    "many": _("It holds more than %(n)d files. Put them on a volume instead."),
+    "folder": _("There is no folder “%(folder)s” in it."),
+    "link": _("“%(name)s” is a link to no file of it. Only files, and links to them, go along."),
+    "no-git": _("Berth's worker has no git. Tell an operator."),
+    "other": _("git could not read %(where)s."),
+}
+PASSING = frozenset({"away", "late"})  # may be otherwise a moment later
+
+
+class NotFetchedError(Exception):
+    """``text`` with places for ``values``; ``passes``: another try may do better."""
+
+    def __init__(self, text: str, values: dict[str, Any], *, passes: bool = False) -> None:
+        super().__init__(text % values if values else text)
+        self.text, self.values, self.passes = text, values, passes
+
+
+@dataclass(frozen=True)
+class Login:
+    """``name`` is the credential's, for people."""
+
+    name: str
+    username: str
+    token: str = field(repr=False)
+
+
+class Git:
+    """Runs git in one folder, with one time for all of it."""
+
+    def __init__(
+        self, source: Repository, login: Login | None, folder: Path, goes_on: Callable[[], None]
+    ) -> None:
+        self.source, self.folder = source, folder
+        self._login, self._goes_on = login, goes_on
+        self._ends = time.monotonic() + SECONDS
+
+    def look(self) -> None:
+        """Raise where nobody waits for it any more."""
+        self._goes_on()
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def connection(self) -> dict[str, str]:
+        """Return what leads to the one address that was looked at, and signs in there."""
+        host, port = split_host(self.source.host, default_port=443)
+        try:
+            policy = policy_from_settings()
+            if not policy.permits_port(host, port):
+                raise self.wrong(_("Port %(port)d is not one that Berth connects to."), port=port)
+            found = system_resolve(host, port, _RESOLVE_S)
+        except OutboundError as error:
+            raise NotFetchedError(error.text, error.values, passes=True) from None
+        known = [str(one) for one in found if policy.permits(host, one, port)]
+        if not known:
+            raise self.wrong(
+                _("%(host)s is not at a public address, and Berth asks only those."), host=host
+            )
+        said = [("http.curloptResolve", f"{host}:{port}:{','.join(known)}")]
+        if self._login is not None:
+            pair = f"{self._login.username}:{self._login.token}".encode()
+            header = f"Authorization: Basic {base64.b64encode(pair).decode()}"
+            said.append((f"http.https://{self.source.host}/.extraHeader", header))
+        believed = [certifi.where(), *filter(None, [settings.BERTH_OUTBOUND_CA_FILE])]
+        self.write("ca.pem", "".join(Path(one).read_text() for one in believed))
+        said.append(("http.sslCAInfo", str(self.folder / "ca.pem")))
+        return _as_config(said)
+
+    def __call__(self, *words: str, env: dict[str, str] | None = None) -> str:
+        """Return what git prints; NotFetchedError says what was wrong."""
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
+            with self._running(words, env or {}, out, said) as child:
+                self._watch(child)
+            said.seek(0)
+            text = said.read(_TOLD).decode(errors="replace").lower()
+            if child.returncode:
+                raise self._told(words[0], child.returncode, text)
+            out.seek(0)
+            return out.read().decode("utf-8", "surrogateescape")
+
+    @contextlib.contextmanager
+    def reading(self, *words: str) -> Iterator[IO[bytes]]:
+        """Give what git prints as it comes: it may be too large for this machine's disk."""
+        with self._running(words, {}, subprocess.PIPE, subprocess.DEVNULL) as child:
+            stream: Any = child.stdout
+            yield stream
+            stream.read()  # the padding of an archive
+            if code := child.wait():
+                raise self._told(words[0], code, "")
+
+    @contextlib.contextmanager
+    def _running(
+        self, words: Sequence[str], env: dict[str, str], out: Any, said: Any
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        left = max(1, round(self._ends - time.monotonic()))
+        # which ends it too where nobody lives to do so
+        argv = ["timeout", "--kill-after=1", str(left), "sh", "-c", _BOUNDED, *words]
+        around = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+        around |= {"HOME": str(self.folder), "GIT_DIR": str(self.folder), **_FENCE, **env}
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": said}
+        try:
+            child = subprocess.Popen(  # noqa: S603 - no shell has a word of it
+                argv, cwd=self.folder, env=around, process_group=0, **streams
+            )
+        except FileNotFoundError:
+            raise self.problem("no-git") from None
+        try:
+            with child:
+                try:
+                    yield child
+                finally:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(child.pid, signal.SIGKILL)
+        finally:
+            child.wait()
+
+    def _watch(self, child: subprocess.Popen[bytes]) -> None:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_LOOK_S)
+                return
+            if time.monotonic() > self._ends:
+                raise self.problem("late", n=SECONDS)
+            if _size_of(self.folder) > 2 * settings.BERTH_PACKAGE_MIB * 2**20:
+                raise self.problem("large", n=settings.BERTH_PACKAGE_MIB)
+            self.look()
+
+    def _told(self, verb: str, code: int, text: str) -> NotFetchedError:
+        if code in {124, 137}:
+            return self.problem("late", n=SECONDS)
+        if code == 127:  # noqa: PLR2004 - as a shell says it
+            return self.problem("no-git")
+        if verb == "ls-tree":
+            return self.problem("folder", folder=self.source.folder)
+        word = next((word for part, word in _SAYINGS if part in text), "other")
+        if word == "closed" and self._login is not None:
+            return self.problem("key", key=self._login.name)
+        return self.problem(word)
+
+    def problem(self, word: str, **values: Any) -> NotFetchedError:
+        known = {"ref": self.source.ref or "HEAD", "where": self.source.where}
+        known |= {"host": self.source.host, **values}
+        text = PROBLEMS[word]
+        said = {name: value for name, value in known.items() if f"%({name})" in text}
+        return NotFetchedError(text, said, passes=word in PASSING)
+
+    def wrong(self, text: str, **values: Any) -> NotFetchedError:
+        return NotFetchedError(text, values)
+
+
+def _as_config(said: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return settings of git as variables: no file of them lies anywhere."""
+    said = (*_SETTINGS, *said)
+    found = {"GIT_CONFIG_COUNT": str(len(said))}
+    for number, (name, value) in enumerate(said):
+        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
+
+
+_SETTINGS = (
+    ("protocol.allow", "never"),
+    ("protocol.https.allow", "always"),
+    ("http.followRedirects", "false"),
+    ("http.sslVerify", "true"),
+    ("http.lowSpeedLimit", "1"),
+    ("http.lowSpeedTime", "30"),
+    ("credential.helper", ""),
+    ("core.hooksPath", os.devnull),
+    ("core.bigFileThreshold", "16m"),
+    ("fetch.unpackLimit", "1"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("transfer.bundleURI", "false"),
+    ("pack.threads", "1"),
+)
+_FENCE = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    **_as_config(()),
+}
+
+
+def _size_of(folder: Path) -> int:
+    found = 0
+    with contextlib.suppress(OSError):  # it is being written
+        for path in folder.rglob("*"):
+            found += path.lstat().st_size
+    return found
