@@ -262,6 +262,9 @@ class WorkloadSpec:
     # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
     # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
     checkpoints: str = ""
+    # The folder BERTH_OUTPUT, below the folder of one of its volumes; made before its program
+    # starts. "": it has none.
+    output: str = ""
     # One machine: the workload of the same person whose installed packages it sees, too; "": none.
     packages_of: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------

@@ -30,6 +30,7 @@ from events import sealer
 from experiments import steering as experiments
 from files import services as files
 from hubapi import activity, revocation
+from jobs.outputs import outputs_copy, outputs_tidy
 from jobs.packages import packages_prune
 from loaders import services as loaders
 from metrics import sampling
@@ -270,6 +271,7 @@ class Worker:
             Loop("job-hints", parking.hints_tell, 900.0, leased=True, first_s=LATER_S),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("experiments", experiments.turn, 2.0, leased=True),
+            Loop("job-outputs", outputs_copy, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
@@ -374,6 +376,7 @@ def tidy() -> None:
     measuring.prune_days()
     turns.prune()
     packages_prune()
+    outputs_tidy()
     middleware.purge()
     notifications.housekeeping()
     sending.housekeeping()

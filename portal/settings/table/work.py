@@ -107,6 +107,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "how long a smoke run of a job may take: who still runs then has passed",
         ),
         Setting(
+            "OUTPUT_DAYS",
+            whole(0),
+            7,
+            "how long files stay in a volume after all that a run left was copied to its bucket",
+        ),
+        Setting(
             "RETURN_TICKET_DAYS",
             whole(0),
             14,
