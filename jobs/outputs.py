@@ -207,7 +207,8 @@ def _copy(who: Principal, run: Run) -> None:
         raise Conflict(_("The volume with its files is gone."), code="volume-gone")
     credential = credential_of(job, credentials_of(job))
     if run.output_load is not None:
-        loads.made_start(principal=who, row=run.output_load, credential=credential)
+        old = run.output_load
+        run.output_load = loads.made_start(principal=who, row=old, credential=credential)
     else:
         run.output_load = loads.load_create(
             principal=who,

@@ -6,6 +6,7 @@ from django.urls import include, path
 
 from jobs import code, hub
 from jobs.ui import views
+from jobs.ui.artifacts import Artifacts, CopyAgain
 from jobs.ui.pages import PAGES
 from jobs.ui.runs import RunAgain, Runs
 from work.ui.urls import urls_for
@@ -13,6 +14,8 @@ from work.ui.urls import urls_for
 _OWN = {
     "runs": Runs,
     "run-again": RunAgain,
+    "artifacts": Artifacts,
+    "copy-again": CopyAgain,
     "result": views.Result,
     "result-page": views.ResultPage,
 }

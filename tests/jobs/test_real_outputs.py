@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.loaders.test_real_load import portal_open_to
-from tests.support.portal import Portal
+from tests.support.portal import ROOT, Portal
 from tests.support.store_fixtures import begun
 from tests.support.stores import RcloneS3, Store, run_client
 
@@ -50,6 +54,14 @@ def api(portal: Portal, store: RcloneS3) -> httpx.Client:
     return found
 
 
+def berth(portal: Portal, *words: str) -> subprocess.CompletedProcess[str]:
+    """Type a command as admin, in the project."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "cli"), "BERTH_URL": portal.url}
+    env |= {"BERTH_TOKEN": portal.token("admin"), "BERTH_PROJECT": "demo"}
+    command = [sys.executable, "-m", "berth_cli", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
 class Outputs:
     """What a person does, by the API."""
 
@@ -79,9 +91,25 @@ class Outputs:
             time.sleep(0.1)
         raise AssertionError(f"{found}\n{self.portal.tail(30)}")
 
+    def until_job(self, job: str, state: str) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while time.monotonic() < deadline:
+            found = self.api.get(f"{self.base}/{job}").json()["status"]
+            if found["state"] == state:
+                return
+            time.sleep(0.1)
+        raise AssertionError(found)
+
+    def folder(self, found: dict[str, Any]) -> Path:
+        return self.portal.var / "volumes" / found["volume_id"] / str(found["folder"])
+
+    def credentials(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.get("projects/demo/credentials").json()["results"]
+        return found
+
     def objects(self, bucket: str, prefix: str) -> dict[str, bytes]:
         """Return what lies at the store, as another client reads it."""
-        (keys,) = run_client(self.store, [{"do": "list", "bucket": bucket, "prefix": prefix}])
+        (keys,) = run_client(self.store, [{"do": "listed", "bucket": bucket, "prefix": prefix}])
         asked = [{"do": "get", "bucket": bucket, "key": key} for key in keys]
         bodies = map(base64.b64decode, run_client(self.store, asked))
         return {k.removeprefix(prefix): body for k, body in zip(keys, bodies, strict=True)}
@@ -113,3 +141,69 @@ def test_what_a_run_leaves_is_copied_as_a_whole_however_it_ended(
     stored = outputs.objects(bucket, f"results/leaves-{state}-{job}/1/")
     assert json.loads(stored.pop("_BERTH_COMPLETE")) == {"files": 2, "bytes": 12}
     assert stored == {"accuracy.txt": b"0.9\n", "model/w.bin": b"weights\n"}
+
+
+def test_a_cancelled_run_is_copied_too_and_a_volume_keeps_it_where_it_is(
+    outputs: Outputs, bucket: str
+) -> None:
+    job = outputs.run(LEAVES + "sleep 600", name="long", output=f"s3://{bucket}/results/")
+    outputs.until_job(job, "running")
+    stays = outputs.run(LEAVES, name="stays", output="volume:shared/kept")
+    folder = outputs.folder(outputs.get(job))
+    deadline = time.monotonic() + WITHIN_S
+    while not (folder / "accuracy.txt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert outputs.api.post(f"{outputs.base}/{job}/cancel").status_code == 202
+    found = outputs.until(job, "complete", "partial", "failed")
+    assert (found["state"], found["files"]) == ("complete", 2)
+    assert outputs.objects(bucket, f"results/long-{job}/1/")["accuracy.txt"] == b"0.9\n"
+    kept = outputs.until(stays, "kept")
+    assert kept["folder"] == f"kept/stays-{stays}/1"
+    assert (outputs.folder(kept) / "model" / "w.bin").read_text() == "weights\n"
+
+
+def test_a_store_that_refuses_is_said_and_mended_it_takes_what_was_kept(
+    outputs: Outputs, store: RcloneS3, bucket: str, portal: Portal
+) -> None:
+    """The output bucket denies: nothing is lost. Long after it was copied its folder goes."""
+    store.change_keys()
+    job = outputs.run(LEAVES, name="denied", output=f"s3://{bucket}/results")
+    found = outputs.until(job, "complete", "partial", "failed")
+    assert found["state"] == "failed", found
+    assert found["message"].startswith("The store refused the credential."), found
+    assert (outputs.folder(found) / "accuracy.txt").read_text() == "0.9\n"
+    told = berth(portal, "job", "artifacts", "denied")
+    assert "failed" in told.stdout, told
+    lake = next(r for r in outputs.credentials() if r["name"] == "lake")
+    keys = {"access_key": store.keys.access, "secret_key": store.keys.secret}
+    at = f"projects/demo/credentials/{lake['id']}/rotate"
+    rotated = outputs.api.post(at, json=keys)
+    assert rotated.status_code == 200, rotated.text
+    again = berth(portal, "job", "artifacts", "denied", "1", "--again")
+    assert again.returncode == 0, again
+    found = outputs.until(job, "complete", "partial", "failed")
+    assert (found["state"], found["files"]) == ("complete", 2), found
+    assert set(outputs.objects(bucket, f"results/denied-{job}/1/")) == {
+        "_BERTH_COMPLETE",
+        "accuracy.txt",
+        "model/w.bin",
+    }
+    folder = outputs.folder(found)
+    assert folder.is_dir()
+    portal.shell(_LATER.format(job=job))
+    deadline = time.monotonic() + WITHIN_S
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not folder.exists()
+    assert outputs.get(job)["state"] == "complete"
+    assert len(outputs.objects(bucket, f"results/denied-{job}/1/")) == 3
+
+
+_LATER = """
+from datetime import timedelta
+from common.clock import now
+from jobs.models import Run
+from jobs.outputs import outputs_tidy
+Run.objects.filter(job__short_id={job!r}).update(ended_at=now() - timedelta(days=30))
+answer = outputs_tidy()
+"""
