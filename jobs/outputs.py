@@ -334,6 +334,10 @@ class Output:
         return max(0, self.files - len(self.named))
 
     @property
+    def moves(self) -> bool:
+        return self.state in {OutputState.WAITING, OutputState.COPYING}
+
+    @property
     def is_here(self) -> bool:
         """Whether its folder can be looked into."""
         return self.run.output_volume is not None and self.run.output_cleared_at is None

@@ -23,7 +23,9 @@ def clear(state: State, progress: Progress) -> Stop:
         if state.stopping.is_set():
             return stopped()
         progress.found += 1
-        path = f"{root}/{row.path}" if root else row.path
+        path = above = f"{root}/{row.path}" if root else row.path
+        while (above := above.rpartition("/")[0]) and above not in folders:
+            folders.add(above)
         try:
             seen = state.volume.stat(path)
             if (seen.st_size, mtime_of(seen), seen.st_ino) != (row.size, row.mtime, row.inode):
@@ -37,8 +39,6 @@ def clear(state: State, progress: Progress) -> Stop:
             progress.fails(row.key, Code.IO, f"It can't be removed: {error}.")
             continue
         progress.deleted += 1
-        while (path := path.rpartition("/")[0]) and path not in folders:
-            folders.add(path)
     progress.listed = True
     for folder in sorted(folders, reverse=True):  # the deeper ones first
         with suppress(OSError):  # it is gone, or somebody has put something there
