@@ -43,11 +43,10 @@ def lead(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    checkpoints, output = sys.argv[1:]
     try:
-        if output:
-            os.makedirs(output, exist_ok=True)  # noqa: PTH103 - see above
-        if checkpoints:
-            lead(checkpoints)
+        for folder in sys.argv[2:]:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - see above
+        if sys.argv[1]:
+            lead(sys.argv[1])
     except OSError as problem:  # its program finds out what it can do without
         print(f"checkpoints: {problem}", file=sys.stderr)  # noqa: T201

@@ -144,7 +144,7 @@ def _before(spec: WorkloadSpec, options: KubernetesOptions) -> list[dict[str, An
     text = Path(checkpoints.__file__).read_text()
     return [
         {
-            "command": ["python3", "-c", text, _checkpoints(spec), _output(spec)],
+            "command": ["python3", "-c", text, _checkpoints(spec), *filter(None, [_output(spec)])],
             "env": pod_fields.named(pod_fields.NONE),
             "image": options.data_image,
             "imagePullPolicy": "IfNotPresent",
