@@ -19,7 +19,7 @@ import pytest
 from tests.loaders.test_real_load import portal_open_to
 from tests.support.portal import ROOT, Portal
 from tests.support.store_fixtures import begun
-from tests.support.stores import RcloneS3, Store, run_client
+from tests.support.stores import GoogleStore, RcloneS3, Store, run_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -207,3 +207,23 @@ from jobs.outputs import outputs_tidy
 Run.objects.filter(job__short_id={job!r}).update(ended_at=now() - timedelta(days=30))
 answer = outputs_tidy()
 """
+
+
+@pytest.mark.long("tests/loaders/test_real_gcs.py: an export by the same program")
+def test_a_bucket_of_google_takes_it_too() -> None:
+    google = begun(GoogleStore)
+    assert isinstance(google, GoogleStore)
+    with google, portal_open_to(google.outbound()) as running:
+        asked = running.api(running.token("admin"))
+        key = {"kind": "gcs", "name": "lake", "key": json.dumps(google.account.document())}
+        assert asked.post("projects/demo/credentials", json=key).status_code == 201
+        bucket = google.make_bucket("results")
+        outputs = Outputs(asked, running, google)
+        job = outputs.run(LEAVES, name="google", output=f"gs://{bucket}/jobs")
+        found = outputs.until(job, "complete", "partial", "failed")
+        assert found["state"] == "complete", found
+        assert set(outputs.objects(bucket, f"jobs/google-{job}/1/")) == {
+            "_BERTH_COMPLETE",
+            "accuracy.txt",
+            "model/w.bin",
+        }
