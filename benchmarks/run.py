@@ -32,12 +32,13 @@ LOADS = {
     "ingest": ("ingest", "run"),
     "idle-day": ("idle_day", "run"),
     "ratios": ("ratios", "run"),
+    "jobs": ("jobs", "run"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]
-CLUSTER += ["cluster-replay", "cluster-admission"]
+CLUSTER += ["cluster-replay", "cluster-admission", "cluster-jobs"]
 
 
 def with_portal(names: list[str]) -> list[Result]:

@@ -90,7 +90,7 @@ def forget_people(transition: Transition) -> None:
 #
 # Writes happen only when what is wanted changed or when drift was seen. Two who fight over the same
 # object meet every few seconds at most, then ever more rarely; what keeps projects apart is put
-# back at once however often, and only told of more rarely.
+# back at once however often, and only told of more rarely, all that was in one word.
 
 
 REPAIRED, OPENED = "repaired", "opened"  # words on the outcome's timeline
@@ -130,22 +130,28 @@ class PlaceReconciler:
         mark = _mark(spec, driver)
         ref = dict(row.external_ref)
         is_known = ref.get("spec") == mark and row.phase == Phase.RUNNING
-        opened = _newly_opened(ref, observation)
-        if is_known and observation is not None and not _is_off(observation, mark):
-            return replace(self._rest(row, ref), timeline=opened)
+        is_fine = is_known and observation is not None and not _is_off(observation, mark)
         pause = _pause(ref) if is_known else 0.0
-        if pause > 0 and not _is_isolation(observation):
-            return replace(self._rest(row, ref), requeue_s=pause, timeline=opened)
-        alive = {g for u in spec.kube_users for g in u.grants}
-        revoked = tuple(g for g in ref.get("grants", ()) if g not in alive)
-        written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
-        ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
-        ref["grants"] = sorted(alive)
+        waits = not is_fine and pause > 0 and not _is_isolation(observation)
+        opened = _newly_opened(ref, observation)
+        if not (is_fine or waits):
+            alive = {g for u in spec.kube_users for g in u.grants}
+            revoked = tuple(g for g in ref.get("grants", ()) if g not in alive)
+            written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
+            ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
+            ref["grants"] = sorted(alive)
+            # Where more is wanted as well, what was changed by hand is what was seen to differ.
+            put_back = set(written if is_known else _drift(observation)) & set(written)
+            if put_back and row.phase == Phase.RUNNING:
+                ref["untold"] = sorted({*ref.get("untold", ()), *put_back})
         outcome = replace(self._rest(row, ref), timeline=opened)
-        if not (is_known and written) or pause > 0:
+        if waits or (pause > 0 and "untold" in ref):
+            return replace(outcome, requeue_s=pause)
+        if "untold" not in ref:
             return outcome
+        told = ", ".join(ref.pop("untold"))
         ref["repairs"] = [*_recent(ref), time.time()]
-        return replace(outcome, timeline=((REPAIRED, ", ".join(written)), *opened))
+        return replace(outcome, timeline=((REPAIRED, told), *opened))
 
     def _rest(self, row: ProjectNamespace, ref: dict[str, Any]) -> Outcome:
         """As it should be; come back when a kubeconfig ends, or to look where nobody watches."""
@@ -250,9 +256,14 @@ def _is_isolation(observation: Observation | None) -> bool:
     """Whether something is off that keeps projects apart."""
     if observation is None:
         return False
-    drift = observation.detail.get("drift")
-    names = [str(name) for name in drift] if isinstance(drift, list) else []
+    names = _drift(observation)
     return observation.seen == Seen.MISSING or any(n.startswith(ISOLATION) for n in names)
+
+
+def _drift(observation: Observation | None) -> list[str]:
+    """Return what was seen to be missing, or otherwise than it was written."""
+    drift = observation.detail.get("drift") if observation is not None else None
+    return [str(name) for name in drift] if isinstance(drift, list) else []
 
 
 def _newly_opened(

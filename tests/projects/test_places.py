@@ -7,7 +7,7 @@ import pytest
 from clusters import hooks as clusters
 from clusters.models import Cluster
 from events.models import Event
-from projects import hooks, namespaces
+from projects import hooks, namespaces, reconciler
 from projects.hooks import ContentSummary
 from projects.models import Project, ProjectNamespace
 from projects.services import life
@@ -110,7 +110,16 @@ def test_what_keeps_projects_apart_is_put_back_at_once_however_often(
         alpha.broken = ["NetworkPolicy/default-deny"]
         _watch(monkeypatch, place, version, drift=["NetworkPolicy/default-deny"])
     assert alpha.ensured == asked + 11
-    assert Event.objects.filter(verb="place.repaired").count() == 1  # told more rarely
+    told = Event.objects.filter(verb="place.repaired")
+    assert told.count() == 1  # told more rarely
+    place.refresh_from_db()
+    ref = place.external_ref
+    long_ago = [at - reconciler.PAUSE_S for at in ref["repairs"]]
+    ProjectNamespace.objects.update(external_ref={**ref, "repairs": long_ago})
+    _watch(monkeypatch, place, 12, drift=[])
+    assert [one.message for one in told] == ["NetworkPolicy/default-deny"] * 2
+    _watch(monkeypatch, place, 13, drift=[])
+    assert told.count() == 2
 
 
 def test_a_policy_of_others_that_opens_pods_is_told_once_and_left_alone(
@@ -165,6 +174,15 @@ def test_changed_options_are_applied_to_every_namespace(
     driving.run_due()
     assert alpha.ensured == asked + 1
     assert not Event.objects.filter(verb="place.repaired").exists()
+
+
+def test_what_was_changed_by_hand_is_told_when_more_is_wanted_in_the_same_moment(
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.options = "options 2"
+    alpha.broken = ["LimitRange/defaults", "ResourceQuota/objects"]
+    _watch(monkeypatch, place, 1, drift=["ResourceQuota/objects"])
+    assert Event.objects.get(verb="place.repaired").message == "ResourceQuota/objects"
 
 
 def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(

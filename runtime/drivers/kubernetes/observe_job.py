@@ -268,8 +268,11 @@ def _whole(sights: Sequence[Sight], each: Sequence[Found]) -> tuple[Found, int]:
 
 def _replica(sight: Sight, role: str) -> Found:
     job, pod = sight.owner, sight.pod
-    told_to_end = observe.note_of(job).get("launch") == observe.launch_of(job)
-    is_ending = told_to_end or is_failing(job) or is_complete(job)
+    note = observe.note_of(job)
+    told_to_end = note.get("launch") == observe.launch_of(job)
+    # A stop right after the last good end suspends what the operator then never calls complete.
+    is_good = is_complete(job) or (told_to_end and note.get("code") == 0)
+    is_ending = told_to_end or is_failing(job) or is_good
     end = None if pod is None else own_end(pod)
     if pod is not None and end is not None and (is_ending or _is_last(job, pod, end)):
         taken = observe.is_deleted(pod) and end.exit_code
@@ -277,8 +280,8 @@ def _replica(sight: Sight, role: str) -> Found:
     if not is_ending:
         return alive(sight)
     is_gone = pod is None or is_over(pod)
-    if is_gone and is_complete(job) and not _serves(job, role):
-        return Found(Seen.EXITED, exit_code=0)  # the whole would not be complete otherwise
+    if is_gone and is_good and not _serves(job, role):
+        return Found(Seen.EXITED, exit_code=0)  # the whole would not be good otherwise
     return Found(Seen.EXITED, _STOPPED) if is_gone else Found(Seen.STOPPING)
 
 

@@ -114,8 +114,9 @@ def test_one_of_eight_that_is_dead_is_named_and_its_end_is_the_wholes():
     assert [(one.role, one.exit_code) for one in seen.replicas][2] == ("worker", 137)
 
 
-def test_a_pod_that_the_watch_has_not_told_of_ended_well_where_the_whole_did():
-    seen = whole("pytorch", "trainer", ["Complete"], [0, 0, None], noted=True)
+@pytest.mark.parametrize("conditions", [["Complete"], []], ids=["told", "stopped before"])
+def test_a_pod_that_the_watch_has_not_told_of_ended_well_where_the_whole_did(conditions):
+    seen = whole("pytorch", "trainer", conditions, [0, 0, None], noted=True)
     assert [(one.exit_code, one.reason) for one in seen.replicas] == [(0, "")] * 3
 
 

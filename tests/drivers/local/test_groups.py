@@ -336,7 +336,12 @@ def test_g13_the_replicas_of_a_job_share_its_checkpoints_and_the_next_start_begi
     assert list((supervisor.state / "spaces").glob(f"{spec.uid}*")) == []
 
 
-ROLES = 'printf "%s" "$TF_CONFIG"; [ "$BERTH_ROLE" != ps ] || exec sleep 600'
+# The server has spoken before the others end: they take it down with them.
+ROLES = """
+printf "%s" "$TF_CONFIG"
+[ "$BERTH_ROLE" != ps ] || { touch "$HOME/serves"; exec sleep 600; }
+while [ ! -e "$HOME/serves" ]; do sleep .05; done
+"""
 
 
 def test_tensorflow_is_told_its_role_and_servers_end_with_the_workers(supervisor):

@@ -1,0 +1,135 @@
+"""Jobs on this machine: press to program running, and a log of a gigabyte."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+from benchmarks.idle import family, pss_mib
+from benchmarks.lib import Result, poll, sized
+from tests.support.portal import Portal, environments
+
+JOBS = "projects/demo/jobs"
+WITHIN_S = 120.0
+LOG_MIB = sized(1024, 8)
+# What most programs of training do first: read their libraries. The clock is the machine's.
+TRAINS = (
+    "import time, nbclient, nbconvert, IPython, tornado; "
+    "print('began=' + str(time.time()), flush=True)"
+)
+PLAIN = "import time; print('began=' + str(time.time()), flush=True)"
+_PRINTS = """
+import sys
+line = b"x" * 1023 + b"\\n"
+for _ in range({mib}):
+    sys.stdout.buffer.write(line * 1024)
+"""
+_OVER = ("succeeded", "failed", "cancelled")
+
+
+def bare_start(code: str) -> float:
+    """Seconds from ``subprocess`` to the moment that the program says."""
+    python = environments() / "jupyterlab" / "bin" / "python"
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.time()
+        said = subprocess.run(
+            [python, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+        )
+    return began(said.stdout) - begin
+
+
+def began(text: str) -> float:
+    return float(next(x for x in text.splitlines() if x.startswith("began=")).partition("=")[2])
+
+
+def press(api: httpx.Client, code: str) -> float:
+    """Seconds from the request to the moment that the program says."""
+    begin = time.time()
+    made = asked(api, code)
+    poll(lambda: state(api, made) in _OVER, within_s=WITHIN_S, every_s=0.05)
+    text = api.get(f"{JOBS}/{made}/logs").raise_for_status().json()["text"]
+    return began(text) - begin
+
+
+def asked(api: httpx.Client, code: str) -> str:
+    body = {
+        "environment": "jupyterlab",
+        "command": ["python", "-c", code],
+        "cpu_milli": 1000,
+        "memory_mib": 512,
+    }
+    made = api.post(JOBS, json=body)
+    assert made.is_success, made.text
+    return str(made.json()["id"])
+
+
+def state(api: httpx.Client, job: str) -> str:
+    return str(api.get(f"{JOBS}/{job}").json()["status"]["state"])
+
+
+def pairs(api: httpx.Client, code: str, rounds: int) -> tuple[list[float], list[float]]:
+    ours: list[float] = []
+    peer: list[float] = []
+    for number in range(rounds + 1):
+        if number % 2:
+            mine, bare = press(api, code), bare_start(code)
+        else:
+            bare, mine = bare_start(code), press(api, code)
+        if number:  # the first round warms the page cache for both
+            ours.append(mine)
+            peer.append(bare)
+    return ours, peer
+
+
+def starts(api: httpx.Client, rounds: int) -> list[Result]:
+    reads, bare_reads = pairs(api, TRAINS, rounds)
+    plain, bare_plain = pairs(api, PLAIN, rounds)
+    over = [1000 * (a - b) for a, b in zip(plain, bare_plain, strict=True)]
+    what = "press to a program that has read its libraries"
+    return [
+        Result(what, "s", reads, bare_reads, "subprocess", 1.1, 1.25),
+        Result("press to a program of a line, more than subprocess", "ms", over, goal=100),
+    ]
+
+
+def long_log(portal: Portal, api: httpx.Client) -> list[Result]:
+    """A log of a gigabyte is written and followed to its end; what the portal grows by."""
+    pids = family(portal)
+    before = pss_mib(pids)
+    made = asked(api, _PRINTS.format(mib=LOG_MIB))
+    most, heard, begin = before, 0, time.perf_counter()
+    with api.stream("GET", f"{JOBS}/{made}/logs?format=sse", timeout=WITHIN_S) as answer:
+        answer.raise_for_status()
+        looked = 0.0
+        for part in answer.iter_raw():
+            heard += len(part)
+            if time.perf_counter() - looked > 0.5:
+                looked = time.perf_counter()
+                most = max(most, _alive_mib(pids))
+    took = time.perf_counter() - begin
+    poll(lambda: state(api, made) in _OVER, within_s=WITHIN_S, every_s=0.2)
+    note = f"{LOG_MIB} MiB printed, {heard / 2**20:.0f} MiB followed in {took:.0f} s"
+    grown = max(0.0, most - before)
+    return [
+        Result("a log of 1 GiB followed, the portal grows by", "MiB", [grown], goal=32, note=note)
+    ]
+
+
+def _alive_mib(pids: list[int]) -> float:
+    return pss_mib([pid for pid in pids if Path(f"/proc/{pid}/smaps_rollup").exists()])
+
+
+def run() -> list[Result]:
+    portal = Portal({})
+    try:
+        portal.start()
+        api = portal.api(portal.token("admin"))
+        results = starts(api, sized(9, 1))
+        results += long_log(portal, api)
+    finally:
+        portal.close()
+    return results
