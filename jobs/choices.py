@@ -20,6 +20,7 @@ class State(TextChoices):
 class OutputState(TextChoices):
     """How far what a run left is on its way to where it was asked for."""
 
+    NONE = "none", _("None was asked for")
     WRITING = "writing", _("Being written")
     KEPT = "kept", _("Kept on its volume")
     NOTHING = "nothing", _("Its program never began")

@@ -351,10 +351,8 @@ class Output:
 _OF_RESULT = {Result.DONE: OutputState.COMPLETE, Result.PARTIAL: OutputState.PARTIAL}
 
 
-def output_of(run: Run) -> Output | None:
-    """Return what a run left and how far its copy is; None: nobody asked for it."""
-    if not run.output_folder:
-        return None
+def output_of(run: Run) -> Output:
+    """Return what a run left and how far its copy is."""
     told = run.output_told or {}
     output = Output(
         run,
@@ -375,6 +373,8 @@ def output_of(run: Run) -> Output | None:
 
 
 def _state(run: Run) -> OutputState:
+    if not run.output_folder:
+        return OutputState.NONE
     if run.ended_at is None or not run.output_url:
         return OutputState.WRITING if run.ended_at is None else OutputState.KEPT
     if run.output_how:

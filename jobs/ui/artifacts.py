@@ -52,7 +52,7 @@ class Artifacts(OneView):
         run = runs.run_get(row, runs.run_number(text, "run")) if text else has_output.first()
         found = outputs.output_of(run) if run else None
         said: dict[str, Any] = {"run": run, "output": found}
-        if run is not None and found is not None:
+        if run is not None and found is not None and found.state != OutputState.NONE:
             numbers = list(has_output.values_list("launch", flat=True)[:CHOSEN_FROM])
             said |= {"numbers": numbers, "badge": (found.state.label, *_BADGES[found.state])}
             said |= self._files(found)

@@ -250,7 +250,7 @@ def test_its_folder_goes_after_some_days_and_its_load_with_the_job(
     outputs.outputs_tidy()
     settle()
     assert not Load.objects.filter(deleted_at=None).exists()
-    assert len(outputs.output_of(Run.objects.get()).named) == 2  # type: ignore[union-attr]
+    assert len(outputs.output_of(Run.objects.get()).named) == 2
 
 
 def test_its_load_goes_with_the_job(

@@ -209,7 +209,7 @@ answer = outputs_tidy()
 """
 
 
-@pytest.mark.long("tests/loaders/test_real_gcs.py: an export by the same program")
+@pytest.mark.long("an export by the same program: loaders/test_real_gcs.py")
 def test_a_bucket_of_google_takes_it_too() -> None:
     google = begun(GoogleStore)
     assert isinstance(google, GoogleStore)
