@@ -16,7 +16,14 @@ from jobs.fetching import problem_of
 from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
-from jobs.runs_api import WorkRunAgain, WorkRuns, WorkRunsDiff, WorkRunsOfAll
+from jobs.runs_api import (
+    WorkArtifacts,
+    WorkArtifactsCopied,
+    WorkRunAgain,
+    WorkRuns,
+    WorkRunsDiff,
+    WorkRunsOfAll,
+)
 from jobs.states import STATES
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
@@ -135,6 +142,8 @@ urlpatterns = [
             "runs": WorkRuns,
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
+            "runs/<int:run>/artifacts": WorkArtifacts,
+            "runs/<int:run>/artifacts/copy": WorkArtifactsCopied,
         },
         of_all={"runs": WorkRunsOfAll},
     ),

@@ -7,12 +7,13 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from jobs import goodput, listeners, references
+        from jobs import goodput, listeners, outputs, references
         from jobs.kind import JOB
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
         from jobs.ui.pages import PAGES
         from jobs.ui.panels import panel
+        from loaders.notices import made_for
         from runtime import reconcilers
         from work import kinds
         from work.ui import pages
@@ -22,6 +23,7 @@ class JobsConfig(AppConfig):
         pages.register(PAGES)
         panels.register(panel)
         panels.register(goodput.panel)
+        made_for.register(outputs.note_ended)
         references.connect()
         reconcilers.register(JobReconciler())
         reconcilers.on_transition(listeners.on_transition)

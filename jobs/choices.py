@@ -15,3 +15,17 @@ class State(TextChoices):
     FAILED = "failed", _("Failed")
     CANCELLED = "cancelled", _("Cancelled")
     DELETING = "deleting", _("Being deleted")
+
+
+class OutputState(TextChoices):
+    """How far what a run left is on its way to where it was asked for."""
+
+    NONE = "none", _("None was asked for")
+    WRITING = "writing", _("Being written")
+    KEPT = "kept", _("Kept on its volume")
+    NOTHING = "nothing", _("Its program never began")
+    WAITING = "waiting", _("Waits to be copied")
+    COPYING = "copying", _("Being copied")
+    COMPLETE = "complete", _("Complete")
+    PARTIAL = "partial", _("Partial")
+    FAILED = "failed", _("Not copied")

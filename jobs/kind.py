@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from clusters.options import options_of
 from common.errors import wrong
 from common.outbound import Client, OutboundError, policy_from_settings
-from jobs import origin, smoke, sources
+from jobs import origin, outputs, smoke, sources
 from jobs.code import is_fetched
 from jobs.models import Job
 from jobs.packages import require_package
@@ -116,6 +116,35 @@ CODE = f.Line(
 )
 
 
+OUTPUT = f.Line(
+    name="output",
+    label=_("Output"),
+    help=_(
+        "gs://BUCKET/FOLDER, s3://BUCKET/FOLDER or volume:NAME/FOLDER. What its program writes to "
+        "the folder BERTH_OUTPUT is kept there for each run, also of one that failed; to a bucket "
+        "it is copied when the run has ended."
+    ),
+    longest=1000,
+    pattern=(
+        r"(gs|s3)://[^/\s]{3,255}(/[^\x00-\x1f]*)?"
+        r"|volume:[^/\x00-\x1f]{1,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}){0,8}"
+    ),
+    refusal=_("Write it like gs://bucket/folder, s3://bucket/folder or volume:NAME/folder."),
+    example="s3://bucket/results",
+    quiet=True,
+)
+OUTPUT_CREDENTIAL = f.Line(
+    name="output_credential",
+    label=_("Credential of the output"),
+    help=_(
+        "Opens the bucket. Empty: the one of the job, else of the project, that can. Its program "
+        "does not see it."
+    ),
+    folded=True,
+    quiet=True,
+)
+
+
 def _settle(row: Job, said: Mapping[str, Any]) -> None:
     """Have one thing that runs, its package there, and know where its paths begin."""
     if said.get("code"):
@@ -166,6 +195,7 @@ def _require_volume(field: str, said: str, attached: Attached, *, writes: bool) 
 
 
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
+    outputs.check(row, attached)
     _require_volume("checkpoints", row.checkpoints, attached, writes=True)
     _require_volume("code", sources.in_volume(row.code), attached, writes=False)
     if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
@@ -209,6 +239,11 @@ PARAMETER_SERVERS = f.Count(
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none. Some roles need an operator."""
     _check_framework(cluster, row)
+    if outputs.is_copied(row) and not outputs.copies(cluster):
+        said = gettext(
+            "On this cluster no data can be copied: its operator names the image for it."
+        )
+        raise wrong("output", said)
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
@@ -260,6 +295,7 @@ JOB = Kind(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
         *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
         *(s.ENV, RETRIES, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
+        *(OUTPUT, OUTPUT_CREDENTIAL),
     ),
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,

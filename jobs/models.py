@@ -11,6 +11,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from credentials.sealing import SealedMapping
+from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Seen
 from volumes.models import Volume
@@ -45,6 +46,9 @@ class Job(Workload):
     parameter_servers = models.PositiveSmallIntegerField(
         _("parameter servers"), default=0, db_default=0
     )
+    # Where what its program leaves is kept or copied: volume:NAME/PATH, gs://… or s3://…
+    output = models.CharField(_("output"), max_length=1024, blank=True, default="", db_default="")
+    output_credential = models.CharField(max_length=255, blank=True, default="", db_default="")
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
     # What it runs instead of a command, and in which folder of its home.
     script = models.CharField(_("file"), max_length=255, blank=True, default="", db_default="")
@@ -120,10 +124,35 @@ class Run(models.Model):
     nodes = models.JSONField(default=list)  # of its replicas, as last seen
     # Each time that it began to run: [{"launch", "at", "nodes"}, …]
     places = models.JSONField(default=list, db_default=[])
+    # --- what its program leaves (``jobs.outputs``) ---------------------------------------------
+    output_volume = models.ForeignKey(
+        Volume, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    output_folder = models.CharField(max_length=512, blank=True, default="", db_default="")
+    output_url = models.CharField(max_length=1200, blank=True, default="", db_default="")
+    output_due_at = models.DateTimeField(null=True)  # the copy is to begin then
+    output_load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
+    output_note = models.CharField(max_length=500, blank=True, default="", db_default="")
+    # How the copy ended, with {files, bytes, named: [[path, size]]}; "": it has not.
+    output_how = models.CharField(max_length=16, blank=True, default="", db_default="")
+    output_told = models.JSONField(null=True)
+    output_cleared_at = models.DateTimeField(null=True)  # its folder was removed
 
     class Meta:
         ordering = ["-launch"]
         constraints = [models.UniqueConstraint(fields=["job", "launch"], name="jobs_run_once")]
+        indexes = [
+            models.Index(
+                fields=["output_due_at"],
+                condition=models.Q(output_due_at__isnull=False),
+                name="jobs_output_due",
+            ),
+            models.Index(
+                fields=["ended_at"],
+                condition=models.Q(output_how="done", output_cleared_at__isnull=True),
+                name="jobs_output_kept",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}"

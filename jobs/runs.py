@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from common.clock import now
 from common.errors import Conflict, NotFound, wrong
+from jobs import outputs
 from jobs.choices import State
 from jobs.models import Package, Run
 from jobs.packages import PREFIX
@@ -58,6 +59,7 @@ def run_keep(principal: Principal, row: Job) -> None:
         image_digest=row.image_digest,
         code=row.code if row.code.startswith(PREFIX) else "",
         cluster_key=row.cluster_key,
+        **outputs.planned(row),
     )
 
 
@@ -77,6 +79,10 @@ def run_end(change: Transition, at: datetime, how: str) -> None:
     """Write down how the latest run ended, in the transaction that saw it."""
     row, told = change.row, change.outcome.updates
     latest = Run.objects.filter(job=row.pk, launch__lte=change.seen.launch).order_by("-launch")
+    began = told.get("started_at", row.started_at) is not None
+    if row.output and (run := latest.first()) and (began or run.launch < change.seen.launch):
+        of_bucket = Run.objects.filter(pk=run.pk, ended_at__isnull=True).exclude(output_url="")
+        of_bucket.update(output_due_at=at)
     replicas = row.replica_rows.filter(launch=change.seen.launch).exclude(node="")
     Run.objects.filter(pk__in=latest.values("pk")[:1], ended_at__isnull=True).update(
         began_at=told.get("started_at", row.started_at),
@@ -92,7 +98,8 @@ def run_end(change: Transition, at: datetime, how: str) -> None:
 
 def runs_of(row: Job) -> QuerySet[Run]:
     """Return the runs of a job, the newest first. One of a version before was not written down."""
-    return Run.objects.filter(job=row).select_related("by", "job__project").order_by("-launch")
+    related = ("by", "job__project", "output_volume")
+    return Run.objects.filter(job=row).select_related(*related).order_by("-launch")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from common.errors import NotFound, wrong
-from jobs import runs
+from jobs import outputs, runs
+from jobs.choices import OutputState
 from jobs.models import Run
 from work import kinds
 from work.api.base import ActView, OneView, WorkAPIView
-from work.selectors import reads_private
+from work.selectors import reads_private, require_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,6 +104,84 @@ class ComparedOut(serializers.Serializer[Any]):
     )
     more_files = serializers.IntegerField()
     code_is_gone = serializers.BooleanField(help_text="a package is not kept any more")
+
+
+class ArtifactOut(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    size = serializers.IntegerField()
+    url = serializers.CharField(allow_null=True, help_text="of its copy; null: there is none")
+
+
+class ArtifactsOut(serializers.Serializer[Any]):
+    """What a run left: where it lies, where it was copied, and its files."""
+
+    run = serializers.IntegerField()
+    state = serializers.ChoiceField(OutputState.choices)
+    message = serializers.CharField(allow_blank=True, help_text="why it is so")
+    percent = serializers.IntegerField(allow_null=True)
+    volume = serializers.CharField(allow_null=True, help_text="null: its folder is not there")
+    volume_id = serializers.UUIDField(allow_null=True)
+    folder = serializers.CharField()
+    url = serializers.CharField(allow_blank=True, help_text='"": it stays in its volume')
+    files = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    named = ArtifactOut(many=True, help_text="the first thousand, once they were copied")
+
+
+def artifacts_out(run: Run) -> dict[str, Any]:
+    """Return what a run left."""
+    found = outputs.output_of(run)
+    volume = run.output_volume if found.is_here else None
+    is_there = found.state in {OutputState.COMPLETE, OutputState.PARTIAL}
+    return {
+        "run": run.launch,
+        "state": found.state,
+        "message": found.sentence,
+        "percent": found.percent,
+        "volume": volume.name if volume else None,
+        "volume_id": volume.uid if volume else None,
+        "folder": run.output_folder,
+        "url": run.output_url,
+        "files": found.files,
+        "bytes": found.bytes,
+        "named": [
+            {"path": path, "size": size, "url": f"{run.output_url}{path}" if is_there else None}
+            for path, size in found.named
+        ],
+    }
+
+
+class WorkArtifacts(OneView):
+    """What a run of a {one} left; its owner's alone, as its log."""
+
+    pagination_class = None  # one answer
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"get": extend_schema(responses=ArtifactsOut)}
+
+    def get(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
+        row = self.row()
+        require_owner(self.principal, row)
+        run = runs.run_get(row, self.kwargs["run"])
+        return Response(ArtifactsOut(artifacts_out(run)).data)
+
+
+class WorkArtifactsCopied(OneView):
+    """Copy once more what a run of a {one} left; what is there already is not sent again."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"post": extend_schema(request=None, responses={202: ArtifactsOut})}
+
+    def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
+        found = {"row": self.row(), "launch": self.kwargs["run"]}
+        run = outputs.output_again(principal=self.principal, **found)
+        told = ArtifactsOut(artifacts_out(run)).data
+        return Response(told, status=status.HTTP_202_ACCEPTED)
 
 
 class WorkRuns(OneView):

@@ -11,7 +11,7 @@ from clusters import registry
 from clusters.options import options_of
 from hubapi.services import derive
 from images.services import pinned
-from jobs import code
+from jobs import code, outputs
 from jobs.models import Job
 from jobs.programs import runner
 from queues.choices import Purpose
@@ -63,6 +63,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         },
         "stop_grace_s": STOP_GRACE_S,
         "checkpoints": f"{row.checkpoints}/{row.short_id}" if row.checkpoints else "",
+        "output": outputs.written_to(row),
     }
     words = _words(row, on_machine=options is None)
     if options is None:

@@ -38,6 +38,8 @@ _LEAST = {
     "topology": "none",
     "framework": "none",
     "checkpoints": "",
+    "output": "",
+    "output_credential": "",
     "parameter_servers": 0,
     "smoke": False,
 }

@@ -6,6 +6,7 @@ from django.urls import include, path
 
 from jobs import code, hub
 from jobs.ui import views
+from jobs.ui.artifacts import Artifacts, CopyAgain
 from jobs.ui.pages import PAGES
 from jobs.ui.runs import RunAgain, RunChanged, RunGoodput, Runs, RunsOfAll
 from work.ui.urls import urls_for
@@ -15,6 +16,8 @@ _OWN = {
     "run-again": RunAgain,
     "goodput": RunGoodput,
     "run-changed": RunChanged,
+    "artifacts": Artifacts,
+    "copy-again": CopyAgain,
     "result": views.Result,
     "result-page": views.ResultPage,
 }

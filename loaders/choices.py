@@ -28,6 +28,7 @@ class Task(models.TextChoices):
     RETRY = "retry", _("Retry of the failed ones")
     DRY_RUN = "dry-run", _("Dry run")
     VERIFY = "verify", _("Check against the manifest")
+    CLEAR = "clear", _("Removal of what was copied out")
 
 
 class Result(models.TextChoices):

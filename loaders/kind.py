@@ -69,6 +69,7 @@ LOAD = Kind(
     launch=_launch,
     start=runs.load_start,
     done=lambda row: row.loaded_at is not None,
+    hidden=Q(made_for__isnull=False),
     related=RELATED[2:],  # project and owner are of every kind
     deferred=("credential__sealed",),
     stop_reasons=StopReason,

@@ -18,6 +18,7 @@ SAID = frozenset(
         _("The store refuses this credential, or its rights are not enough."),
         _("The file is not there any more."),
         _("The file is not what was copied any more."),
+        _("The file changed since it was copied."),
         _("This load has put nothing here that could be verified."),
         _("What is there is no file that can be read."),
         _("The run ended."),

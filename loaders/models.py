@@ -109,6 +109,9 @@ class Load(Progress, Workload):
     )
     uploads_at = models.DateTimeField(null=True)  # giving up began
 
+    # The work whose output it copies; it goes with that, and no list shows it. None: its own.
+    made_for = models.UUIDField(null=True, db_index=True)
+
     # The target of a load that is not saved, where it is a cache that is made with it.
     cache: NewVolume | None = None
 

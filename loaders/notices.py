@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.utils import translation
 
+from common.hooks import Hook
 from common.templatetags.berth import filesize
 from loaders.choices import Result
 from loaders.words import why_failed
@@ -17,8 +18,15 @@ if TYPE_CHECKING:
 _KINDS = {Result.DONE: "load.done", Result.PARTIAL: "load.partial", Result.FAILED: "load.failed"}
 
 
+# What is copied for other work is told of by that: called with the load as it ended.
+made_for: Hook[[Load], None] = Hook()
+
+
 def tell_ended(row: Load) -> None:
     """Tell the owner how a run ended that he did not end himself."""
+    if row.made_for is not None:
+        made_for(row)
+        return
     kind = _KINDS.get(Result(row.result))
     if kind is None:
         return

@@ -30,6 +30,7 @@ MAX_ERRORS = 50
 MAX_NUMBER = 2**53 - 1
 MAX_TEXT = 300
 MAX_KEY = 1024
+MAX_FILES = 1000
 _FILES = ("found", "done", "unchanged", "skipped", "failed", "deleted")
 _BYTES = ("found", "done", "read")
 _VERIFIED = (
@@ -166,6 +167,16 @@ def _errors(value: Any) -> list[dict[str, str]]:
     return found
 
 
+def _files(value: Any) -> list[list[Any]]:
+    """Return path and size of each file that is named."""
+    if not isinstance(value, list) or any(not isinstance(x, list) or len(x) != 2 for x in value):  # noqa: PLR2004
+        raise _wrong("final.files")
+    return [
+        [_text(path, "final.files", MAX_KEY), _number(size, "final.files")]
+        for path, size in value[:MAX_FILES]
+    ]
+
+
 def _final(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
@@ -177,4 +188,5 @@ def _final(value: Any) -> dict[str, Any] | None:
         "message": _text(value.get("message", ""), "final.message", 500),
         "manifest": _text(value.get("manifest") or "", "final.manifest", 1024),
         "uploads": _number(value.get("uploads", 0), "final.uploads"),
+        "files": _files(value.get("files", [])),
     }

@@ -38,7 +38,10 @@ REPORT_EVERY_S = 1.0
 # another attempt would end the same. Told to stop (5) is none of them: who puts it out does not
 # always say so. On one machine nothing is put out, and what failed is for its owner to try again.
 RETRY = RetryPolicy(attempts=3, never=(3, 4))
-_MODES = {Task.DRY_RUN: "dry-run", Task.VERIFY: "verify"}
+_MODES = {Task.DRY_RUN: "dry-run", Task.VERIFY: "verify", Task.CLEAR: "clear"}
+# Of what is copied for other work: the object that says that all is there; files that are named.
+MARKER = "_BERTH_COMPLETE"
+TELLS = 1000
 
 
 def workload_spec(row: Load) -> WorkloadSpec:
@@ -99,6 +102,7 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
         "retry_failed_only": row.task == Task.RETRY,
         "space_bytes": room_left(row.volume) if row.direction == Direction.IN else None,
         "outbound": _outbound(options, row.cluster_key),
+        **({"marker": MARKER, "tells": TELLS} if row.made_for else {}),
         "report": {"url": report_url(row.uid, options), "every_s": REPORT_EVERY_S},
     }
 

@@ -65,6 +65,12 @@ KINDS: dict[str, Kind] = {
             "alert-triangle",
         ),
         Kind(
+            "job.output",
+            _("What a job left could not be copied as a whole"),
+            _("What run %(run)s of “%(name)s” left is not all where it was to go: %(reason)s"),
+            "alert-circle",
+        ),
+        Kind(
             "load.done",
             _("A load is done"),
             ngettext_lazy(

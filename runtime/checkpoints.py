@@ -3,7 +3,8 @@
 Complete is what was renamed into its place: whose name does not begin with a dot or ``tmp``, and
 does not end with ``tmp`` or ``partial``. A folder that is written where it stays is complete once
 no file ``.incomplete`` is in it. Pods run this file as text, and each process on one machine reads
-it before it starts: so it needs nothing else, and imports as little as can be.
+it before it starts: so it needs nothing else, and imports as little as can be. In a pod it also
+makes the folder of what its program leaves.
 """
 
 import os
@@ -43,6 +44,9 @@ def lead(folder: str) -> None:
 
 if __name__ == "__main__":
     try:
-        lead(sys.argv[1])
+        for folder in sys.argv[2:]:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - see above
+        if sys.argv[1]:
+            lead(sys.argv[1])
     except OSError as problem:  # its program finds out what it can do without
         print(f"checkpoints: {problem}", file=sys.stderr)  # noqa: T201

@@ -264,6 +264,9 @@ class WorkloadSpec:
     checkpoints: str = ""
     # It is told where it may tell of itself (``BERTH_EVENTS``), and ``read_events`` reads that.
     tells: bool = False
+    # The folder BERTH_OUTPUT, below the folder of one of its volumes; made before its program
+    # starts. "": it has none.
+    output: str = ""
     # One machine: the workload of the same person whose installed packages it sees, too; "": none.
     packages_of: str = ""
     # --- clusters only; one machine ignores them ---------------------------------------------

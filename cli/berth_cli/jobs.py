@@ -68,7 +68,20 @@ _RUNS: Any = (
     ("CODE", _code),
     ("NODES", lambda r: ", ".join(r["nodes"])),
 )
-
+_OUTPUT: Any = (
+    ("RUN", lambda r: r["run"]),
+    ("STATE", lambda r: r["state"]),
+    ("FILES", lambda r: r["files"]),
+    ("BYTES", lambda r: r["bytes"]),
+    ("IN", lambda r: f"{r['volume']}/{r['folder']}" if r["volume"] else "-"),
+    ("TO", lambda r: r["url"] or "-"),
+    ("REASON", lambda r: r["message"]),
+)
+_ARTIFACTS: Any = (
+    ("SIZE", lambda r: r["size"]),
+    ("FILE", lambda r: r["path"]),
+    ("AT", lambda r: r["url"] or ""),
+)
 _GOODPUT: Any = (
     ("CAUSE", lambda r: r["cause"]),
     ("GPU-HOURS", lambda r: f"{r['hours']:.2f}"),
@@ -283,6 +296,34 @@ def again(s: Session, name: str, run: int, pairs: tuple[str, ...]) -> None:
     changes = field_set(JOB.word, pairs)
     path = f"{JOB.path(s, JOB.find(s, name))}/runs/{run}/again"
     s.show(s.client.post(path, changes), _ONE)
+
+
+@job.command("artifacts")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("run", type=click.IntRange(1), required=False)
+@click.option("--again", "copied_again", is_flag=True, help="Copy once more what is not there yet.")
+@with_session
+def artifacts(s: Session, name: str, run: int | None, *, copied_again: bool) -> None:
+    """Show what a run of a job left, of the latest where RUN is not said, and where it lies."""
+    row = JOB.find(s, name)
+    if run is None:
+        newest = next(iter(s.client.pages(f"{JOB.path(s, row)}/runs")), None)
+        if newest is None:
+            raise ApiError("It has no run yet.")
+        run = newest["run"]
+    path = f"{JOB.path(s, row)}/runs/{run}/artifacts"
+    found = s.client.post(f"{path}/copy") if copied_again else s.client.get(path)
+    if s.fmt != "table":
+        s.show(found)
+        return
+    s.show(found, _OUTPUT)
+    if found["named"]:
+        click.echo()
+        s.show(found["named"], _ARTIFACTS)
+    if (more := found["files"] - len(found["named"])) > 0:
+        click.echo(f"{more} more files", err=True)
+    if found["volume"]:
+        click.echo(f"berth volumes files {found['volume']}:{found['folder']}", err=True)
 
 
 JOB.add_act("start", "Run one that has ended again, as it is set.")

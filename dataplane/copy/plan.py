@@ -15,7 +15,7 @@ from dataplane.copy.problems import Final, Stop
 from dataplane.safepath import OWN, UnsafePath, is_own, parts_of
 
 DIRECTIONS = ("in", "out")
-MODES = ("copy", "sync", "dry-run", "verify", "abandon")
+MODES = ("copy", "sync", "dry-run", "verify", "abandon", "clear")
 KINDS = ("s3", "s3-compatible", "gcs", "hdfs")
 CONCURRENCY_MAX = 256
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -68,6 +68,8 @@ class Plan:
     concurrency: int = 0
     retry_failed_only: bool = False
     space_bytes: int | None = None
+    marker: str = ""  # an object beside what was copied out, once all of it is there
+    tells: int = 0  # how many files the last report names
     outbound: OutboundPlan = field(default_factory=OutboundPlan)
     report_url: str = ""
     report_every: float = 1.0
@@ -112,6 +114,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         concurrency=min(int(data.get("concurrency") or 0), CONCURRENCY_MAX),
         retry_failed_only=bool(data.get("retry_failed_only")),
         space_bytes=_number(data.get("space_bytes")),
+        marker=str(data.get("marker") or ""),
+        tells=int(data.get("tells") or 0),
         outbound=_outbound(data.get("outbound") or {}, beside),
         report_url=str(report.get("url") or ""),
         report_every=max(0.1, float(report.get("every_s") or 1.0)),
@@ -128,6 +132,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         _wrong("a pattern can't be read")
     if plan.store.kind == "hdfs" and plan.direction == "out":
         _wrong("nothing is written into HDFS")
+    if (plan.marker or plan.mode == "clear") and plan.direction != "out":
+        _wrong("only what is copied out is marked, or cleared away")
     if plan.concurrency < 0:
         _wrong("the concurrency is negative")
     return plan

@@ -62,6 +62,7 @@ class Stop(Exception):  # noqa: N818 - an order, not a fault of the program
         self.final = final
         self.message = message
         self.uploads = 0  # that the store still holds of files that are gone here
+        self.files: list[tuple[str, int]] = []  # path and size of what was copied, if it is told
 
 
 def stopped() -> Stop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from itertools import islice
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from dataplane.copy.upload_s3 import S3Uploader
 from dataplane.copy.uploads import Book, Local, Sent, Uploader
 
 SOME = 500
+MARK = "mark"  # a file of the state: what the marker says
 TRIES = 3
 NO_FILE = "Only files are copied out, and this is none."
 
@@ -107,6 +109,8 @@ class Outward:
         path, seen = found
         if self._chosen is not None and not self._chosen(path):
             return None
+        if path == self._engine.plan.marker:
+            return None  # the name is ours: nobody says that all is there but we
         progress = self._engine.progress
         try:
             key = keys.key_of(path, self.prefix)
@@ -252,7 +256,29 @@ class Outward:
                         continue
                 engine.progress.deleted += 1
                 engine.state.journal.drop([path])
+        progress = self._engine.progress
+        whole = not (progress.failed or progress.skipped or self._engine.plan.retry_failed_only)
+        if self._engine.plan.marker and whole:
+            await self._mark()
         return None
+
+    async def _mark(self) -> None:
+        """Say at the store that everything is there; what is sent last."""
+        engine, state = self._engine, self._engine.state
+        said = {"files": engine.progress.found, "bytes": engine.progress.bytes_found}
+        with state.writing(MARK) as file:
+            file.write(json.dumps(said) + "\n")
+        fd, seen = state.home.open_file(MARK)
+        key = self.prefix + engine.plan.marker
+        mark = Local(MARK, key, seen.st_size, mtime_of(seen), seen.st_ino)
+        uploader = open_uploader(engine, None)
+        try:
+            await uploader.send(mark, fd)  # closes it
+        except Trouble as trouble:
+            engine.progress.found += 1
+            engine.fails(key, trouble, again=False)
+        finally:
+            await uploader.close()
 
     async def close(self) -> None:
         self.tick(due=True)

@@ -28,7 +28,12 @@ from dataplane.copy.progress import KEY, Progress
 # How often how far it is is told: often at first, seldom in a run of days.
 _EVERY = ((120.0, 10.0), (3600.0, 60.0), (float("inf"), 600.0))
 _SECRETS = ("private_key", "private_key_id", "client_secret", "refresh_token")
-_TASKS = {"dry-run": "dry run", "verify": "check", "abandon": "giving up what is half done"}
+_TASKS = {
+    "dry-run": "dry run",
+    "verify": "check",
+    "abandon": "giving up what is half done",
+    "clear": "removing here what was copied",
+}
 ANSWER_S = 10.0
 FINAL_S = 240.0  # the last report is worth waiting for; the pod's grace is longer when stopped
 STOPPED_S = 4.0
@@ -149,6 +154,7 @@ class Reporter:
             "message": order.message,
             "manifest": manifest,
             "uploads": order.uploads,
+            "files": order.files,
         }
         last_words(final)
         if not self._plan.report_url:

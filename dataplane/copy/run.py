@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol
 
 from dataplane.copy import checksums
 from dataplane.copy.calls import Calls, Client, Times
+from dataplane.copy.clearing import clear, forget
 from dataplane.copy.connector import Dialer
 from dataplane.copy.engine import Engine, Room, size_text
 from dataplane.copy.http1 import now
@@ -34,6 +36,7 @@ THREADS = 4
 AHEAD = 64
 TICK_S = 0.05
 SAVE_S = 1.0
+TOLD_BYTES = 128 * 1024  # of the names in the last report
 _WRITES = ("copy", "sync")
 
 
@@ -92,6 +95,17 @@ def _one(state: State, row: Row) -> Trouble | None:
     return None
 
 
+def told(state: State, most: int) -> list[tuple[str, int]]:
+    """Return path and size of the first files that were copied, for the last report."""
+    found, room = list[tuple[str, int]](), TOLD_BYTES
+    for row in islice(state.journal.all_rows(), most):
+        room -= len(json.dumps(row.path)) + 24
+        if room < 0:
+            break
+        found.append((row.path, row.size))
+    return found
+
+
 def rows(state: State) -> Iterator[dict[str, object]]:
     """Yield the manifest: one entry for each file that this load has put, by path."""
     for row in state.journal.all_rows():
@@ -132,18 +146,23 @@ def run(
     try:
         with State(plan, stopping) as state:
             try:
-                return _carry_out(plan, state, progress, times or Times())
+                order = _carry_out(plan, state, progress, times or Times())
             except sqlite3.Error as error:
                 return of_journal(error, state.try_to_write)
-    except Stop as order:
-        return order
+    except Stop as refused:
+        return refused
     except OSError as error:
         return stop_of(error)
+    if plan.mode == "clear" and order.final is Final.DONE:
+        forget(plan)
+    return order
 
 
 def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
     if plan.mode == "verify":
         order = check(state, progress)
+    elif plan.mode == "clear":
+        order = clear(state, progress)
     else:
         order = asyncio.run(_run(plan, state, progress, times))
         if _leaves_uploads(plan, state, order):
@@ -154,6 +173,7 @@ def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> St
     if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
         state.clean()
         write_manifest(state, progress)
+        order.files = told(state, plan.tells)
     result = {"mode": plan.mode, "code": str(order.final), "message": order.message}
     kept = {"uploads": order.uploads}
     state.write_result({**progress.report(), **result, **kept})

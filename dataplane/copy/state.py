@@ -64,8 +64,8 @@ class State:
         self.where = f"{OWN}/loads/{plan.uid}"
         try:
             self.volume = Folder.at(Path(root) / plan.volume)
-            # giving up needs the journal only: the folder may be gone
-            chosen = "" if plan.mode == "abandon" else plan.folder
+            # these need the journal only: the folder may be gone
+            chosen = "" if plan.mode in {"abandon", "clear"} else plan.folder
             self.folder = self.volume.folder(chosen, make=plan.direction == "in")
             self.home = self.volume.folder(self.where, make=True)
             self.parts = self.home.folder(PARTS, make=True)

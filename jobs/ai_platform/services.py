@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -11,17 +11,20 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
 from common.errors import BerthError, Conflict, wrong
+from jobs import outputs
 from jobs.ai_platform.documents import FILE, cleaned, merged, read, refusal
 from jobs.ai_platform.machines import Tables
 from jobs.ai_platform.searches import searches
 from jobs.ai_platform.translation import Here, Line, translate
 from jobs.kind import JOB
 from jobs.models import Job, TrainingInput
+from loaders.services.resolve import find_credential
 from placement.clusters import clusters_of
 from work.services import Plan, workload_create, workload_plan
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from clusters.models import Cluster
     from jobs.ai_platform.translation import Translation
     from projects.models import Project
 
@@ -38,7 +41,7 @@ def training_submit(
 
     None: it asks for a search, which begins.
     """
-    document, translation = _translated(project, asked)
+    document, translation = _translated(principal, project, asked)
     if translation.refused:
         raise refusal(translation.refused)
 
@@ -67,7 +70,7 @@ def training_plan(
     *, principal: Principal, project: Project, asked: Mapping[str, Any]
 ) -> tuple[tuple[Line, ...], Plan | None, str]:
     """Return what becomes of each field, the plan of the job, and why it would be refused."""
-    _document, translation = _translated(project, asked)
+    _document, translation = _translated(principal, project, asked)
     if translation.refused:
         said = ", ".join(translation.refused)
         return tuple(translation.lines), None, _("Not supported: %(names)s") % {"names": said}
@@ -102,7 +105,9 @@ def _require_unused(principal: Principal, project: Project, translation: Transla
         raise Conflict(_("This name is taken in this project."), code="name-taken")
 
 
-def _translated(project: Project, asked: Mapping[str, Any]) -> tuple[dict[str, Any], Translation]:
+def _translated(
+    principal: Principal, project: Project, asked: Mapping[str, Any]
+) -> tuple[dict[str, Any], Translation]:
     """Return the whole document, of file and request, and the job that it is."""
     file = read(asked.get("config") or "")
     above = {name: asked[name] for name in FILE if asked.get(name)}
@@ -119,13 +124,36 @@ def _translated(project: Project, asked: Mapping[str, Any]) -> tuple[dict[str, A
     usable = clusters_of(project)
     if beside.get("cluster"):
         usable = [one for one in usable if one.key == beside["cluster"]]
+    fields = frozenset(field.name for field in JOB.table)
+    folder = document["trainingInput"].get("jobDir", "")
+    if not _keeps_output(principal, project, usable, folder, beside.get("credentials") or ()):
+        fields -= {"output"}
     here = Here(
         tables=Tables.of(settings.BERTH_AI_PLATFORM),
         kinds=dict(Flavor.objects.order_by("position", "name").values_list("name", "label")),
         images=any(one.runs_images for one in usable),
         machine=any(not one.runs_images for one in usable),
-        fields=frozenset(field.name for field in JOB.table),
+        fields=fields,
     )
     translation = translate(document["trainingInput"], here, package=asked.get("package") or "")
     translation.said |= {**beside, "name": document["jobId"]}
     return document, translation
+
+
+def _keeps_output(
+    principal: Principal,
+    project: Project,
+    usable: Iterable[Cluster],
+    folder: str,
+    names: Iterable[str],
+) -> bool:
+    """Whether what a job leaves can be copied to ``folder``: a file with one runs in any case."""
+    if "://" not in folder or not any(map(outputs.copies, usable)):
+        return False
+    try:
+        said = [find_credential(principal, project, name) for name in names]
+        attached = [one for one in said if one is not None]
+        outputs.credential_for(principal, project, folder, "", attached)
+    except BerthError:
+        return False
+    return True

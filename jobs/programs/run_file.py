@@ -18,6 +18,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -301,6 +302,7 @@ def smoke(seconds: float, gpus: int, words: List[str]) -> NoReturn:
     check_sources(words)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # whoever leaves it stays below this process
+    os.environ.setdefault("BERTH_OUTPUT", tempfile.mkdtemp())  # what it leaves is kept nowhere
     began = time.monotonic()
     try:
         child = subprocess.Popen(

@@ -215,6 +215,8 @@ def _nodes(fleet: Fleet) -> Iterator[_Node]:
 
 def _tabs(_who: Principal, row: Job) -> Sequence[Tab]:
     found = [Tab("runs", "runs", _t("Runs")), Tab("goodput", "goodput", _t("Goodput"))]
+    if row.output:
+        found.append(Tab("artifacts", "artifacts", _t("Artifacts")))
     if row.is_notebook:
         found.append(Tab("result", "result", _t("Result")))
     return found

@@ -2,6 +2,7 @@
 
 from loaders.services.create import load_create, load_ensure
 from loaders.services.ending import load_cancel
+from loaders.services.made import made_drop, made_start
 from loaders.services.retries import retries_run
 from loaders.services.runs import (
     failed_last,
@@ -23,6 +24,8 @@ __all__ = [
     "load_retry_failed",
     "load_start",
     "load_verify",
+    "made_drop",
+    "made_start",
     "retries_run",
     "schedules_run",
 ]

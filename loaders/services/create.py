@@ -28,6 +28,7 @@ from work.services.resolve import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from uuid import UUID
 
     from accounts.principal import Principal
     from projects.models import Project
@@ -43,15 +44,22 @@ def load_create(
     said: Mapping[str, Any],
     task: Task | None = Task.LOAD,
     nonce: str = "",
+    made_for: UUID | None = None,
 ) -> Load:
-    """Make a load and start it. ``task`` None: only make it (its schedule starts it)."""
+    """Make a load and start it. ``task`` None: only make it (its schedule starts it).
+
+    ``made_for``: the work whose output it copies.
+    """
+
+    def belongs(row: Load) -> None:
+        row.made_for = made_for  # its first run saves it
 
     def launch(who: Principal, row: Load) -> None:
         rest(row) if task is None else begin(who, row, task=task)
 
     kind = kinds.kind_of(Load.KIND)
     new: dict[str, Any] = {"project": project, "kind": kind, "said": said, "nonce": nonce}
-    made: Load = workload_create(principal=principal, **new, launch=launch)
+    made: Load = workload_create(principal=principal, **new, launch=launch, beside=belongs)
     return made
 
 

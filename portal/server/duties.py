@@ -31,6 +31,7 @@ from experiments import steering as experiments
 from files import services as files
 from hubapi import activity, revocation
 from jobs import told
+from jobs.outputs import outputs_copy, outputs_tidy
 from jobs.packages import packages_prune
 from loaders import services as loaders
 from metrics import sampling
@@ -274,6 +275,7 @@ class Worker:
             Loop("experiments", experiments.Turns().tick, experiments.SOON_S, leased=True),
             Loop("job-events", told.read_due, told.EVERY_S, leased=True, first_s=LATER_S),
             Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
+            Loop("job-outputs", outputs_copy, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
@@ -378,6 +380,7 @@ def tidy() -> None:
     measuring.prune_days()
     turns.prune()
     packages_prune()
+    outputs_tidy()
     middleware.purge()
     notifications.housekeeping()
     sending.housekeeping()

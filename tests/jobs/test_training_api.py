@@ -111,3 +111,14 @@ def test_a_plan_says_what_each_field_becomes_and_makes_nothing(submit, vera, cha
     assert not Job.objects.exists()
     assert submit(plan=True, who=vera).status_code == 403
     assert submit(who=charlie).status_code == 404
+
+
+def test_its_job_dir_is_its_output_where_a_credential_opens_it(submit, credential) -> None:
+    from jobs.models import Job
+
+    said = {"trainingInput": {"jobDir": "gs://team-bucket/jobs/mnist"}}
+    assert submit(**said).status_code == 202
+    assert Job.objects.get().output == ""
+    credential(kind="gcs", name="google")
+    assert submit(jobId="mnist_2", **said).status_code == 202
+    assert Job.objects.get(name="mnist_2").output == "gs://team-bucket/jobs/mnist"

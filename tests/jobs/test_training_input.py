@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,12 @@ def test_versions_stay_as_they_are_written() -> None:
         "region": "no",
         "jobDir": "2020-01-01",
     }
+
+
+def test_a_job_dir_in_a_bucket_is_where_results_go_too() -> None:
+    asked = {"pythonModule": "trainer.task", "jobDir": "gs://team/x", "runtimeVersion": "2.10"}
+    place = replace(here(), fields=FIELDS | {"output"})
+    found = translate(asked, place, package="p1")
+    assert found.said["output"] == "gs://team/x"
+    assert found.said["args"] == ["--job-dir", "gs://team/x"]
+    assert "output" not in translate(asked, here(), package="p1").said

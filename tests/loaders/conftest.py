@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-SECRET = "the-secret-of-the-store"
-
 
 @pytest.fixture(autouse=True)
 def _fresh_machine(world: Any) -> None:
@@ -18,32 +16,6 @@ def _fresh_machine(world: Any) -> None:
 @pytest.fixture
 def fake(world: Any) -> Any:
     return world.driver_for("local")
-
-
-@pytest.fixture
-def credential(project: Any, alice: Any) -> Callable[..., Any]:
-    """Make a credential of an S3-compatible store; of a person where ``project`` is None."""
-    from common.ids import new_uid
-    from credentials.models import Credential
-    from credentials.sealing import seal
-
-    def make(name: str = "store", **columns: Any) -> Any:
-        uid = new_uid()
-        sealed, key = seal(uid, {"secret_key": SECRET})
-        values = {
-            "uid": uid,
-            "project": project,
-            "owner": alice,
-            "kind": "s3-compatible",
-            "name": name,
-            "target": "store.example.org",
-            "public": {"endpoint": "https://store.example.org", "access_key": "AK", "region": ""},
-            "sealed": sealed,
-            "sealed_with": key,
-        }
-        return Credential.objects.create(**{**values, **columns})
-
-    return make
 
 
 @pytest.fixture

@@ -243,7 +243,7 @@ def test_d13_a_load_that_lost_its_credential_unseen_is_ended_by_the_engine(
 def test_a2_the_secret_lies_in_the_plan_file_and_nowhere_else(
     load, alice, settle, credential, api, as_user
 ):
-    from tests.loaders.conftest import SECRET
+    from tests.support.work_fixtures import SECRET
 
     row = settle(load(alice, credential=credential().name))
     row = Load.objects.select_related("project", "owner", "volume", "credential").get()

@@ -60,3 +60,11 @@ def test_as_the_text_that_a_pod_runs_it_never_fails(tmp_path: Path) -> None:
         done = subprocess.run(words, capture_output=True, check=True)
     assert b"checkpoints: " in done.stderr
     assert str((tmp_path / checkpoints.LATEST).readlink()) == "model.pt"
+
+
+def test_in_a_pod_it_makes_the_folder_of_what_the_program_leaves(tmp_path: Path) -> None:
+    text = Path(checkpoints.__file__).read_text()
+    words = [sys.executable, "-c", text, "", str(tmp_path / "out" / "1")]
+    subprocess.run(words, check=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "1").is_dir()

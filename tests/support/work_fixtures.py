@@ -10,6 +10,8 @@ import pytest
 
 from tests.support import driving
 
+SECRET = "the-secret-of-the-store"
+
 
 @pytest.fixture
 def world(db: None) -> Iterator[Any]:
@@ -79,3 +81,29 @@ def shared(project: Any) -> Any:
     from volumes.services.create import project_volume_ensure
 
     return project_volume_ensure(principal=None, project=project)
+
+
+@pytest.fixture
+def credential(project: Any, alice: Any) -> Callable[..., Any]:
+    """Make a credential of an S3-compatible store; of a person where ``project`` is None."""
+    from common.ids import new_uid
+    from credentials.models import Credential
+    from credentials.sealing import seal
+
+    def make(name: str = "store", **columns: Any) -> Any:
+        uid = new_uid()
+        sealed, key = seal(uid, {"secret_key": SECRET})
+        values = {
+            "uid": uid,
+            "project": project,
+            "owner": alice,
+            "kind": "s3-compatible",
+            "name": name,
+            "target": "store.example.org",
+            "public": {"endpoint": "https://store.example.org", "access_key": "AK", "region": ""},
+            "sealed": sealed,
+            "sealed_with": key,
+        }
+        return Credential.objects.create(**{**values, **columns})
+
+    return make

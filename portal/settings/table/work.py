@@ -114,6 +114,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "and for GPUs with PyTorch or nccl-tests",
         ),
         Setting(
+            "OUTPUT_DAYS",
+            whole(0),
+            7,
+            "how long files stay in a volume after all that a run left was copied to its bucket",
+        ),
+        Setting(
             "RETURN_TICKET_DAYS",
             whole(0),
             14,

@@ -302,6 +302,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "stop_grace_s": spec.stop_grace_s,
         "checkpoints": spec.checkpoints,
         "tells": spec.tells,
+        "output": spec.output,
         "group": _group(spec) if spec.is_group else None,
         "retry": asdict(spec.retry) if spec.once else None,
     }

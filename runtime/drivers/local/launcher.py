@@ -139,6 +139,8 @@ class Launcher:
         kept = machine.spaces / spec["uid"].partition(".")[0] / "checkpoints"
         said = spec.get("checkpoints")
         self.checkpoints = self.volumes / said if said else kept
+        output = spec.get("output")
+        self.output = self.volumes / output if output else None
         self.base: Path | None = None
         if name := spec["environment"]:
             self.base = machine.environments / checked_name(name, "environment")
@@ -265,6 +267,7 @@ class Launcher:
             **self._told_where(),
             "BERTH_CHECKPOINTS": str(self.checkpoints),  # stays from start to start
             "BERTH_CHECKPOINT_LATEST": f"{self.checkpoints}/{LATEST}",
+            **({"BERTH_OUTPUT": str(self.output)} if self.output else {}),
             "BERTH_WORKLOAD": self.spec["uid"],
             **environ.meeting(self.spec.get("group")),
         }
@@ -323,7 +326,7 @@ class Launcher:
             "rlimits": limits,
             "cgroups": made,
             "kill_file": machine.groups.kill_file(self.spec["uid"]),
-            "folders": layer.folders,
+            "folders": [*layer.folders, *([str(self.output)] if self.output else [])],
             "files": layer.files,
             "links": layer.links,
             "leads": self._leads(),

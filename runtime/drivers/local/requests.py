@@ -87,6 +87,7 @@ def parse_spec(raw: Any) -> Facts:
             "stop_grace_s": float(raw["stop_grace_s"]),
             "checkpoints": _below(str(raw.get("checkpoints", ""))),
             "tells": bool(raw.get("tells")),
+            "output": _below(str(raw.get("output", ""))),
             "installation": str(raw.get("installation", "")),  # a portal before this one says none
             "group": _group(raw["group"]) if raw.get("group") else None,
             "retry": _retry(raw["retry"]) if raw.get("retry") else None,
@@ -110,7 +111,7 @@ def parse_secrets(raw: Any) -> Secrets:
 def _below(path: str) -> str:
     """Return a path that leads nowhere else, whatever it is put behind."""
     if path and not all(part and part not in {".", ".."} for part in path.split("/")):
-        raise ValueError("a folder of checkpoints is no plain path")
+        raise ValueError("a folder in a volume is no plain path")
     return path
 
 

@@ -142,6 +142,17 @@ def test_g13_the_folder_of_checkpoints_is_made_in_its_volume_before_the_program(
     assert "BERTH_CHECKPOINTS" not in workload.environment(spec(once=True), {})
 
 
+def test_the_folder_of_what_a_program_leaves_is_made_before_it_starts():
+    asked = {"once": True, "probe": None, "shm_mib": 64, "output": "shared/job-outputs/k7/1"}
+    given = spec(**asked, mounts=(Mount("data-1", name="shared"),))
+    pod = built(given, replace(OPTIONS, data_image="registry.example/data"))["spec"]["template"]
+    (first,) = pod["spec"]["initContainers"]
+    folder = f"{names.VOLUMES}/shared/job-outputs/k7/1"
+    assert first["command"][-2:] == ["", folder]  # no checkpoints
+    assert workload.environment(given, {})["BERTH_OUTPUT"] == folder
+    assert "BERTH_OUTPUT" not in workload.environment(spec(once=True), {})
+
+
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 def test_at_the_end_of_a_pod_its_program_can_read_until_when_and_its_owners_hook_runs(
     shell, tmp_path

@@ -119,6 +119,8 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     if folder := _checkpoints(spec):
         ours["BERTH_CHECKPOINTS"] = folder
         ours["BERTH_CHECKPOINT_LATEST"] = f"{folder}/{checkpoints.LATEST}"
+    if spec.output:
+        ours["BERTH_OUTPUT"] = _output(spec)
     port = str(port_of(spec))
     asked = {
         key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
@@ -133,14 +135,18 @@ def _checkpoints(spec: WorkloadSpec) -> str:
     return f"{names.VOLUMES}/{spec.checkpoints}" if spec.checkpoints else ""
 
 
+def _output(spec: WorkloadSpec) -> str:
+    return f"{names.VOLUMES}/{spec.output}" if spec.output else ""
+
+
 def _before(spec: WorkloadSpec, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """Return what runs before the main container: it makes the folder of checkpoints."""
-    if not spec.checkpoints or not options.data_image:
+    """Return what runs before the main container: it makes folders in its volumes."""
+    if not (spec.checkpoints or spec.output) or not options.data_image:
         return []
     text = Path(checkpoints.__file__).read_text()
     return [
         {
-            "command": ["python3", "-c", text, _checkpoints(spec)],
+            "command": ["python3", "-c", text, _checkpoints(spec), *filter(None, [_output(spec)])],
             "env": pod_fields.named(pod_fields.NONE),
             "image": options.data_image,
             "imagePullPolicy": "IfNotPresent",
