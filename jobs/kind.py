@@ -119,6 +119,7 @@ CODE = f.Line(
 OUTPUT = f.Line(
     name="output",
     label=_("Output"),
+    option="output-to",  # --output says how the command line prints
     help=_(
         "gs://BUCKET/FOLDER, s3://BUCKET/FOLDER or volume:NAME/FOLDER. What its program writes to "
         "the folder BERTH_OUTPUT is kept there for each run, also of one that failed; to a bucket "
