@@ -90,8 +90,9 @@ def with_session(command: Any) -> Any:
 
     found: Any = run
     for flags, name, kwargs in GENERAL:
+        own = f"general_{name}"  # a field of the same word has a value of its own
         found = click.option(
-            *flags, expose_value=False, callback=put(name), is_eager=True, **kwargs
+            *flags, own, expose_value=False, callback=put(name), is_eager=True, **kwargs
         )(found)
     return found
 
