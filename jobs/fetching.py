@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LOOK_S = 5.0  # between looks at whether somebody is at it
-_HELD_S, _RENEW_S = 20.0, 5.0
+_HELD_S, _RENEW_S = 180.0, 5.0  # longer than one file of it takes to be packed
 _TRIES, _PAUSE_S = 3, 5.0
 _AT_ONCE = threading.BoundedSemaphore(2)  # of the threads of a worker, which has more to do
 
@@ -112,6 +112,13 @@ def code_fetch(uid: UUID) -> None:
             found = {"problem": error.message}
         except _LostError:
             return
+        except Exception:  # whatever a repository does to its reader ends after some tries
+            log.exception("job.code_failed", job=str(uid))
+            tries = int(row.fetched.get("tries", 0)) + 1
+            if tries < _TRIES:
+                _write(uid, by, {"tries": tries, "until": time.time() + _PAUSE_S * tries})
+                return
+            found = {"problem": "The code could not be read.", "values": {}}
         _write(uid, by, found)
         log.info("job.code_fetched", job=str(uid), commit=found.get("commit", ""))
     finally:
@@ -172,6 +179,7 @@ def _kept_before(row: Job, source: Repository) -> dict[str, Any] | None:
     if not source.is_pinned:
         return None
     runs = Run.objects.filter(job__project=row.project_id, commit=source.ref).exclude(code="")
+    runs = runs.filter(job__owner=row.owner_id, job__deleted_at=None)  # who had a right to it
     for run in runs.order_by("-pk")[:20]:
         said = repository(run.said.get("code") or "")
         is_same = said and (said.where, said.folder) == (source.where, source.folder)

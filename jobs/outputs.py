@@ -205,7 +205,13 @@ def _copy(who: Principal, run: Run) -> None:
     job, volume = run.job, run.output_volume
     if volume is None:
         raise Conflict(_("The volume with its files is gone."), code="volume-gone")
-    credential = credential_of(job, credentials_of(job))
+    credential = credential_for(
+        Principal(user=job.owner),
+        job.project,
+        run.output_url,
+        job.output_credential,
+        credentials_of(job),
+    )  # of where the run began to be kept, whatever its job says by now
     if run.output_load is not None:
         old = run.output_load
         run.output_load = loads.made_start(principal=who, row=old, credential=credential)
@@ -291,7 +297,9 @@ def outputs_tidy() -> int:
     """
     before = now() - timedelta(days=settings.BERTH_OUTPUT_DAYS)
     rows = Run.objects.filter(output_how=Result.DONE, output_cleared_at=None, ended_at__lt=before)
-    rows = rows.filter(output_load__isnull=False).exclude(output_load__task=Task.CLEAR)
+    rows = rows.filter(output_load__deleted_at=None, output_load__isnull=False)
+    rows = rows.filter(job__deleted_at=None, output_volume__isnull=False)
+    rows = rows.exclude(output_load__task=Task.CLEAR).exclude(output_load__desired=Desired.ABSENT)
     cleared = sum(_clear(pk) for pk in list(rows.values_list("pk", flat=True)[:BATCH]))
     jobs = Job.objects.filter(uid=OuterRef("made_for"), deleted_at=None)
     over = Load.objects.filter(made_for__isnull=False, deleted_at=None).exclude(result="")

@@ -14,7 +14,7 @@ PACKAGE, VOLUME, GIT = "package:", "volume:", "git+https://"
 _NAME = r"[A-Za-z0-9_~][A-Za-z0-9._~-]*"
 _FOLDER = r"[^/\x00-\x1f]+(?:/[^/\x00-\x1f]+)*"
 _REPOSITORY = (
-    rf"git\+https://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{{1,5}})?)"
+    rf"git\+https://(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{{1,5}})?)"
     rf"/(?P<path>{_NAME}(?:/{_NAME})*?)(?P<suffix>\.git)?/?"
     r"(?:@(?P<ref>(?![-/.])(?!\S*(?:\.\.|//|/$))[^\s\x00-\x1f~^:?*\[\\#@]+))?"
     rf"(?:#subdirectory=(?P<folder>(?!(?:.*/)?\.\.?(?:/|$)){_FOLDER}))?"
