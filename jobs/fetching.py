@@ -118,7 +118,7 @@ def code_fetch(uid: UUID) -> None:
             if tries < _TRIES:
                 _write(uid, by, {"tries": tries, "until": time.time() + _PAUSE_S * tries})
                 return
-            found = {"problem": "The code could not be read.", "values": {}}
+            found = {"problem": "git could not read %(where)s.", "values": {"where": source.where}}
         _write(uid, by, found)
         log.info("job.code_fetched", job=str(uid), commit=found.get("commit", ""))
     finally:

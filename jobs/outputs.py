@@ -256,7 +256,8 @@ def output_again(*, principal: Principal, row: Job, launch: int) -> Run:
     run = _locked(found) if found is not None else None
     if run is None or not run.output_url or run.ended_at is None:
         raise Conflict(_("Nothing of this run is to be copied."), code="no-output")
-    if run.output_cleared_at is not None:
+    is_cleared = run.output_load is not None and run.output_load.task == Task.CLEAR
+    if run.output_cleared_at is not None or is_cleared:
         said = _("It was copied, and its folder was removed since.")
         raise Conflict(said, code="output-cleared")
     _copy(principal, run)

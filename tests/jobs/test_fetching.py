@@ -15,7 +15,7 @@ from django.conf import settings
 
 from credentials.services import Label, credential_add
 from hubapi.services import derive
-from jobs import fetching, repositories
+from jobs import fetching, repositories, sources
 from jobs.code import PURPOSE, with_code
 from jobs.models import Job, Package, Run
 from jobs.packages import packages_prune
@@ -315,3 +315,8 @@ def _works_in(process: Path) -> str:
         return str((process / "cwd").readlink())
     except OSError:
         return ""
+
+
+def test_a_host_with_a_dot_at_its_end_is_no_address():
+    assert sources.repository("git+https://example.org./a/b@main") is None
+    assert sources.repository("git+https://example.org/a/b@main") is not None
