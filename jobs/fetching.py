@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LOOK_S = 5.0  # between looks at whether somebody is at it
-_HELD_S, _RENEW_S = 180.0, 5.0  # longer than one file of it takes to be packed
+_HELD_S, _RENEW_S = 20.0, 5.0
 _TRIES, _PAUSE_S = 3, 5.0
 _AT_ONCE = threading.BoundedSemaphore(2)  # of the threads of a worker, which has more to do
 
