@@ -163,7 +163,10 @@ _Loader.yaml_implicit_resolvers = {
 def typed(text: str) -> Any:
     """Return what a document says; Invalid: it is none, or larger or deeper than any is."""
     loaded(text)
-    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe one
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe one
+    except (yaml.YAMLError, ValueError) as error:  # what its own types can't be
+        raise wrong("document", str(error)[:200]) from error
 
 
 def at_the_job(error: BerthError) -> BerthError:

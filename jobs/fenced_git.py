@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 SECONDS = 120  # of all of it
 _RESOLVE_S, _LOOK_S = 5.0, 0.1
-# In 1 GiB of memory: a small pack may mean any number of zeros.
-# KiB of memory, and blocks of 512 bytes that one file may have (2 GiB, what is said included)
+# 1 GiB of memory, for a small pack may mean any number of zeros; and 2 GiB (in blocks of 512 bytes)
+# of each file that it writes, what it says included.
 _BOUNDED = 'ulimit -v 1048576; ulimit -f 4194304; exec git "$0" "$@"'
 _TOLD = 64 * 1024  # bytes of what git says
 # What git says → which sentence that is; in this order.

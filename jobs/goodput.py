@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Subquery
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -189,14 +191,15 @@ def goodput_of(row: Job, run: Run | None = None) -> Goodput | None:
     launch, began = row.launch, row.started_at
     if run is not None and last is not None:
         launch, began = last, run.began_at
-    rows = Told.objects.filter(job=row, launch__lte=launch)
-    if run is not None:
-        rows = rows.filter(launch__gte=run.launch)
-    told = list(rows)
+    newest = Run.objects.filter(job=row.pk).order_by("-launch").values("launch")[:1]
+    # A job of a version before has no run that is written down.
+    since = run.launch if run is not None else Coalesce(Subquery(newest), 0)
+    told = list(Told.objects.filter(job=row, launch__gte=since, launch__lte=launch))
     found = of_work(
         row.uid,
         launch,
         began,
+        since=since,
         until=last,
         told={one.launch: one.state for one in told},
         smoke=[

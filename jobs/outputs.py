@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
@@ -37,7 +38,7 @@ from notifications.services import notify_owner
 from runtime.protocol import Desired
 from volumes.services.create import SHARED
 from work.attached import attached_to, credentials_of
-from work.services.base import own
+from work.services.base import locked, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,10 +49,14 @@ if TYPE_CHECKING:
     from volumes.models import Volume
     from work.attached import Attached, Seen
 
+log = structlog.get_logger(__name__)
+
 VOLUME = "volume:"
 FOLDER = "job-outputs"  # in a volume, of what is copied elsewhere
 BATCH = 50
 PAUSE, LONGEST = timedelta(seconds=15), timedelta(days=1)  # while only a limit has no room
+_LONGEST = 512  # of a run's folder (``Run.output_folder``)
+_LONGEST_BELOW = 64  # in it: the name of the job, its id and the number of the run
 _NO_PATH = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -63,6 +68,8 @@ def check(row: Job, attached: Attached) -> None:
     if not row.output:
         return
     volume_of(row, attached)
+    if len(row.output.encode()) + _LONGEST_BELOW > _LONGEST:
+        raise wrong("output", _("This name or path is too long."))
     if is_copied(row):
         credential_of(row, attached.credentials)
     elif row.output_credential:
@@ -192,10 +199,18 @@ def _begin(pk: int) -> bool:
     except BerthError as error:
         _not_now(pk, error)
         return False
+    except Exception:
+        log.exception("job-output", run=pk)  # it holds up no other
+        Run.objects.filter(pk=pk).update(output_due_at=now() + timedelta(minutes=10))
+        return False
     return True
 
 
 def _locked(pk: int) -> Run:
+    """Its load is locked first: who sees a load end holds it, and then writes to its run."""
+    its = Run.objects.filter(pk=pk).values("output_load")
+    if (load := Load.objects.filter(pk__in=its).first()) is not None:
+        locked(load)
     rows = Run.objects.select_for_update(of=("self",))
     return rows.select_related("job__project", "job__owner", "output_volume").get(pk=pk)
 
@@ -260,6 +275,8 @@ def output_again(*, principal: Principal, row: Job, launch: int) -> Run:
     if run.output_cleared_at is not None or is_cleared:
         said = _("It was copied, and its folder was removed since.")
         raise Conflict(said, code="output-cleared")
+    if _state(run) == OutputState.COMPLETE:
+        raise Conflict(_("All of it was copied already."), code="output-complete")
     _copy(principal, run)
     return run
 

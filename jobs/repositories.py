@@ -33,6 +33,7 @@ _PREFIX = "berth-code-"
 _MODULE = "160000"  # the mode of a submodule
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_SIZE = 1024
+_CHUNK = 64 * 1024
 _NAMED = 20  # of what was left out
 
 
@@ -87,17 +88,22 @@ def tidy() -> None:
 def _entries(git: Git, tree: str) -> Iterator[tuple[str, str]]:
     """Yield mode and name of each entry, or raise where there are too many, or too large ones."""
     files = total = 0
-    for line in git("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split("\0"):
-        if not line:
-            continue
-        head, _tab, name = line.partition("\t")
-        mode, _kind, _object, size = head.split()
-        files, total = files + 1, total + (int(size) if size.isdecimal() else 0)
-        if files > MAX_FILES:
-            raise git.problem("many", n=MAX_FILES)
-        if total > MAX_UNPACKED:
-            raise git.problem("large", n=MAX_UNPACKED // 2**20)
-        yield mode, name
+    rest = b""
+    with git.reading("ls-tree", "-r", "-l", "-z", "--full-tree", tree) as stream:
+        while part := stream.read(_CHUNK):
+            git.look()
+            *lines, rest = (rest + part).split(b"\0")
+            if len(rest) > _CHUNK:
+                raise git.problem("other")  # no name is so long
+            for line in lines:
+                head, _tab, name = line.decode("utf-8", "surrogateescape").partition("\t")
+                mode, _kind, _object, size = head.split()
+                files, total = files + 1, total + (int(size) if size.isdecimal() else 0)
+                if files > MAX_FILES:
+                    raise git.problem("many", n=MAX_FILES)
+                if total > MAX_UNPACKED:
+                    raise git.problem("large", n=MAX_UNPACKED // 2**20)
+                yield mode, name
 
 
 def _pack(git: Git, tree: str, packed: IO[bytes]) -> list[str]:
@@ -130,7 +136,7 @@ def _pack(git: Git, tree: str, packed: IO[bytes]) -> list[str]:
                     held.seek(0)
                     package.add(name, entry, held)
     for lost in links.values():
-        raise git.problem("link", name=lost[0][:80])
+        raise git.problem("link", name=lost[0][:80].encode(errors="replace").decode())
     return pointers
 
 

@@ -48,6 +48,8 @@ def run_keep(principal: Principal, row: Job) -> None:
     env = said.pop("env", None) or {}
     del said["name"]  # it is the job's, whatever runs
     before = Run.objects.filter(job=row, ended_at__isnull=True)
+    # What ran and lost its place may have left something, also where it is changed while it waits.
+    before.exclude(output_url="").exclude(places=[]).update(output_due_at=now())
     before.update(ended_at=now(), how="cancelled", reason="replaced")  # it waited, and was changed
     Run.objects.create(
         job=row,

@@ -67,7 +67,9 @@ def repository(code: str) -> Repository | None:
     if found is None:
         return None
     said = found.groupdict(default="")
-    return Repository(**{**said, "host": said["host"].lower()})
+    path = said["path"].removesuffix(".git")  # a name may have dots, so it has taken that in
+    suffix = ".git" if path != said["path"] else said["suffix"]
+    return Repository(**{**said, "host": said["host"].lower(), "path": path, "suffix": suffix})
 
 
 def in_volume(code: str) -> str:

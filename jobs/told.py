@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import structlog
+from django.db import transaction
 
 from clusters.registry import driver_for
 from common.clock import now
 from jobs.models import Job, Told
 from jobs.states import OVER, state_of
 from runtime.capabilities import SupportsEvents
-from runtime.protocol import DriverError
+from runtime.protocol import DriverError, Unreachable
 from usage.ledger import millis
 from usage.models import Interval
 from usage.told import feed, read_anew
@@ -41,26 +42,42 @@ def due(row: Job, launch: int) -> None:
 
 
 def smoke_note(one: Job, ended_at: datetime) -> None:
-    """Write down when the smoke run of a launch ran; it goes with the next one."""
+    """Write down when the smoke run of a launch ran; it goes with the next one.
+
+    Once the end of the smoke run is committed: a row about its job wants that job's row, and who
+    cancels the job has it and wants the smoke run. Where this is lost its time counts as waiting.
+    """
     number = one.name.rpartition("-")[2]
     if one.smoke_of is None or one.started_at is None or not number.isdecimal():
         return
     if (row := Job.objects.filter(uid=one.smoke_of).first()) is None:
         return
     times = {"smoke_began_at": one.started_at, "smoke_ended_at": max(ended_at, one.started_at)}
-    Told.objects.update_or_create(job=row, launch=int(number), defaults=times)
+
+    def note() -> None:
+        Told.objects.update_or_create(job=row, launch=int(number), defaults=times)
+
+    transaction.on_commit(note, robust=True)
 
 
 def read_due() -> None:
-    """Read on in all that is due; one that can't be read holds up no other."""
-    rows = Told.objects.filter(next_at__lte=now()).select_related("job").order_by("next_at")
-    for row in rows[:_AT_ONCE]:
+    """Read on in all that is due; what can't be read holds up no other: no job, and no cluster."""
+    rows = Told.objects.filter(next_at__lte=now()).order_by("next_at")
+    for pk in list(rows.values_list("pk", flat=True)[:_AT_ONCE]):
+        row = rows.filter(pk=pk).select_related("job").first()
+        if row is None:
+            continue  # put off with its cluster, or read by another worker
+        later = now() + timedelta(seconds=_MOST_S)
         try:
             _read(row)
-        except DriverError as error:  # asked again
-            log.info("job-events-unread", job=str(row.job.uid), error=str(error))
-            row.next_at = now() + timedelta(seconds=_MOST_S)
-            row.save(update_fields=["next_at"])
+        except Unreachable as error:  # all of its cluster is asked again later
+            log.info("job-events-away", cluster=row.job.cluster_key, error=str(error))
+            Told.objects.filter(next_at__lte=now(), job__cluster_key=row.job.cluster_key).update(
+                next_at=later
+            )
+        except Exception:
+            log.exception("job-events-unread", job=str(row.job.uid))
+            Told.objects.filter(pk=row.pk).update(next_at=later)
 
 
 def read_before(row: Job) -> None:
@@ -75,9 +92,9 @@ def read_before(row: Job) -> None:
 
 def _read(row: Told) -> None:
     job = row.job
-    driver = driver_for(job.cluster_key)
     over = job.launch != row.launch or state_of(job) in OVER
     held = Interval.objects.filter(uid=job.uid, launch=row.launch).first()
+    driver = driver_for(held.cluster_key if held else job.cluster_key)  # the job may have moved
     if not isinstance(driver, SupportsEvents) or (over and held is None):
         Told.objects.filter(pk=row.pk).update(next_at=None)
         return
@@ -99,7 +116,8 @@ def _read(row: Told) -> None:
     is_news = state.get("at") != row.state.get("at")
     pause = _LEAST_S if is_news else min(_MOST_S, max(_LEAST_S, row.pause_s * 2))
     ends = (over and not more) or offset > _MOST_BYTES
-    Told.objects.filter(pk=row.pk).update(
+    # Unless somebody has read on meanwhile, or seen its end: then it is read once more.
+    Told.objects.filter(pk=row.pk, offset=row.offset, next_at=row.next_at).update(
         state=state,
         offset=offset,
         pause_s=pause,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ _VARIABLE = re.compile(r"NCCL_[A-Z0-9_]{1,60}")
 _HEAD = "# perftest "
 _AFTER_COUNT = 2  # columns: size, count
 _COLUMNS = range(7, 14)
+_LEAST, _MOST = 1e-12, 1e15
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -84,11 +84,14 @@ def _scaling(line: str) -> dict[str, float] | None:
 
 
 def _number(word: str) -> float | None:
-    """Return a finite number that is written in full; Python's own reads more than numbers."""
+    """Return a number that is written in full, and that something measured can have.
+
+    Python's own reads more than numbers.
+    """
     if not re.fullmatch(r"[+-]?\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,3})?", word, re.ASCII):
         return None
     found = float(word)
-    return found if math.isfinite(found) else None
+    return found if found == 0 or _LEAST < found < _MOST else None
 
 
 def require_variables(variables: Mapping[str, Any]) -> None:

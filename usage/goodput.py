@@ -19,6 +19,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.models import Expression
+
 from common.clock import now
 from metrics.models import HourSample, MinuteSample
 from metrics.sampling import GPU_BUSY
@@ -210,6 +212,7 @@ def of_work(
     launch: int,
     began: datetime | None,
     *,
+    since: int | Expression = 0,
     until: int | None = None,
     told: Mapping[int, Mapping[str, Any]] = EMPTY,
     smoke: Sequence[tuple[int, int]] = (),
@@ -217,10 +220,13 @@ def of_work(
     """Return the goodput of the run of a program up to ``launch``; None: it had no place yet.
 
     ``began``: when the program of that launch was started, as its driver told. It runs from then
-    on, also where nobody looked in between. ``until``: the last launch of a run that is over.
+    on, also where nobody looked in between. ``since``, ``until``: the first launch of the run, and
+    the last one of a run that is over.
     ``told``: what the program said, by launch. Four queries, however long it ran.
     """
-    at, own = now(), {"uid": uid} if until is None else {"uid": uid, "launch__lte": until}
+    at, own = now(), {"uid": uid, "launch__gte": since}
+    if until is not None:
+        own["launch__lte"] = until
     rows = list(Interval.objects.filter(**own).order_by("launch"))
     waits = {wait.launch: wait for wait in Wait.objects.filter(**own)}
     first = len(rows) - 1

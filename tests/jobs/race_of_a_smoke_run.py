@@ -11,7 +11,8 @@ from tests.notebooks.race_world import begin  # first: it sets Django up
 # isort: split
 from django.db import connection, connections, transaction
 
-from jobs import smoke
+from common.clock import now
+from jobs import smoke, told
 from jobs.kind import JOB
 from jobs.models import Job
 from work.services import workload_create, workload_stop
@@ -32,10 +33,12 @@ def main() -> dict[str, Any]:
             """As the engine does: the row is locked, and its listeners run in that transaction."""
             with transaction.atomic():
                 held = Job.objects.select_for_update(of=("self",)).get(pk=one.pk)
-                held.save(update_fields=["failure", "updated_at"])
+                held.started_at = now()
+                held.save(update_fields=["failure", "started_at", "updated_at"])
                 holds.set()
                 goes_on.wait(0.3)
                 smoke.tell(held)
+                told.smoke_note(held, now())
 
         def cancel(row: Job = row, holds: Any = holds) -> None:
             holds.wait(10)

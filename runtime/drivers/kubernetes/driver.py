@@ -285,7 +285,10 @@ class KubernetesDriver:
         found = self._work.find(uid)
         if found is None or observe.launch_of(found) != launch:
             return b"", offset
-        return self.read_log(uid, offset=offset, limit=limit)
+        pods = self._work.pods_of(found)
+        if not pods:
+            return b"", 0
+        return self._logs.read(found, pods[0], 0, offset=offset, limit=limit)
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.usage(uids)
