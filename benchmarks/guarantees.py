@@ -26,7 +26,8 @@ GRACE_S = 3
 WITHIN_S = 120.0
 SIZE = {"cpu_milli": 100, "memory_mib": 256, "gpus": 1}
 DEAF = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
-_SHARED = """
+# A project that owns so many GPUs, one that borrows them, and a token of a person in each.
+SHARED = """
 from accounts.models import User
 from accounts.principal import Principal
 from accounts.services.tokens import token_create
@@ -42,8 +43,8 @@ for slug in ("borrows", "owns"):
     made = project_create(principal=who, name=slug.title(), slug=slug)
     if slug == "owns":
         queue = Queue.objects.create(name=slug, project=made)
-        Guarantee.objects.create(queue=queue, cluster=cluster, flavor=kind, guaranteed=2)
-    answer.append(token_create(who=who, name="storm")[1])
+        Guarantee.objects.create(queue=queue, cluster=cluster, flavor=kind, guaranteed=%d)
+    answer.append(token_create(who=who, name="bench")[1])
 """
 _LINE = """
 from clusters.models import Claim
@@ -69,7 +70,7 @@ class Storm:
 
     def start(self) -> None:
         self.portal.start()
-        self._borrows, self._owns = self.portal.shell(_SHARED)
+        self._borrows, self._owns = self.portal.shell(SHARED % 2)
         self.owner = self.portal.api(self._owns)
         for _each in range(SUBMITTERS):
             threading.Thread(target=self._submit, daemon=True).start()

@@ -12,6 +12,7 @@ import time
 
 import httpx
 
+from benchmarks.guarantees import SHARED
 from benchmarks.lib import Result, percentile, poll, sized
 from tests.support.clustered import ok
 from tests.support.portal import Portal
@@ -33,25 +34,6 @@ signal.signal(signal.SIGTERM, told)
 time.sleep(3600)
 """
 OWED = "import time; time.sleep(1); print('over', time.time(), flush=True)"
-_SHARED = """
-from accounts.models import User
-from accounts.principal import Principal
-from accounts.services.tokens import token_create
-from clusters.models import Cluster, Device
-from clusters.services.health import health_refresh
-from projects.services.life import project_create
-from queues.models import Guarantee, Queue
-health_refresh(key="local")
-kind, cluster = Device.objects.first().flavor, Cluster.objects.get(key="local")
-answer = []
-for slug in ("borrows", "owns"):
-    who = Principal(user=User.objects.create(username=slug, email=f"{slug}@example.org"))
-    made = project_create(principal=who, name=slug.title(), slug=slug)
-    if slug == "owns":
-        queue = Queue.objects.create(name=slug, project=made)
-        Guarantee.objects.create(queue=queue, cluster=cluster, flavor=kind, guaranteed=1)
-    answer.append(token_create(who=who, name="resume")[1])
-"""
 
 
 def run() -> list[Result]:
@@ -66,7 +48,7 @@ def run() -> list[Result]:
     resumed, started = [], []
     try:
         portal.start()
-        borrows, owns = portal.shell(_SHARED)
+        borrows, owns = portal.shell(SHARED % 1)
         with portal.api(borrows) as one, portal.api(owns) as other:
 
             def press(api: httpx.Client, project: str, program: str) -> str:
