@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from clusters.registry import driver_for
 from experiments.choices import Algorithm, TrialState
 from runtime.capabilities import ExperimentSpec, Proposal, SupportsExperiments, TrialEnd
-from runtime.protocol import Denied
+from runtime.protocol import Denied, InvalidSpec
 from runtime.training import KATIB
 
 if TYPE_CHECKING:
@@ -83,16 +83,24 @@ def parameter(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values(parameters: Sequence[Mapping[str, Any]], said: Mapping[str, str]) -> dict[str, Any]:
-    """Return what it proposed as the values of a trial."""
-    return {one["name"]: _value(one, said[one["name"]]) for one in parameters}
+    """Return what it proposed as the values of a trial; InvalidSpec where that is none of them."""
+    try:
+        return {one["name"]: _value(one, said[one["name"]]) for one in parameters}
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise InvalidSpec(f"Katib proposed what can't be read: {dict(said)}"[:300]) from error
 
 
 def _value(one: Mapping[str, Any], text: str) -> Any:
     if one["type"] == "categorical":
-        return next(value for value in one["values"] if str(value) == text)
+        return {str(value): value for value in one["values"]}[text]
     number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
     number = math.exp(number) if one.get("log") else number
     number = min(max(number, one["min"]), one["max"])  # what the logarithm rounded
+    if step := one.get("step"):  # not all that suggest for Katib count its steps from the least
+        most = math.floor((one["max"] - one["min"]) / step + 1e-9)
+        number = one["min"] + min(round((number - one["min"]) / step), most) * step
     return round(number) if one["type"] == "int" else number
 
 

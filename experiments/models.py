@@ -124,6 +124,13 @@ class Trial(models.Model):
                 name="experiments_proposal_once",
             ),
         ]
+        indexes = [  # asked every two seconds
+            models.Index(
+                fields=["experiment"],
+                condition=models.Q(state=TrialState.RUNNING),
+                name="experiments_trial_live",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.experiment_id}/{self.number}"

@@ -172,9 +172,10 @@ def experiment_delete(*, principal: Principal, row: Experiment, said: str = "") 
     """Delete a search that is over, with the jobs of its trials."""
     require_change(principal, row)
     said = reason_for(principal, row.owner, said)
-    if row.state in {State.RUNNING, State.STOPPING} or row.in_katib:
-        raise Conflict(_("It is not over yet: stop it first, and wait."), code="not-over")
     with transaction.atomic():
+        row = Experiment.objects.select_for_update().get(pk=row.pk)
+        if row.state in {State.RUNNING, State.STOPPING} or row.in_katib:
+            raise Conflict(_("It is not over yet: stop it first, and wait."), code="not-over")
         for trial in row.trials.select_related("job__project", "job__owner"):
             if trial.job is not None:
                 workload_delete(principal=principal, row=trial.job, said=said)

@@ -19,10 +19,10 @@ from accounts.principal import Principal
 from clusters.models import Cluster
 from clusters.streams import log_read
 from common.clock import now
-from common.errors import BerthError, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from common.errors import BerthError, Conflict, Forbidden, Invalid, NotFound, Unavailable, wrong
 from events import services as events
 from experiments import katib
-from experiments.choices import Engine, Reason, State, TrialState
+from experiments.choices import Algorithm, Engine, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from experiments.rules import filled, numbers_said
 from experiments.search import Tried, ask, lags
@@ -64,11 +64,14 @@ class Turns:
         wanted = Q(state__in=_LIVE) | Q(in_katib=True)
         over = Trial.objects.filter(state=TrialState.RUNNING, job__phase__in=_ENDED)
         at_once = set(over.values_list("experiment_id", flat=True))
-        for row in Experiment.objects.filter(wanted).select_related("project", "owner"):
-            due, pause = self._next.get(row.pk, (0.0, SOON_S))
-            if due > at and row.pk not in at_once:
-                seen[row.pk] = (due, pause)
+        rows = Experiment.objects.filter(wanted).select_related("project", "owner")
+        for pk in list(rows.values_list("pk", flat=True)):
+            due, pause = self._next.get(pk, (0.0, SOON_S))
+            if due > at and pk not in at_once:
+                seen[pk] = (due, pause)
                 continue
+            if (row := rows.filter(pk=pk).first()) is None:
+                continue  # over, or deleted, since this turn began
             before = _mark(row)
             try:
                 steer(row)
@@ -129,9 +132,12 @@ def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
 
     One that is away, or has lost what it knew, holds no search up: Optuna goes on with all trials.
     """
-    if not row.in_katib:  # written first: what is made there is never forgotten
-        Experiment.objects.filter(pk=row.pk).update(in_katib=True)
-        row.in_katib = True
+    # Written first: what is made there is never forgotten. Who stopped, deleted or restarted it
+    # meanwhile has taken its objects away, or is about to: none is made again.
+    held = Experiment.objects.filter(pk=row.pk, state=State.RUNNING, generation=row.generation)
+    if not held.update(in_katib=True):
+        return []
+    row.in_katib = True
     why = ""
     known = {one.proposal for one in trials}
     try:
@@ -149,12 +155,16 @@ def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
     if any(one.state == TrialState.RUNNING for one in trials):
         since = now()
     if now() - since > timedelta(seconds=PATIENCE_S):
-        row.engine = Engine.INSTEAD
-        Experiment.objects.filter(pk=row.pk).update(engine=row.engine)
-        log.warning("experiment-without-katib", experiment=str(row.uid), error=why)
+        _without_katib(row, why)
     elif why:
         _note(row, _("Katib does not answer, and the search waits: %(why)s") % {"why": why})
     return []
+
+
+def _without_katib(row: Experiment, why: str) -> None:
+    row.engine = Engine.INSTEAD
+    Experiment.objects.filter(pk=row.pk).update(engine=row.engine)
+    log.warning("experiment-without-katib", experiment=str(row.uid), error=why)
 
 
 def _leave_katib(row: Experiment) -> None:
@@ -165,7 +175,8 @@ def _leave_katib(row: Experiment) -> None:
         if Cluster.objects.filter(key=row.cluster_key).exists():  # else it went with the cluster
             katib.remove(row)
     except DriverError as error:
-        if row.ended_at is not None and now() - row.ended_at > timedelta(seconds=SELDOM_S):
+        late = row.ended_at is not None and now() - row.ended_at > timedelta(seconds=SELDOM_S)
+        if late and row.reason != Reason.REFUSED:  # why it was refused matters more
             text = _("It is over; Katib still holds its records of it: %(why)s")
             _note(row, text % {"why": error})
         return
@@ -253,23 +264,40 @@ def _why_over(row: Experiment, trials: list[Trial]) -> str:
     return Reason.TRIALS if len(trials) >= row.trials_max else ""
 
 
+def _chosen(
+    row: Experiment, tried: list[Tried], offered: list[Proposal] | None
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the next values, and Katib's name of them. None: there are none now."""
+    if row.engine == Engine.KATIB:
+        if not offered:
+            return None, ""
+        first = offered.pop(0)
+        try:
+            return katib.values(row.parameters, first.values), first.name
+        except DriverError as error:
+            _without_katib(row, str(error))
+            return None, ""
+    how: dict[str, Any] = {"parameters": row.parameters, "algorithm": own_algorithm(row)}
+    try:
+        return ask(**how, maximizes=row.maximizes, seed=row.seed, tried=tried), ""
+    except (ArithmeticError, ValueError) as error:  # bounds that nothing can be chosen from
+        raise wrong("parameters", str(error)) from error
+
+
 def _begin(row: Experiment, trials: list[Trial], offered: list[Proposal] | None = None) -> bool:
     """Make the next trial; False: it has to wait, or there is none."""
     if len(trials) >= row.trials_max:
         return False
-    number, proposal = len(trials) + 1, ""
+    number = len(trials) + 1
     tried = [Tried(t.parameters, t.value, runs=t.state == TrialState.RUNNING) for t in trials]
-    if row.engine == Engine.KATIB:
-        if not offered:
-            return False
-        first = offered.pop(0)
-        proposal = first.name
-        values: dict[str, Any] | None = katib.values(row.parameters, first.values)
-    else:
-        how: dict[str, Any] = {"parameters": row.parameters, "algorithm": own_algorithm(row)}
-        values = ask(**how, maximizes=row.maximizes, seed=row.seed, tried=tried)
+    try:
+        values, proposal = _chosen(row, tried, offered)
+    except BerthError as error:
+        _refused(row, trials, error)
+        return False
     if values is None:
-        if not any(one.runs for one in tried):
+        is_all = own_algorithm(row) == Algorithm.GRID
+        if is_all and not any(one.runs for one in tried):
             _end(row, Reason.GRID, over=True, best=best_of(row, trials))
         return False
     made: list[Trial] = []

@@ -16,7 +16,8 @@ OPERATORS: Mapping[str, str] = {
     "trainer": "trainer.kubeflow.org/v1alpha1",
 }
 KATIB = "katib"  # chooses the values of searches: no job needs it
-SEARCHES: Mapping[str, str] = {KATIB: "kubeflow.org/v1beta1"}
+# Notebooks and profiles of Kubeflow have the same API: a kind of its own shows that it is there.
+SEARCHES: Mapping[str, tuple[str, str]] = {KATIB: ("kubeflow.org/v1beta1", "experiments")}
 # Programs that start the others themselves: they are run as they stand.
 _STARTERS = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
 

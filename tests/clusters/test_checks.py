@@ -600,11 +600,18 @@ def test_operators_of_training_that_lack_are_named_with_what_follows(there, word
 
 
 @pytest.mark.parametrize(
-    ("there", "words"),
-    [("kubeflow.org/v1beta1", "Katib chooses"), ("kubeflow.org/v2beta1", "Katib is missing")],
+    ("there", "kinds", "words"),
+    [
+        ("kubeflow.org/v1beta1", ["experiments", "trials"], "Katib chooses"),
+        ("kubeflow.org/v1beta1", ["notebooks"], "Katib is missing"),  # of the same API
+        ("kubeflow.org/v2beta1", ["experiments"], "Katib is missing"),
+    ],
 )
-def test_what_chooses_the_values_of_searches_is_said(there, words):
-    api = Api(apis=Answer(200, {"groups": [{"versions": [{"groupVersion": there}]}]}))
+def test_what_chooses_the_values_of_searches_is_said(there, kinds, words):
+    api = Api(
+        v1beta1=Answer(200, {"resources": [{"name": kind} for kind in kinds]}),
+        apis=Answer(200, {"groups": [{"versions": [{"groupVersion": there}]}]}),
+    )
     found = training.searches(subject(api), bench(api))
     assert (found.state, words in found.text()) == ("green", True), found
 

@@ -11,6 +11,8 @@ from clusters.models import Cluster
 from common.clock import now
 from experiments import katib, steering
 from experiments.models import Experiment
+from runtime.capabilities import Proposal
+from runtime.protocol import DriverError
 from tests.experiments.conftest import HERE, LEAST
 
 pytestmark = pytest.mark.django_db
@@ -181,3 +183,30 @@ def test_a_logarithm_is_asked_for_and_the_value_is_inside_its_bounds() -> None:
     kind = {"name": "kind", "type": "categorical", "values": ["a", "b"]}
     said = {"layers": "3", "kind": "b"}
     assert katib.values([layers, kind], said) == {"layers": 3, "kind": "b"}
+
+
+def test_a_step_is_counted_from_the_least_whoever_proposes() -> None:
+    odd = {"name": "n", "type": "int", "min": 1, "max": 10, "step": 2}
+    assert [katib._value(odd, text) for text in ("2", "4.9", "10")] == [1, 5, 9]
+    tenths = {"name": "x", "type": "double", "min": 0.05, "max": 1.0, "step": 0.1}
+    assert katib._value(tenths, "0.3") == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("said", [{}, {"lr": "nan"}, {"lr": "much"}, {"lr": "1e400"}])
+def test_a_proposal_that_nobody_can_read_is_none(said: dict[str, str]) -> None:
+    with pytest.raises(DriverError, match="Katib proposed"):
+        katib.values([{"name": "lr", "type": "double", "min": -1e308, "max": 1e308}], said)
+
+
+def test_where_its_proposal_can_not_be_read_optuna_goes_on(
+    begin: Any, go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        katib, "proposed", lambda _row: (Proposal("p1", {"strange": "1"}, told=False),)
+    )
+    row = begin()
+    for _ in range(3):
+        go(row)
+    row.refresh_from_db()
+    assert (row.engine, row.state) == ("instead", "running")
+    assert row.trials.exists()

@@ -298,3 +298,12 @@ def test_it_looks_ever_more_seldom_but_at_once_when_a_trial_has_ended(
     turns.tick()
     assert looked[-1] == clock[0]
     assert row.trials.get(number=1).state == "succeeded"
+
+
+@pytest.mark.parametrize("text", ["a: =", "<<: 5", "a: 0b_", "---\n---\na: 1", "a: " + "9" * 5000])
+def test_a_document_that_is_no_yaml_of_its_types_is_said_on_the_page(
+    text: str, alice: Any, as_user: Any, project: Any
+) -> None:
+    page = as_user(alice).post(f"/projects/{project.slug}/experiments/new", {"document": text})
+    assert page.status_code in {400, 422}
+    assert not Experiment.objects.exists()

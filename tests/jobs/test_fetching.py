@@ -320,3 +320,11 @@ def _works_in(process: Path) -> str:
 def test_a_host_with_a_dot_at_its_end_is_no_address():
     assert sources.repository("git+https://example.org./a/b@main") is None
     assert sources.repository("git+https://example.org/a/b@main") is not None
+
+
+def test_the_end_of_an_address_is_no_part_of_its_name():
+    plain, dotted = (sources.repository(f"git+https://a.org/b/c{end}@main") for end in ("", ".git"))
+    assert plain is not None
+    assert dotted is not None
+    assert (plain.path, plain.suffix) == ("b/c", "")
+    assert (dotted.path, dotted.suffix) == ("b/c", ".git")

@@ -10,7 +10,10 @@ import pytest
 
 from common.clock import now
 from jobs import told
+from jobs.goodput import goodput_of
 from jobs.models import Job, Run, Told
+from runtime.protocol import Unreachable
+from runtime.reasons import Reason
 from usage.models import Interval
 
 pytestmark = pytest.mark.django_db
@@ -152,3 +155,36 @@ def test_g9_the_time_of_a_smoke_run_is_kept_with_its_launch(
     assert kept.smoke_began_at is not None
     assert kept.smoke_ended_at is not None
     assert kept.smoke_ended_at >= kept.smoke_began_at
+
+
+def test_g9_a_silent_cluster_is_asked_for_one_of_its_jobs_and_then_left_for_a_while(
+    job: Any, settle: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [settle(job(name=f"of-{n}")) for n in range(3)]
+    Told.objects.update(next_at=now())
+    asked = []
+
+    def away(row: Told) -> None:
+        asked.append(row.pk)
+        raise Unreachable("The cluster does not answer.")
+
+    monkeypatch.setattr(told, "_read", away)
+    told.read_due()
+    assert len(asked) == 1
+    assert Told.objects.filter(job__in=rows, next_at__gt=now()).count() == 3
+
+
+def test_g9_a_run_begins_with_itself_however_the_one_before_lost_its_place(running: Any) -> None:
+    first = Interval.objects.get(uid=running.uid)
+    first.end_reason, first.ended_at = Reason.PREEMPTED, first.started_at + timedelta(seconds=60)
+    first.save()
+    later = Interval.objects.get(pk=first.pk)
+    later.pk, later.launch, later.end_reason, later.ended_at = None, 3, "", None
+    later.started_at = first.started_at + timedelta(days=2)
+    later.placed_at = later.started_at
+    later.save()
+    Job.objects.filter(pk=running.pk).update(launch=3)
+    Run.objects.create(job=running, launch=3, asked_at=later.started_at)
+    found = goodput_of(Job.objects.get(pk=running.pk))
+    assert found is not None
+    assert {part.launch for part in found.parts} == {3}

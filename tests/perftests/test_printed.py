@@ -136,3 +136,8 @@ def test_nothing_measured_alike_is_not_compared() -> None:
 def test_only_variables_of_nccl_are_taken(variables: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         rules.require_variables(variables)
+
+
+@pytest.mark.parametrize("word", ["1e308", "1e-308", "-3", "1e16"])
+def test_a_figure_that_nothing_measured_can_have_is_none(word: str) -> None:
+    assert printed(f"scaling 1 1 {word} {word}")[1] == []

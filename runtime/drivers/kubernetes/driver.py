@@ -167,7 +167,10 @@ class KubernetesDriver:
         told = self.client.read("/apis")
         groups = (told.json() or {}).get("groups") if told.status == 200 else None  # noqa: PLR2004
         there = {v.get("groupVersion") for group in groups or () for v in group["versions"]}
-        operators = tuple(word for word, api in {**OPERATORS, **SEARCHES}.items() if api in there)
+        operators = tuple(word for word, api in OPERATORS.items() if api in there)
+        for word, (api, kind) in SEARCHES.items():
+            if api in there and kind in self._kinds(api):
+                operators = (*operators, word)
         return Health(
             reachable=good,
             version=str((version.json() or {}).get("gitVersion", "")),
@@ -267,6 +270,10 @@ class KubernetesDriver:
         self._volumes.move(
             volume_uid, project=project, owner=owner, backing=backing, namespace=namespace
         )
+
+    def _kinds(self, api: str) -> set[str]:
+        told = self.client.read(f"/apis/{api}").json() or {}
+        return {str(one.get("name")) for one in told.get("resources") or ()}
 
     # --- SupportsLogs, SupportsMetrics, SupportsDeviceUse -----------------------------------------
     def read_log(

@@ -16,7 +16,7 @@ from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import tenant, tenant_access, tenant_policies
 from runtime.drivers.kubernetes.client import MERGE, KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import NotYet
+from runtime.protocol import Denied, NotYet
 
 VERSION = "kubeflow.org/v1beta1"
 OF = "katib.kubeflow.org/experiment"  # Katib's label of all that belongs to one
@@ -43,6 +43,9 @@ class Experiments:
             raise NotYet("The experiment of that name is being removed.", retry_in=2.0)
         wanted = built(spec, self._options)
         if live is None:
+            where = self._client.get("v1", "namespaces", self._place)
+            if where is not None and names.is_foreign(where, self._options.installation):
+                raise Denied(f"The namespace {self._place} was made by another Berth.")
             for one in (*place(self._options), wanted):
                 self._client.apply(one)
             return ()
@@ -77,6 +80,8 @@ class Experiments:
     def remove(self, spec: ExperimentSpec) -> None:
         name = name_of(spec)
         there = self._client.delete(VERSION, "experiments", name, self._place)
+        if not there and self._client.read(f"/apis/{VERSION}").status == _NOT_FOUND:
+            return  # Katib was taken away, and all of it with its kinds
         left = self._client.list(VERSION, "trials", self._place, f"{OF}={name}")
         if there or left:
             text = f"{len(left)} records are left; they go when its database answers."
