@@ -129,7 +129,9 @@ def test_what_lacks_is_told_and_copied_again_by_whoever_owns_the_job(
     load = Load.objects.get()
     for user in (alice, bob):  # nor by the door of loads
         at = f"/api/v1/projects/{row.project.slug}/loads/{load.uid}"
-        assert as_user(user).post(f"{at}/resume").status_code == 403
+        for act in ("resume", "cancel", "pause"):
+            assert as_user(user).post(f"{at}/{act}").status_code == 403, act
+        assert as_user(user).delete(at).status_code == 403
     assert as_user(alice).post(url_of(row, more="/copy")).json()["state"] == "copying"
     assert as_user(alice).post(url_of(row, more="/copy")).status_code == 202  # pressed twice
     load.refresh_from_db()
