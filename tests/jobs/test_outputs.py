@@ -255,6 +255,24 @@ def test_its_folder_goes_after_some_days_and_its_load_with_the_job(
     assert len(outputs.output_of(Run.objects.get()).named) == 2
 
 
+def test_what_stays_in_its_folder_is_said(
+    made: Any, end: Any, copied: Any, credential: Any, alice: Any, principal: Any, as_user: Any
+) -> None:
+    credential()
+    row = end(made(alice), 0)
+    outputs.outputs_copy()
+    copied()
+    Run.objects.update(ended_at=now() - timedelta(days=8))
+    outputs.outputs_tidy()
+    copied(3, code="partial", message="2 files removed; what was not copied stays.")
+    told = as_user(alice).get(url_of(row)).json()
+    assert (told["state"], told["volume"]) == ("complete", "shared")
+    assert told["message"] == "Files that were not copied, or changed since, stay in its folder."
+    assert Run.objects.get().output_cleared_at is None
+    with pytest.raises(Conflict, match="copied already"):
+        outputs.output_again(principal=principal(alice), row=row, launch=1)
+
+
 def test_its_load_goes_with_the_job(
     made: Any, end: Any, copied: Any, settle: Any, credential: Any, alice: Any, principal: Any
 ) -> None:
