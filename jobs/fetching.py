@@ -237,12 +237,15 @@ def _renewed(row: Job, by: str) -> Iterator[Callable[[], None]]:
 
 
 def _login(row: Job, source: Repository) -> Login | None:
-    """Return the Git token for its host: one that the job has, else one of the project's."""
-    fits = {"kind": CredentialKind.GIT, "target": source.host}
+    """Return what signs in at its host: a credential of the job, else one of the project."""
+    kind = CredentialKind.SSH if source.is_ssh else CredentialKind.GIT
     has = credentials_for_launch(row.owner, row.project, [uid for _pk, uid in row.keys_read])
-    own = [one for one in has if (one.kind, one.target) == (CredentialKind.GIT, source.host)]
-    usable = credentials_usable(Principal(user=row.owner), row.project, [CredentialKind.GIT])
-    chosen = own[:1] or list(usable.filter(project=row.project, **fits)[:1])
-    for found, secret in opened_all(chosen, Use.WORK):
+    own = [one for one in has if (one.kind, one.target) == (kind, source.host)]
+    usable = credentials_usable(Principal(user=row.owner), row.project, [kind])
+    project = usable.filter(project=row.project, kind=kind, target=source.host)
+    for found, secret in opened_all(own[:1] or list(project[:1]), Use.WORK):
+        if source.is_ssh:
+            user, hosts = found.public.get("user") or "git", found.public.get("known_hosts") or ()
+            return Login(found.name, user, "", secret["private_key"], tuple(hosts))
         return Login(found.name, found.username, secret["token"])
     return None
