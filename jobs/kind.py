@@ -12,7 +12,7 @@ from clusters.options import options_of
 from common.errors import wrong
 from common.outbound import OutboundError
 from jobs import origin, outputs, smoke, sources
-from jobs.code import is_fetched
+from jobs.code import is_brought, is_fetched
 from jobs.fenced_git import require_address
 from jobs.models import Job
 from jobs.packages import require_package
@@ -203,8 +203,10 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
         return []
     options, told = options_of(cluster.options), []
-    if is_fetched(row):
+    if is_fetched(row) and not is_brought(row, options):
         told.append(gettext("Its image needs python3, which fetches the code."))
+    elif row.smoke:
+        told.append(gettext("Its image needs python3, which watches over the smoke run."))
     if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):
         told.append(
             gettext(
