@@ -10,9 +10,10 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
 from common.errors import wrong
-from common.outbound import Client, OutboundError, policy_from_settings
+from common.outbound import OutboundError
 from jobs import origin, outputs, smoke, sources
-from jobs.code import is_fetched
+from jobs.code import is_brought, is_fetched
+from jobs.fenced_git import require_address
 from jobs.models import Job
 from jobs.packages import require_package
 from jobs.runs import run_keep
@@ -100,14 +101,15 @@ CODE = f.Line(
     name="code",
     label=_("Code"),
     help=_(
-        "The folder that its program starts in: git+https://HOST/PATH@BRANCH of a repository, "
-        "fetched anew at each start; volume:NAME/FOLDER; or a package that was sent before."
+        "The folder that its program starts in: git+https://HOST/PATH@BRANCH of a repository, or "
+        "git+ssh://git@HOST/PATH@BRANCH with the project's SSH key, fetched anew at each start; "
+        "volume:NAME/FOLDER; or a package that was sent before."
     ),
     longest=512,
     pattern=sources.PATTERN,
     refusal=_(
-        "git+https://HOST/PATH@BRANCH (a tag or commit, too; #subdirectory=FOLDER after it), "
-        "volume:NAME/FOLDER, or package: and its digest."
+        "git+https://HOST/PATH@BRANCH or git+ssh://git@HOST/PATH@BRANCH (a tag or commit, too; "
+        "#subdirectory=FOLDER after it), volume:NAME/FOLDER, or package: and its digest."
     ),
     example="git+https://github.com/team/project@main",
     private=True,  # who knows the digest may run it, and so read it
@@ -175,8 +177,7 @@ def _check_code(row: Job) -> None:
         require_package(row.project, row.code)
     elif (source := sources.repository(row.code)) is not None:
         try:
-            with Client(policy_from_settings()) as client:
-                client.check(source.url)
+            require_address(source)
         except OutboundError as error:
             raise wrong("code", error.message) from None
 
@@ -202,8 +203,10 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
         return []
     options, told = options_of(cluster.options), []
-    if is_fetched(row):
+    if is_fetched(row) and not is_brought(row, options):
         told.append(gettext("Its image needs python3, which fetches the code."))
+    elif row.smoke:
+        told.append(gettext("Its image needs python3, which watches over the smoke run."))
     if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):
         told.append(
             gettext(

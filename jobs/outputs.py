@@ -271,8 +271,7 @@ def output_again(*, principal: Principal, row: Job, launch: int) -> Run:
     run = _locked(found) if found is not None else None
     if run is None or not run.output_url or run.ended_at is None:
         raise Conflict(_("Nothing of this run is to be copied."), code="no-output")
-    is_cleared = run.output_load is not None and run.output_load.task == Task.CLEAR
-    if run.output_cleared_at is not None or is_cleared:
+    if run.output_cleared_at is not None:
         said = _("It was copied, and its folder was removed since.")
         raise Conflict(said, code="output-cleared")
     if _state(run) == OutputState.COMPLETE:
@@ -289,6 +288,10 @@ def note_ended(load: Load) -> None:
     if load.task == Task.CLEAR:
         if load.result == Result.DONE:
             Run.objects.filter(pk=run.pk).update(output_cleared_at=now())
+        elif load.result == Result.PARTIAL:
+            with override(run.job.owner.reads_in):
+                said = _("Files that were not copied, or changed since, stay in its folder.")
+            Run.objects.filter(pk=run.pk).update(output_note=said)
         return
     told = {
         "files": load.files_done + load.files_unchanged,
@@ -392,6 +395,8 @@ def output_of(run: Run) -> Output:
         done = load.files_done + load.files_unchanged
         counted = replace(output, files=done, bytes=load.bytes_done)
         return replace(counted, sentence=message_of(load), percent=percent_of(load))
+    if output.state == OutputState.COMPLETE:
+        return replace(output, sentence=run.output_note)
     if output.state in {OutputState.WAITING, OutputState.PARTIAL, OutputState.FAILED}:
         said = run.output_note or (message_of(load) if load is not None else "")
         return replace(output, sentence=said)

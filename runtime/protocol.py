@@ -172,6 +172,20 @@ class Sidecar:
 
 
 @dataclass(frozen=True)
+class Brought:
+    """What is brought into a folder of a pod before its program starts there (``BERTH_CODE``).
+
+    The image for data runs ``command``, with the folder as its last word, so the work's own image
+    needs nothing for it. ``secret`` names the variable of ``secret_env`` that opens it: the program
+    itself does not have that.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    secret: str
+
+
+@dataclass(frozen=True)
 class PodGroup:
     """Replicas of a workload that are alike, numbered from 0.
 
@@ -283,6 +297,7 @@ class WorkloadSpec:
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False
+    code: Brought | None = None  # it begins in that folder
     operator: str = ""  # of the cluster, that makes its pods; "": the cluster's own controllers
     # Secret file → where its pod copies it at the start, below ``/tmp``; by the same shell.
     unpacked: Mapping[str, str] = field(default_factory=dict)

@@ -34,6 +34,8 @@ REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
 NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
 EVENTS = "/proc/1/fd/1"  # lines of the log: these are kept when the pod has ended
+CODE = "/berth-code"  # of the pod, gone with it
+BRINGS = "code"  # the container that brings it
 HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY
 
 _LABEL_MAX = 63

@@ -164,6 +164,8 @@ def own_end(pod: Object) -> Found | None:
     if observe.is_disrupted(pod):
         return None
     ended = (observe.main_status(pod).get("state") or {}).get("terminated")
+    if not ended and (lacks := observe.not_brought(pod)) is not None:
+        return lacks
     if not ended or ended.get("reason") in observe.NOT_AN_END:
         return None
     words = str(ended.get("message") or "").encode()[:_LAST_WORDS].decode(errors="ignore")
