@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
@@ -251,7 +252,7 @@ def _check_place(cluster: Cluster, row: Job) -> None:
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
-        raise wrong("command", gettext("This machine has no images: a job needs a command here."))
+        raise wrong("command", gettext("On this machine a job needs a command or a file."))
 
 
 def _check_framework(cluster: Cluster, row: Job) -> None:
@@ -304,6 +305,7 @@ JOB = Kind(
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
+    first_name=lambda row: PurePosixPath(row.script).stem[:58] or Job.KIND,
     defaults=origin.of_a_workspace,
     beside={"workspace": str},
     told_beside=lambda row: {"workspace": row.made_in or None},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
 
 from django.conf import settings
@@ -156,6 +157,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}/{self.launch}"
+
+    @property
+    def took(self) -> timedelta | None:
+        """Return how long it was between its first program's start and its end."""
+        return self.ended_at - self.began_at if self.began_at and self.ended_at else None
 
     @property
     def moves(self) -> list[str]:

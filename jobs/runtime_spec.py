@@ -68,7 +68,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
     words = _words(row, options)
     if options is None:
         if not words:
-            raise InvalidSpec(_("This machine has no images: a job needs a command here."))
+            raise InvalidSpec(_("On this machine a job needs a command or a file."))
         if row.framework == training.MPI:  # one process starts all slots, and has the room of all
             common["groups"] = training.groups(row.framework, 1)
             common["resources"] = row.resources.times(row.replicas)

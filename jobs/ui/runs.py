@@ -61,6 +61,7 @@ def lines(view: WorkView, found: Sequence[Run]) -> list[dict[str, Any]]:
         {
             "run": run,
             "badge": _badge(view.pages, run.job, run),
+            "took": run.took,
             "code": runs.code_of(run) if reads_private(view.principal, run.job) else "",
             "mine": may_change(view.principal, run.job),
         }
