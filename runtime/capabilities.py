@@ -153,7 +153,10 @@ class SupportsTenants(Protocol):
     """
 
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
-        """Make it as it should be; return what had to be written or removed (``Kind/name``)."""
+        """Make it as it should be; return what had to be written or removed (``Kind/name``).
+
+        An error on the way says so of what was done before (``written``).
+        """
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         """Remove it with all that is in it. NotYet while ending."""
