@@ -170,13 +170,25 @@ class Run(models.Model):
         return [one for one, _same in itertools.groupby(said) if one]
 
 
+class RunGoodput(models.Model):
+    """What the time of a run that is over came to: what it was computed from goes after days."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="kept_goodput")
+    content = models.BinaryField()  # as ``usage.goodput`` packs it
+
+    def __str__(self) -> str:
+        return str(self.run_id)
+
+
 class Told(models.Model):
     """What the program of one launch told of itself, as far as it was read (``usage.told``)."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="told")
     launch = models.PositiveIntegerField()
     state = models.JSONField(default=dict)
-    offset = models.PositiveBigIntegerField(default=0)  # up to where it was read
+    cluster_key = models.CharField(max_length=63, default="", db_default="")  # where it runs or ran
+    cursor = models.CharField(max_length=255, default="", db_default="")  # up to where it was read
+    offset = models.PositiveBigIntegerField(default=0)  # bytes that were taken of it
     next_at = models.DateTimeField(null=True, db_index=True)  # None: there is nothing more to read
     pause_s = models.PositiveSmallIntegerField(default=0)  # grows while it tells nothing
     smoke_began_at = models.DateTimeField(null=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import fetching, replicas, smoke, told
+from jobs import fetching, replicas, smoke
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
@@ -98,7 +98,6 @@ class JobReconciler(WorkloadReconciler):
         row: Any = state.row
         if fetching.problem_of(row):
             return self._finish(state, Phase.FAILED, Reason.CODE_NOT_FETCHED, "")
-        told.read_before(row)
         if row.smoke and smoke.verdict(row) is False:
             return self._finish(state, Phase.FAILED, Reason.SMOKE_FAILED, "")
         return super()._place(state)

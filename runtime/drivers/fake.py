@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import CannotGrow, ExperimentSpec, Held, Proposal, TrialEnd
+from runtime.capabilities import (
+    CannotGrow,
+    EventLines,
+    ExperimentSpec,
+    Held,
+    Proposal,
+    TrialEnd,
+)
 from runtime.drivers import mounts
 from runtime.drivers.mounts import checked
 from runtime.store import Store
@@ -353,14 +360,16 @@ class FakeDriver:
         return part, min(offset, len(data)) + len(part)
 
     def read_events(
-        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
-    ) -> tuple[bytes, int]:
+        self, uid: str, *, launch: int, cursor: str = "", limit: int = 65536
+    ) -> EventLines:
         with self._verb("read_events", uid) as world:
             data = str(world.get("events", {}).get(f"{uid}/{launch}", "")).encode()
-        if offset > len(data):
-            return b"", 0
+            seen = self._look(world, uid)
+        is_over = seen.launch != launch or seen.seen in (p.Seen.EXITED, p.Seen.MISSING)
+        if (offset := int(cursor or 0)) > len(data):
+            return EventLines(b"", "0", more=True, again=True)
         part = data[offset : offset + limit]
-        return part, offset + len(part)
+        return EventLines.of_file(part, offset, limit=limit, is_over=is_over)
 
     def tell_events(self, uid: str, launch: int, text: str) -> None:
         """Let the program of a launch tell of itself."""
