@@ -327,6 +327,7 @@ JOB = Kind(
         "fetched": dict,
     },
     asked=StopReason.CANCELLED.value,
+    stop_notices={StopReason.SEARCH: "work.stopped"},  # of its end the search tells, not it
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
     launched=_launched,
     once=True,
