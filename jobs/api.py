@@ -23,6 +23,7 @@ from jobs.runs_api import (
     WorkRuns,
     WorkRunsDiff,
     WorkRunsOfAll,
+    WorkTensorBoard,
 )
 from jobs.states import STATES
 from projects.access import Permission
@@ -140,6 +141,7 @@ urlpatterns = [
         own={
             "goodput": WorkGoodput,
             "runs": WorkRuns,
+            "tensorboard": WorkTensorBoard,
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
             "runs/<int:run>/artifacts": WorkArtifacts,

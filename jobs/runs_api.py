@@ -13,6 +13,7 @@ from common.errors import NotFound, wrong
 from jobs import outputs, runs
 from jobs.choices import OutputState
 from jobs.models import Run
+from jobs.tensorboard import MOST, tensorboard_open
 from work import kinds
 from work.api.base import ActView, OneView, WorkAPIView
 from work.selectors import reads_private, require_owner
@@ -181,6 +182,41 @@ class WorkArtifactsCopied(OneView):
         found = {"row": self.row(), "launch": self.kwargs["run"]}
         run = outputs.output_again(principal=self.principal, **found)
         told = ArtifactsOut(artifacts_out(run)).data
+        return Response(told, status=status.HTTP_202_ACCEPTED)
+
+
+class TensorBoardIn(serializers.Serializer[Any]):
+    runs = serializers.ListField(
+        child=serializers.IntegerField(min_value=1),
+        required=False,
+        max_length=MOST,
+        help_text="shown beside each other; the latest where none is said",
+    )
+
+
+class TensorBoardOut(serializers.Serializer[Any]):
+    """The workspace that shows it: that is asked for its address, stopped and deleted."""
+
+    workspace = serializers.CharField()
+    name = serializers.CharField()
+
+
+class WorkTensorBoard(OneView):
+    """Open TensorBoard on what runs of a {one} write: a workspace of one's own, one for the same
+    runs.
+    """
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"post": extend_schema(request=TensorBoardIn, responses={202: TensorBoardOut})}
+
+    def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
+        launches = self.given(TensorBoardIn).get("runs", ())
+        who = {"principal": self.principal, "row": self.row()}
+        made = tensorboard_open(**who, launches=launches)
+        told = TensorBoardOut({"workspace": made.short_id, "name": made.name}).data
         return Response(told, status=status.HTTP_202_ACCEPTED)
 
 

@@ -8,7 +8,7 @@ from jobs import code, hub
 from jobs.ui import views
 from jobs.ui.artifacts import Artifacts, CopyAgain
 from jobs.ui.pages import PAGES
-from jobs.ui.runs import RunAgain, RunChanged, RunGoodput, Runs, RunsOfAll
+from jobs.ui.runs import RunAgain, RunChanged, RunGoodput, Runs, RunsOfAll, TensorBoard
 from work.ui.urls import urls_for
 
 _OWN = {
@@ -18,6 +18,7 @@ _OWN = {
     "run-changed": RunChanged,
     "artifacts": Artifacts,
     "copy-again": CopyAgain,
+    "tensorboard": TensorBoard,
     "result": views.Result,
     "result-page": views.ResultPage,
 }

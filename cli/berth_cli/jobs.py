@@ -326,6 +326,28 @@ def artifacts(s: Session, name: str, run: int | None, *, copied_again: bool) -> 
         click.echo(f"berth volumes files {found['volume']}:{found['folder']}", err=True)
 
 
+@job.command("tensorboard")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("runs", metavar="[RUN]...", type=click.IntRange(1), nargs=-1)
+@click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait.")
+@with_session
+def tensorboard(
+    s: Session, name: str, runs: tuple[int, ...], *, only_print: bool, timeout: float
+) -> None:
+    """Open TensorBoard on what a run of a job writes: the latest, or several beside each other.
+
+    It is a workspace of yours that stops when nobody looks: berth workspace stop, delete.
+    """
+    from berth_cli.workspaces import WORKSPACE, open_page
+
+    path = f"{JOB.path(s, JOB.find(s, name))}/tensorboard"
+    made = s.client.post(path, {"runs": list(runs)} if runs else {})
+    row = WORKSPACE.follow(s, WORKSPACE.find(s, made["workspace"]), timeout=timeout)
+    WORKSPACE.end(s, row, ended=False)
+    open_page(row, only_print=only_print)
+
+
 JOB.add_act("start", "Run one that has ended again, as it is set.")
 JOB.add_act("cancel", "End it; what it wrote to volumes stays.", ends=True, within=300.0)
 JOB.add_keep()

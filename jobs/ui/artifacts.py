@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from jobs import outputs, runs
 from jobs.choices import OutputState
+from jobs.tensorboard import is_offered
 from work.ui.acts import Act
 from work.ui.views import READ, OneView
 
@@ -56,6 +57,7 @@ class Artifacts(OneView):
             numbers = list(has_output.values_list("launch", flat=True)[:CHOSEN_FROM])
             said |= {"numbers": numbers, "badge": (found.state.label, *_BADGES[found.state])}
             said |= self._files(found)
+            said |= {"chosen": [run.launch], "shows_curves": is_offered(self.principal, row)}
         return self.render(self.page(row, said))
 
     def _files(self, found: Output) -> dict[str, Any]:
