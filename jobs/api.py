@@ -17,6 +17,7 @@ from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
 from jobs.runs_api import (
+    WorkArtifactFiles,
     WorkArtifacts,
     WorkArtifactsCopied,
     WorkRunAgain,
@@ -145,6 +146,7 @@ urlpatterns = [
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
             "runs/<int:run>/artifacts": WorkArtifacts,
+            "runs/<int:run>/artifacts/files": WorkArtifactFiles,
             "runs/<int:run>/artifacts/copy": WorkArtifactsCopied,
         },
         of_all={"runs": WorkRunsOfAll},

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from common.errors import NotFound, wrong
+from common.errors import NotFound, Unavailable, wrong
 from jobs import outputs, runs
 from jobs.choices import OutputState
 from jobs.models import Run
@@ -183,6 +183,41 @@ class WorkArtifactsCopied(OneView):
         run = outputs.output_again(principal=self.principal, **found)
         told = ArtifactsOut(artifacts_out(run)).data
         return Response(told, status=status.HTTP_202_ACCEPTED)
+
+
+class FileOut(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    size = serializers.IntegerField()
+
+
+class FilesBelowOut(serializers.Serializer[Any]):
+    """Ask again until ``is_open``; the files are those that lie there now."""
+
+    is_open = serializers.BooleanField()
+    message = serializers.CharField(allow_blank=True, help_text="why it is not open")
+    files = FileOut(many=True)
+    complete = serializers.BooleanField(help_text="false: there are more than are told")
+
+
+class WorkArtifactFiles(OneView):
+    """Look into the folder that a run of a {one} writes to; its owner's alone, as its log."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
+    reading_methods = frozenset({"POST"})  # it opens the file browser, and changes nothing
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"post": extend_schema(request=None, responses=FilesBelowOut)}
+
+    def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
+        row = self.row()
+        require_owner(self.principal, row)
+        found = outputs.files_of(self.principal, runs.run_get(row, self.kwargs["run"]))
+        if found.has_failed:
+            raise Unavailable(found.message, code="files-away")
+        files = [{"path": path, "size": size} for path, size in found.files]
+        said = {"is_open": found.is_open, "message": found.message, "complete": found.complete}
+        return Response(FilesBelowOut({**said, "files": files}).data)
 
 
 class TensorBoardIn(serializers.Serializer[Any]):

@@ -20,6 +20,7 @@ from berth_cli.output import age, cpus, mib, moment
 from berth_cli.packages import package_sent
 from berth_cli.work import DAY_S, Row, Work, gpus
 
+_OPENS_S = 60.0  # a file browser
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BEGAN = _OVER | {"running", "cancelling"}
 _COLUMNS: Any = (
@@ -322,8 +323,23 @@ def artifacts(s: Session, name: str, run: int | None, *, copied_again: bool) -> 
         s.show(found["named"], _ARTIFACTS)
     if (more := found["files"] - len(found["named"])) > 0:
         click.echo(f"{more} more files", err=True)
+    if found["volume"] and not found["named"]:
+        _show_files(s, f"{path}/files")
     if found["volume"]:
         click.echo(f"berth volumes files {found['volume']}:{found['folder']}", err=True)
+
+
+def _show_files(s: Session, path: str) -> None:
+    """Show what lies in the folder of a run now, once its file browser is open."""
+    deadline = time.monotonic() + _OPENS_S
+    while not (there := s.client.post(path))["is_open"] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    if there["files"]:
+        click.echo()
+        s.show(there["files"], _ARTIFACTS[:2])
+    said = "" if there["complete"] else "There are more than could be counted."
+    if said := there["message"] or said:
+        click.echo(said, err=True)
 
 
 @job.command("tensorboard")

@@ -131,3 +131,30 @@ def test_it_shows_what_a_run_writes_while_it_writes_and_lets_nobody_else_in(
     told = berth(portal, "job", "tensorboard", "curve", "1", "--print")
     assert workspace in told.stdout, told
     assert api.post(f"projects/demo/jobs/{job}/cancel").status_code == 202
+
+
+def test_files_in_a_volume_are_told_while_it_runs_and_after(
+    api: httpx.Client, portal: Portal
+) -> None:
+    """Read by the volume's own file browser: no links, nothing above the run's folder."""
+    script = (
+        'cd "$BERTH_OUTPUT"; mkdir -p "plots/日本 語"; echo 0.9 > accuracy.txt; '
+        'echo x > "plots/日本 語/a#b%41.png"; ln -s /etc/passwd leads-out; sleep 3'
+    )
+    size = {"cpu_milli": 500, "memory_mib": 256, "environment": "jupyterlab"}
+    body = {"name": "files", "command": ["bash", "-c", script], "output": "volume:shared/kept"}
+    job = api.post("projects/demo/jobs", json={**body, **size}).json()["id"]
+    url = f"projects/demo/jobs/{job}/runs/1/artifacts/files"
+    found = until(
+        lambda: api.post(url).json(), lambda said: said.get("is_open") and len(said["files"]) > 1
+    )
+    named = {one["path"]: one["size"] for one in found["files"]}
+    assert named == {"accuracy.txt": 4, "plots/日本 語/a#b%41.png": 2}
+    assert found["complete"] is True
+    until(
+        lambda: api.get(f"projects/demo/jobs/{job}").json(),
+        lambda row: row["status"]["state"] == "succeeded",
+    )
+    told = berth(portal, "job", "artifacts", "files")
+    assert "accuracy.txt" in told.stdout, told
+    assert "leads-out" not in told.stdout
