@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime import checkpoints, training
+from dataplane import checkpoints
+from runtime import training
 from runtime.drivers.local import environ, listeners
 from runtime.drivers.local.requests import Facts, Refused, Secrets
 from runtime.drivers.local.users import SystemUser
