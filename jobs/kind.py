@@ -12,7 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from clusters.options import options_of
 from common.errors import wrong
 from common.outbound import OutboundError
-from jobs import origin, outputs, smoke, sources
+from jobs import losses, origin, outputs, smoke, sources
+from jobs.choices import AfterLoss
 from jobs.code import is_brought, is_fetched
 from jobs.fenced_git import require_address
 from jobs.models import Job
@@ -51,6 +52,29 @@ RETRIES = f.Count(
     label=_("Retries"),
     help=_("How often it runs again after its program ended badly."),
     high=MAX_RETRIES,
+)
+AFTER_LOSS = f.Choice(
+    name="after_loss",
+    label=_("After a loss"),
+    help=_(
+        "When its place is taken, its node is lost or its machine restarts. With fewer replicas: "
+        "as many as fit then, and all of them again at the next restart."
+    ),
+    choices=AfterLoss.choices,
+    usual=AfterLoss.RESTART.value,
+    folded=True,
+    quiet=True,
+)
+MIN_REPLICAS = f.Count(
+    name="min_replicas",
+    label=_("Replicas at least"),
+    help=_("With fewer it waits for room."),
+    low=1,
+    high=MAX_REPLICAS,
+    usual=1,
+    folded=True,
+    quiet=True,
+    only=("after_loss", AfterLoss.FEWER.value),
 )
 CHECKPOINTS = f.Line(
     name="checkpoints",
@@ -164,6 +188,7 @@ def _settle(row: Job, said: Mapping[str, Any]) -> None:
         raise wrong("args", message)
     if row.is_notebook and row.replicas > 1:
         raise wrong("replicas", gettext("A notebook runs on one replica."))
+    losses.check(row)
     if row.workdir and not row.made_in:
         message = gettext("Only a job that is made in a workspace has its home to be in.")
         raise wrong("workdir", message)
@@ -201,9 +226,10 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     outputs.check(row, attached)
     _require_volume("checkpoints", row.checkpoints, attached, writes=True)
     _require_volume("code", sources.in_volume(row.code), attached, writes=False)
+    told = [said] if (said := losses.sentence(row)) else []
     if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
-        return []
-    options, told = options_of(cluster.options), []
+        return told
+    options = options_of(cluster.options)
     if is_fetched(row) and not is_brought(row, options):
         told.append(gettext("Its image needs python3, which fetches the code."))
     elif row.smoke:
@@ -299,7 +325,7 @@ JOB = Kind(
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
         *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
-        *(s.ENV, RETRIES, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
+        *(s.ENV, RETRIES, AFTER_LOSS, MIN_REPLICAS, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
         *(OUTPUT, OUTPUT_CREDENTIAL),
     ),
     create=Permission.JOB_CREATE,
@@ -324,6 +350,7 @@ JOB = Kind(
         "failed_replica": None,
         "finished_at": None,
         "failure": "",
+        "replicas_now": None,
         "fetched": dict,
     },
     asked=StopReason.CANCELLED.value,

@@ -73,8 +73,9 @@ def place_note(change: Transition) -> None:
     replicas = change.row.replica_rows.filter(launch=launch).exclude(node="").order_by("index")
     nodes = list(dict.fromkeys(replicas.values_list("node", flat=True)))
     run = Run.objects.filter(job=change.row.pk, launch__lte=launch, ended_at__isnull=True).first()
-    if run is not None and nodes:
+    if run is not None:
         place = {"launch": launch, "at": now().isoformat(), "nodes": nodes[:MOST_NODES]}
+        place["replicas"] = change.row.all_replicas
         run.places = [*run.places[-MOST_PLACES + 1 :], place]
         run.save(update_fields=["places"])
 

@@ -30,6 +30,9 @@ class PlaceOut(serializers.Serializer[Any]):
     launch = serializers.IntegerField()
     at = serializers.DateTimeField()
     nodes = serializers.ListField(child=serializers.CharField())
+    replicas = serializers.IntegerField(
+        default=None, allow_null=True, help_text="how many it had then; null: not written down"
+    )
 
 
 class RunOut(serializers.ModelSerializer[Run]):

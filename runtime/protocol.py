@@ -274,7 +274,7 @@ class WorkloadSpec:
     # ``{secrets}`` in ``env``, whose folder nobody else knows.
     verbatim: bool = False
     # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
-    # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
+    # that stays for as long as it is there, on a cluster nowhere. (``dataplane.checkpoints``)
     checkpoints: str = ""
     # It is told where it may tell of itself (``BERTH_EVENTS``), and ``read_events`` reads that.
     tells: bool = False

@@ -86,6 +86,8 @@ class Reason(StrEnum):
     NO_TENSORBOARD = "no-tensorboard"
     FETCHING_CODE = "fetching-code"
     CODE_NOT_FETCHED = "code-not-fetched"
+    MACHINE_LOST = "machine-lost"
+    PLACE_LOST = "place-lost"
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,20 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("Its code could not be fetched."),
         _("Mend what the message names and run it again."),
+    ),
+    Reason.MACHINE_LOST: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Its machine restarted, or everything on it was ended: it is started again."),
+        _("It goes on from its newest complete checkpoint, where its program wrote one."),
+    ),
+    Reason.PLACE_LOST: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.PLATFORM,
+        _("It lost its place, and stays stopped as its settings say."),
+        _("Start it to go on: it begins from its newest complete checkpoint."),
     ),
     Reason.SCHEDULING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")
