@@ -222,6 +222,9 @@ def _require_volume(field: str, said: str, attached: Attached, *, writes: bool) 
         raise wrong(field, gettext("The job may only read this volume."))
 
 
+_OLDER = {training.PYTORCHJOB: "PyTorchJob", training.TFJOB: "TFJob"}
+
+
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     outputs.check(row, attached)
     _require_volume("checkpoints", row.checkpoints, attached, writes=True)
@@ -234,6 +237,11 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
         told.append(gettext("Its image needs python3, which fetches the code."))
     elif row.smoke:
         told.append(gettext("Its image needs python3, which watches over the smoke run."))
+    if (kind := _OLDER.get(operator_of(cluster, row))) and not row.retries:
+        said = gettext(
+            "It runs as a %(kind)s there, which an evicted pod ends: allow retries, and it goes on."
+        )
+        told.append(said % {"kind": kind})
     if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):
         told.append(
             gettext(
@@ -267,6 +275,13 @@ PARAMETER_SERVERS = f.Count(
 )
 
 
+def operator_of(cluster: Cluster, row: Job) -> str:
+    """Return which operator of the cluster makes its pods; "": none."""
+    older_first = options_of(cluster.options).training_operator
+    there = cluster.operators
+    return training.operator(row.framework, row.all_replicas, there, older_first=older_first)
+
+
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none. Some roles need an operator."""
     _check_framework(cluster, row)
@@ -283,7 +298,7 @@ def _check_place(cluster: Cluster, row: Job) -> None:
 
 def _check_framework(cluster: Cluster, row: Job) -> None:
     """What can't run there is refused before it is submitted."""
-    if row.framework == training.MPI and "mpi" not in cluster.operators:
+    if row.framework == training.MPI and training.MPI_OPERATOR not in cluster.operators:
         if cluster.runs_images:
             raise wrong("framework", gettext("MPI needs mpi-operator on this cluster."))
         said = gettext("MPI needs mpirun on this machine: Debian's package openmpi-bin.")
@@ -292,8 +307,8 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
-    if row.parameter_servers and cluster.runs_images and "jobset" not in cluster.operators:
-        said = gettext("Parameter servers need JobSet on this cluster.")
+    if row.parameter_servers and cluster.runs_images and not operator_of(cluster, row):
+        said = gettext("Parameter servers need JobSet or the training operator on this cluster.")
         raise wrong("parameter_servers", said)
     if row.parameter_servers and cluster.runs_images and row.topology == "required":
         said = gettext(

@@ -236,6 +236,7 @@ class Replica(models.Model):
     node = models.CharField(max_length=255, blank=True, default="")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    restarts = models.PositiveIntegerField(default=0, db_default=0)  # in this launch
 
     class Meta:
         ordering = ["index"]

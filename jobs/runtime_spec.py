@@ -12,6 +12,7 @@ from clusters.options import options_of
 from hubapi.services import derive
 from images.services import pinned
 from jobs import code, outputs
+from jobs.kind import operator_of
 from jobs.models import Job
 from jobs.programs import runner
 from queues.choices import Purpose
@@ -79,7 +80,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         raise InvalidSpec(_("A job on a cluster needs an image."))
     keys = pod_keys(keys)
     is_plain = words == (*row.command, *row.args) or not words
-    operator = training.operator(row.framework, row.all_replicas, cluster.operators)
+    operator = operator_of(cluster, row)
     if row.framework == training.TENSORFLOW and not operator:  # one template: all are workers
         common["groups"] = (PodGroup(training.WORKER, row.replicas, meets=True),)
     return WorkloadSpec(

@@ -325,6 +325,7 @@ class ReplicaSeen:
     pod: str = ""  # on a cluster: what its streams are asked of
     started_at: float | None = None
     ended_at: float | None = None
+    restarts: int = 0  # how often it began anew in this launch, whatever ended it
 
 
 def replicas_told(replicas: Iterable[ReplicaSeen]) -> list[dict[str, object]]:

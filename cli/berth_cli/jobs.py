@@ -45,9 +45,11 @@ _ONE: Any = (
 )
 _REPLICAS: Any = (
     ("REPLICA", lambda r: r["index"]),
+    ("ROLE", lambda r: r["role"]),
     ("STATE", lambda r: r["state"]),
     ("EXIT", lambda r: r["exit_code"]),
     ("NODE", lambda r: r["node"]),
+    ("RESTARTS", lambda r: r["restarts"]),
     ("REASON", lambda r: r["reason"]),
 )
 

@@ -461,7 +461,8 @@ class FakeDriver:
         detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
         detail["checkpoint"] = item.get("checkpoint", False)
         # All are as the whole is; one that ended badly took the others with it
-        replicas = [{**item, "index": n, "role": r} for n, r in enumerate(item["roles"])]
+        again = {"restarts": item["attempt"] - 1}
+        replicas = [{**item, **again, "index": n, "role": r} for n, r in enumerate(item["roles"])]
         for one in replicas if item.get("exit_code") else ():
             if one["index"] != item.get("ended_first", 0):
                 one.update(exit_code=-15, reason="stopped")
