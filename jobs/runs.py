@@ -17,7 +17,7 @@ from common.errors import Conflict, NotFound, wrong
 from jobs import outputs
 from jobs.choices import State
 from jobs.models import Package, Run
-from jobs.packages import PREFIX
+from jobs.packages import PREFIX, package_gone, package_hold
 from jobs.sources import VOLUME, repository
 from work import kinds, services
 from work.selectors import values_of, visible_to
@@ -43,7 +43,9 @@ _SHORT = 10  # letters of a digest, for people
 
 
 def run_keep(principal: Principal, row: Job) -> None:
-    """Write down what a launch is, in its own transaction."""
+    """Write down what a launch is, in its own transaction; its package must still be there."""
+    if row.code.startswith(PREFIX) and not package_hold(row.project.pk, row.code):
+        raise package_gone()
     said = values_of(row, private=True)
     env = said.pop("env", None) or {}
     del said["name"]  # it is the job's, whatever runs
@@ -71,8 +73,9 @@ def place_note(change: Transition) -> None:
     replicas = change.row.replica_rows.filter(launch=launch).exclude(node="").order_by("index")
     nodes = list(dict.fromkeys(replicas.values_list("node", flat=True)))
     run = Run.objects.filter(job=change.row.pk, launch__lte=launch, ended_at__isnull=True).first()
-    if run is not None and nodes:
+    if run is not None:
         place = {"launch": launch, "at": now().isoformat(), "nodes": nodes[:MOST_NODES]}
+        place["replicas"] = change.row.all_replicas
         run.places = [*run.places[-MOST_PLACES + 1 :], place]
         run.save(update_fields=["places"])
 

@@ -69,6 +69,7 @@ class ShownReplica:
     node: str
     took: timedelta | None
     has_log: bool
+    restarts: int = 0
 
     @property
     def word(self) -> str:
@@ -88,7 +89,8 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
     if not known and row.started_at is None:  # its state says all that there is to say
         return _failed_log(row)
-    roles = training.roles(training.groups(row.framework, row.replicas, row.parameter_servers))
+    groups = training.groups(row.framework, row.launched_replicas, row.parameter_servers)
+    roles = training.roles(groups)
     shown = [
         _shown(row, index, known.get(index), roles)
         for index in sorted(known) or range(row.all_replicas)
@@ -98,6 +100,7 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     return {
         "replicas": shown,
         "has_roles": any(one.role for one in shown),
+        "has_restarts": any(one.restarts for one in shown),
         "replica_counts": " · ".join(words),
         **_failed_log(row),
     }
@@ -123,7 +126,7 @@ def _shown(row: Job, index: int, seen: Replica | None, roles: list[str]) -> Show
     if seen.started_at is not None:
         took = max(timedelta(0), (seen.ended_at or row.stopped_at or now()) - seen.started_at)
     role, state = _role(seen.role), _state(seen)
-    return ShownReplica(index, role, state, seen.exit_code, seen.node, took, has_log=True)
+    return ShownReplica(index, role, state, seen.exit_code, seen.node, took, True, seen.restarts)
 
 
 def _role(word: str) -> str:
