@@ -42,6 +42,7 @@ from tools import (  # noqa: E402
     screen_loads,
     screen_perftests,
     screen_queues,
+    screen_runs,
     screen_usage,
     screen_volumes,
     screen_webhooks,
@@ -232,6 +233,7 @@ def pages(
     ]
     found += screen_clusters.pages()
     found += screen_jobs.pages(vision, jobs)
+    found += screen_runs.pages(screen_runs.make(vision, who["alice"]))
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)
     found += screen_loads.pages(vision, loads)
