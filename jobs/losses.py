@@ -65,8 +65,8 @@ def sentence(row: Job) -> str:
         said = {"low": row.min_replicas, "high": row.replicas}
         return (
             _(
-                "When it loses its place it goes on with %(low)d to %(high)d replicas, as many as fit "
-                "then: its program reads WORLD_SIZE anew, and begins from its newest checkpoint."
+                "When it loses its place it goes on with %(low)d to %(high)d replicas, as many as "
+                "fit then: its program reads WORLD_SIZE anew, and begins from its newest checkpoint."
             )
             % said
         )

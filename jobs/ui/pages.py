@@ -153,7 +153,7 @@ def _copies(row: Job) -> list[Fact]:
     if (told := checkpoints.told_of(row)) is None:
         return []
     names = ", ".join(one["name"] for one in told["kept"])
-    found = [Fact(_("Copied checkpoints"), names or "–")]
+    found = [Fact(_("Copied checkpoints"), names or _t("none yet"))]
     if told["message"]:
         found.append(Fact(_("Their copies"), told["message"]))
     if told["restored"]:

@@ -17,7 +17,7 @@ from tests.support.portal import Portal
 from tests.support.store_fixtures import begun
 from tests.support.stores import RcloneS3, run_client
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 # Each half second a checkpoint that takes a moment to write; it says with which it begins.
 KEEPS = """
@@ -59,7 +59,7 @@ def api(portal: Portal, store: RcloneS3) -> httpx.Client:
     return found
 
 
-def until(look: Any, within_s: float = 60) -> Any:
+def until(look: Any, within_s: float = 120) -> Any:
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, found
