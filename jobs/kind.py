@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from clusters.options import options_of
 from common.errors import wrong
 from common.outbound import OutboundError
-from jobs import losses, origin, outputs, smoke, sources
+from jobs import checkpoints, losses, origin, outputs, smoke, sources
 from jobs.choices import AfterLoss
 from jobs.code import is_brought, is_fetched
 from jobs.fenced_git import require_address
@@ -87,6 +87,31 @@ CHECKPOINTS = f.Line(
     pattern=r"[^/\x00-\x1f]{1,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}){0,3}",
     refusal=_("The name of a volume, or VOLUME/FOLDER."),
     example="shared/checkpoints",
+    folded=True,
+    quiet=True,
+)
+CHECKPOINTS_TO = f.Line(
+    name="checkpoints_to",
+    label=_("Copies of checkpoints"),
+    help=_(
+        "gs://BUCKET/FOLDER, s3://BUCKET/FOLDER, or output: beside what its runs leave. Complete "
+        "ones are copied there while it runs; where its folder is lost, the newest comes back "
+        "before it starts again."
+    ),
+    longest=1000,
+    pattern=r"output|(gs|s3)://[^/\s]{3,255}(/[^\x00-\x1f]*)?",
+    refusal=_("Write it like gs://bucket/folder or s3://bucket/folder, or output."),
+    example="s3://bucket/checkpoints",
+    folded=True,
+    quiet=True,
+)
+CHECKPOINTS_KEPT = f.Count(
+    name="checkpoints_kept",
+    label=_("Copies that are kept"),
+    help=_("The newest so many; older ones are deleted there."),
+    low=1,
+    high=100,
+    usual=2,
     folded=True,
     quiet=True,
 )
@@ -227,6 +252,7 @@ _OLDER = {training.PYTORCHJOB: "PyTorchJob", training.TFJOB: "TFJob"}
 
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     outputs.check(row, attached)
+    checkpoints.check(row, attached)
     _require_volume("checkpoints", row.checkpoints, attached, writes=True)
     _require_volume("code", sources.in_volume(row.code), attached, writes=False)
     told = [said] if (said := losses.sentence(row)) else []
@@ -285,11 +311,14 @@ def operator_of(cluster: Cluster, row: Job) -> str:
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none. Some roles need an operator."""
     _check_framework(cluster, row)
-    if outputs.is_copied(row) and not outputs.copies(cluster):
+    copied = {"output": outputs.is_copied(row), "checkpoints_to": bool(row.checkpoints_to)}
+    if (named := [name for name, is_copied in copied.items() if is_copied]) and not outputs.copies(
+        cluster
+    ):
         said = gettext(
             "On this cluster no data can be copied: its operator names the image for it."
         )
-        raise wrong("output", said)
+        raise wrong(named[0], said)
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
@@ -340,7 +369,8 @@ JOB = Kind(
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
         *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
-        *(s.ENV, RETRIES, AFTER_LOSS, MIN_REPLICAS, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
+        *(s.ENV, RETRIES, AFTER_LOSS, MIN_REPLICAS, s.TIME_LIMIT, SMOKE, *s.ATTACHED),
+        *(CHECKPOINTS, CHECKPOINTS_TO, CHECKPOINTS_KEPT),
         *(OUTPUT, OUTPUT_CREDENTIAL),
     ),
     create=Permission.JOB_CREATE,

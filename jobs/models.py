@@ -44,6 +44,13 @@ class Job(Workload):
     checkpoints = models.CharField(  # a folder in one of its volumes: NAME or NAME/PATH
         _("checkpoints"), max_length=255, blank=True, default="", db_default=""
     )
+    # A bucket that gets copies of them: gs://…, s3://… or "output"; so many are kept there.
+    checkpoints_to = models.CharField(
+        _("copies of checkpoints"), max_length=1024, blank=True, default="", db_default=""
+    )
+    checkpoints_kept = models.PositiveSmallIntegerField(
+        _("copies that are kept"), default=2, db_default=2
+    )
     framework = models.CharField(_("framework"), max_length=12, default="none", db_default="none")
     parameter_servers = models.PositiveSmallIntegerField(
         _("parameter servers"), default=0, db_default=0
@@ -200,6 +207,29 @@ class RunGoodput(models.Model):
 
     def __str__(self) -> str:
         return str(self.run_id)
+
+
+class Copies(models.Model):
+    """The copies of a job's checkpoints at a store (``jobs.checkpoints``)."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="copies")
+    url = models.CharField(max_length=1200)
+    volume = models.ForeignKey(Volume, null=True, on_delete=models.SET_NULL, related_name="+")
+    due_at = models.DateTimeField(null=True, db_index=True)  # the next copy is to begin then
+    load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
+    kept = models.JSONField(default=list)  # [[time-name, bytes], …], the newest first
+    copied_at = models.DateTimeField(null=True)
+    note = models.CharField(max_length=500, blank=True, default="")  # why they can't be copied
+    # Bringing the newest back: for which launch, the latest for which that is done, and what came.
+    back = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
+    back_launch = models.PositiveIntegerField(default=0)
+    back_at = models.DateTimeField(null=True)
+    back_done = models.PositiveIntegerField(default=0)
+    back_note = models.CharField(max_length=500, blank=True, default="")
+    restored = models.CharField(max_length=512, blank=True, default="")
+
+    def __str__(self) -> str:
+        return f"{self.job_id}: {len(self.kept)}"
 
 
 class Told(models.Model):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import fetching, losses, replicas, smoke
+from jobs import checkpoints, fetching, losses, replicas, smoke
 from jobs.choices import AfterLoss
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
@@ -122,7 +122,7 @@ class JobReconciler(WorkloadReconciler):
         return row.all_replicas
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
-        lacking = needs.missing(row) or fetching.waits(row)
+        lacking = needs.missing(row) or fetching.waits(row) or checkpoints.waits(row)
         if lacking is None and row.smoke and smoke.verdict(row) is None:
             return Reason.SMOKE_RUN, ""
         return lacking
