@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
@@ -11,7 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from clusters.options import options_of
 from common.errors import wrong
 from common.outbound import OutboundError
-from jobs import origin, outputs, smoke, sources
+from jobs import losses, origin, outputs, smoke, sources
+from jobs.choices import AfterLoss
 from jobs.code import is_brought, is_fetched
 from jobs.fenced_git import require_address
 from jobs.models import Job
@@ -50,6 +52,29 @@ RETRIES = f.Count(
     label=_("Retries"),
     help=_("How often it runs again after its program ended badly."),
     high=MAX_RETRIES,
+)
+AFTER_LOSS = f.Choice(
+    name="after_loss",
+    label=_("After a loss"),
+    help=_(
+        "When its place is taken, its node is lost or its machine restarts. With fewer replicas: "
+        "as many as fit then, and all of them again at the next restart."
+    ),
+    choices=AfterLoss.choices,
+    usual=AfterLoss.RESTART.value,
+    folded=True,
+    quiet=True,
+)
+MIN_REPLICAS = f.Count(
+    name="min_replicas",
+    label=_("Replicas at least"),
+    help=_("With fewer it waits for room."),
+    low=1,
+    high=MAX_REPLICAS,
+    usual=1,
+    folded=True,
+    quiet=True,
+    only=("after_loss", AfterLoss.FEWER.value),
 )
 CHECKPOINTS = f.Line(
     name="checkpoints",
@@ -163,6 +188,7 @@ def _settle(row: Job, said: Mapping[str, Any]) -> None:
         raise wrong("args", message)
     if row.is_notebook and row.replicas > 1:
         raise wrong("replicas", gettext("A notebook runs on one replica."))
+    losses.check(row)
     if row.workdir and not row.made_in:
         message = gettext("Only a job that is made in a workspace has its home to be in.")
         raise wrong("workdir", message)
@@ -196,13 +222,17 @@ def _require_volume(field: str, said: str, attached: Attached, *, writes: bool) 
         raise wrong(field, gettext("The job may only read this volume."))
 
 
+_OLDER = {training.PYTORCHJOB: "PyTorchJob", training.TFJOB: "TFJob"}
+
+
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     outputs.check(row, attached)
     _require_volume("checkpoints", row.checkpoints, attached, writes=True)
     _require_volume("code", sources.in_volume(row.code), attached, writes=False)
+    told = [said] if (said := losses.sentence(row)) else []
     if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
-        return []
-    options, told = options_of(cluster.options), []
+        return told
+    options = options_of(cluster.options)
     if is_fetched(row) and not is_brought(row, options):
         told.append(gettext("Its image needs python3, which fetches the code."))
     elif row.smoke:
@@ -214,6 +244,11 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
                 "environments there). What was installed elsewhere in the workspace's pod does not."
             )
         )
+    if (kind := _OLDER.get(operator_of(cluster, row))) and not row.retries:
+        said = gettext(
+            "It runs as a %(kind)s there, which an evicted pod ends: allow retries, and it goes on."
+        )
+        told.append(said % {"kind": kind})
     if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):
         told.append(
             gettext(
@@ -247,6 +282,13 @@ PARAMETER_SERVERS = f.Count(
 )
 
 
+def operator_of(cluster: Cluster, row: Job) -> str:
+    """Return which operator of the cluster makes its pods; "": none."""
+    older_first = options_of(cluster.options).training_operator
+    there = cluster.operators
+    return training.operator(row.framework, row.all_replicas, there, older_first=older_first)
+
+
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none. Some roles need an operator."""
     _check_framework(cluster, row)
@@ -258,12 +300,12 @@ def _check_place(cluster: Cluster, row: Job) -> None:
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
-        raise wrong("command", gettext("This machine has no images: a job needs a command here."))
+        raise wrong("command", gettext("On this machine a job needs a command or a file."))
 
 
 def _check_framework(cluster: Cluster, row: Job) -> None:
     """What can't run there is refused before it is submitted."""
-    if row.framework == training.MPI and "mpi" not in cluster.operators:
+    if row.framework == training.MPI and training.MPI_OPERATOR not in cluster.operators:
         if cluster.runs_images:
             raise wrong("framework", gettext("MPI needs mpi-operator on this cluster."))
         said = gettext("MPI needs mpirun on this machine: Debian's package openmpi-bin.")
@@ -272,8 +314,8 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
-    if row.parameter_servers and cluster.runs_images and "jobset" not in cluster.operators:
-        said = gettext("Parameter servers need JobSet on this cluster.")
+    if row.parameter_servers and cluster.runs_images and not operator_of(cluster, row):
+        said = gettext("Parameter servers need JobSet or the training operator on this cluster.")
         raise wrong("parameter_servers", said)
     if row.parameter_servers and cluster.runs_images and row.topology == "required":
         said = gettext(
@@ -305,12 +347,13 @@ JOB = Kind(
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
         *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
-        *(s.ENV, RETRIES, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
+        *(s.ENV, RETRIES, AFTER_LOSS, MIN_REPLICAS, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
         *(OUTPUT, OUTPUT_CREDENTIAL),
     ),
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
+    first_name=lambda row: PurePosixPath(row.script).stem[:58] or Job.KIND,
     defaults=origin.of_a_workspace,
     beside={"workspace": str},
     told_beside=lambda row: {"workspace": row.made_in or None},
@@ -329,9 +372,11 @@ JOB = Kind(
         "failed_replica": None,
         "finished_at": None,
         "failure": "",
+        "replicas_now": None,
         "fetched": dict,
     },
     asked=StopReason.CANCELLED.value,
+    stop_notices={StopReason.SEARCH: "work.stopped"},  # of its end the search tells, not it
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
     launched=_launched,
     once=True,

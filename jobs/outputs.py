@@ -25,6 +25,7 @@ from common.clock import now
 from common.disk import DiskFull
 from common.errors import BerthError, Conflict, Invalid, LimitExceeded, wrong
 from credentials.selectors import credentials_usable
+from files.below import Below, files_below
 from jobs.choices import OutputState
 from jobs.models import Job, Run
 from loaders import policies
@@ -306,6 +307,18 @@ def note_ended(load: Load) -> None:
 
 def _tell(run: Run, reason: str) -> None:
     notify_owner(run.job, "job.output", run=run.launch, reason=reason)
+
+
+def files_of(principal: Principal, run: Run) -> Below:
+    """Return what lies in the folder that a run writes to, as it is now; opens its file browser."""
+    if run.output_volume is None or not run.output_folder or run.output_cleared_at is not None:
+        raise Conflict(_("The folder of this run is not there."), code="no-output")
+    return files_below(
+        principal=principal,
+        project=run.job.project,
+        volume_uid=run.output_volume.uid,
+        folder=run.output_folder,
+    )
 
 
 # --- what is left here ---------------------------------------------------------------------------

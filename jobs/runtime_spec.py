@@ -12,6 +12,7 @@ from clusters.options import options_of
 from hubapi.services import derive
 from images.services import pinned
 from jobs import code, outputs
+from jobs.kind import operator_of
 from jobs.models import Job
 from jobs.programs import runner
 from queues.choices import Purpose
@@ -52,7 +53,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
     own = _own_environment(row, options, reports=reports)
     common |= {
         "framework": row.framework,
-        "groups": training.groups(row.framework, row.replicas, row.parameter_servers),
+        "groups": training.groups(row.framework, row.launched_replicas, row.parameter_servers),
         "once": True,
         "tells": row.smoke_of is None,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),
@@ -68,7 +69,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
     words = _words(row, options)
     if options is None:
         if not words:
-            raise InvalidSpec(_("This machine has no images: a job needs a command here."))
+            raise InvalidSpec(_("On this machine a job needs a command or a file."))
         if row.framework == training.MPI:  # one process starts all slots, and has the room of all
             common["groups"] = training.groups(row.framework, 1)
             common["resources"] = row.resources.times(row.replicas)
@@ -79,7 +80,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         raise InvalidSpec(_("A job on a cluster needs an image."))
     keys = pod_keys(keys)
     is_plain = words == (*row.command, *row.args) or not words
-    operator = training.operator(row.framework, row.all_replicas, cluster.operators)
+    operator = operator_of(cluster, row)
     if row.framework == training.TENSORFLOW and not operator:  # one template: all are workers
         common["groups"] = (PodGroup(training.WORKER, row.replicas, meets=True),)
     return WorkloadSpec(

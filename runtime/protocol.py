@@ -274,7 +274,7 @@ class WorkloadSpec:
     # ``{secrets}`` in ``env``, whose folder nobody else knows.
     verbatim: bool = False
     # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
-    # that stays for as long as it is there, on a cluster nowhere. (``runtime.checkpoints``)
+    # that stays for as long as it is there, on a cluster nowhere. (``dataplane.checkpoints``)
     checkpoints: str = ""
     # It is told where it may tell of itself (``BERTH_EVENTS``), and ``read_events`` reads that.
     tells: bool = False
@@ -325,6 +325,7 @@ class ReplicaSeen:
     pod: str = ""  # on a cluster: what its streams are asked of
     started_at: float | None = None
     ended_at: float | None = None
+    restarts: int = 0  # how often it began anew in this launch, whatever ended it
 
 
 def replicas_told(replicas: Iterable[ReplicaSeen]) -> list[dict[str, object]]:
@@ -433,6 +434,7 @@ class DriverError(Exception):
     def __init__(self, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.written: tuple[str, ...] = ()  # of several things those that were done before it
 
 
 class InvalidSpec(DriverError):  # noqa: N818 - named as the answer it is

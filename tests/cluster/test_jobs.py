@@ -105,6 +105,7 @@ with open(os.environ["BERTH_EVENTS"], "a", buffering=1) as told:
         print("step", step, flush=True)
         print(json.dumps({"step_count": step, "step_start_time": time.time()}), file=told)
         time.sleep(0.1)
+os._exit(3)
 """
 _TOLD = """
 from jobs.models import Told
@@ -116,8 +117,9 @@ answer = list(rows.values("launch", "state"))
 def test_g9_what_a_program_in_a_pod_tells_of_its_steps_is_read(
     portal: ClusteredPortal, jobs: Jobs
 ) -> None:
-    one = jobs.make("tells", command=["python3", "-c", TELLS], memory_mib=256)
-    found = jobs.until(one, "succeeded")
+    """Of both attempts, each in a pod of its own: all of it, and nothing twice."""
+    one = jobs.make("tells", command=["python3", "-c", TELLS], memory_mib=256, retries=1)
+    found = jobs.until(one, "failed")
     assert "step 4" in jobs.logs(found, 1)[0]
 
     def told() -> list[dict[str, Any]]:
@@ -125,7 +127,8 @@ def test_g9_what_a_program_in_a_pod_tells_of_its_steps_is_read(
         return rows
 
     (row,) = until(told, 60)
-    assert (row["launch"], row["state"]["count"], row["state"]["unused"]) == (1, 4, 0)
+    state = row["state"]
+    assert (row["launch"], state["count"], state["unused"], len(state["starts"])) == (1, 8, 0, 2)
 
 
 # Told to end it keeps why as a checkpoint, and half of another; it says what it begins with.

@@ -120,10 +120,16 @@ def note_of(owner: Object) -> Mapping[str, Any]:
 
 def main_status(pod: Object) -> Object:
     for status in (pod.get("status") or {}).get("containerStatuses") or []:
-        if status.get("name") == names.MAIN:
+        if status.get("name") in names.MAINS:
             found: Object = status
             return found
     return {}
+
+
+def main_name(pod: Object) -> str:
+    """Return what the container is called that is the workload."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    return next((c["name"] for c in containers if c["name"] in names.MAINS), names.MAIN)
 
 
 def is_going(pod: Object) -> bool:
@@ -333,7 +339,7 @@ def condition_of(pod: Object, kind: str) -> Object:
 
 def _port(pod: Object) -> int:
     for container in pod["spec"]["containers"]:
-        if container["name"] == names.MAIN and container.get("ports"):
+        if container["name"] in names.MAINS and container.get("ports"):
             return int(container["ports"][0]["containerPort"])
     return names.PORT
 
