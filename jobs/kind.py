@@ -263,6 +263,13 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
         told.append(gettext("Its image needs python3, which fetches the code."))
     elif row.smoke:
         told.append(gettext("Its image needs python3, which watches over the smoke run."))
+    if row.made_in:
+        told.append(
+            gettext(
+                "Packages of its image and of your home come along (pip install --user, virtual "
+                "environments there). What was installed elsewhere in the workspace's pod does not."
+            )
+        )
     if (kind := _OLDER.get(operator_of(cluster, row))) and not row.retries:
         said = gettext(
             "It runs as a %(kind)s there, which an evicted pod ends: allow retries, and it goes on."

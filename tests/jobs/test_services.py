@@ -19,6 +19,7 @@ from runtime.hints import hint
 from tests.notebooks.cluster_world import IMAGE, attach, pool
 from volumes.models import Volume
 from work import services
+from work.attached import Attached
 
 pytestmark = pytest.mark.django_db
 COMMAND = {"command": ["python", "train.py"]}
@@ -331,3 +332,14 @@ def test_on_one_machine_mpi_needs_mpirun_and_has_the_room_of_all_slots(
     spec = workload_spec(ran(None, **said))
     assert spec.command[:5] == ("mpirun", "-n", "3", "--host", "localhost:3")
     assert (spec.replicas, spec.resources.cpu_milli) == (1, 1500)
+
+
+def test_which_packages_come_along_to_a_cluster_is_said_before_the_start(
+    cluster: Any, asked: dict[str, Any]
+) -> None:
+    said = {"name": "t", "command": ["python3", "x"], "image": IMAGE}
+    row = services.workload_plan(**asked, said=said).row
+    assert not [one for one in JOB.remarks(row, Attached()) if "Packages" in one]
+    row.made_in = "desk"
+    (told,) = (one for one in JOB.remarks(row, Attached()) if "Packages" in one)
+    assert "What was installed elsewhere in the workspace's pod does not" in told
