@@ -113,6 +113,7 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
 }
 # Of static/css/usage.css: what often stands side by side differs.
 _HUES = dict(zip(CAUSES, (3, 7, 5, 1, 8, 4, 8, 2, 6, 4, 5, 7, 1, 8, 8, 4), strict=True))
+_COUNTS = 0.005
 _WORTH_ADVICE = 0.1  # of the whole; less is as it should be
 
 
@@ -133,6 +134,11 @@ class Line:
     hours: float  # x GPUs
     share: float  # of the whole
     strips: list[Strip] = field(default_factory=list)  # when
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is more than next to nothing of the whole."""
+        return self.share >= _COUNTS
 
     @property
     def name(self) -> Promise:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.clock import now
+from common.hooks import Hook
 from events import services as events
 from jobs import smoke, told
 from jobs.models import Job
@@ -21,6 +22,9 @@ from volumes.services.base import volume_note_written
 
 if TYPE_CHECKING:
     from runtime.reconcilers import Transition
+
+# Whether its end is told with that of something that it is a part of: then it tells nobody itself.
+is_told_with: Hook[[Job], bool] = Hook()
 
 
 def on_transition(change: Transition) -> None:
@@ -56,7 +60,7 @@ def on_transition(change: Transition) -> None:
         project_uid=row.project.uid,
         data={"run": launch, "exit_code": change.outcome.updates.get("exit_code", row.exit_code)},
     )
-    if how != "cancelled":
+    if how != "cancelled" and not any(is_told_with(row)):
         notify_owner(row, f"job.{how}", reason=reasons.info(change.outcome.reason).text)
 
 

@@ -28,7 +28,7 @@ from metrics.models import HourSample, MinuteSample
 from metrics.sampling import GPU_BUSY
 from runtime.reasons import Reason
 from usage.ledger import HOUR, MINUTE, millis
-from usage.listeners import TAKEN
+from usage.listeners import LOST, TAKEN
 from usage.models import Interval, Mark, Wait
 from usage.told import Start, Steps, Told, steps_of, told_of
 
@@ -44,7 +44,10 @@ EMPTY: Mapping[int, Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Held:
-    """One launch. ``begin``: it got its place; ``taken``: that was taken from it in the end."""
+    """One launch. ``begin``: it got its place; ``taken``: that was taken from it in the end.
+
+    ``lost``: with its machine or node, so that what follows is its starting again.
+    """
 
     launch: int
     asked: int
@@ -52,6 +55,7 @@ class Held:
     end: int
     marks: Sequence[tuple[int, str]] = ()
     taken: bool = False
+    lost: bool = False
 
 
 class Part(NamedTuple):
@@ -127,9 +131,11 @@ def parts(
     """
     began_once, since, until = False, 0, run[0].asked if run else 0
     steps: list[tuple[int, int, str, int]] = []  # begin, end, what the engine saw, launch
+    waits = Mark.WAIT
     for held in run:
         begin = max(held.begin, until)
-        steps.append((until, begin, Mark.WAIT, held.launch))
+        steps.append((until, begin, waits, held.launch))
+        waits = Mark.LOST if held.lost else Mark.WAIT
         at, word = begin, str(Mark.START)
         for moment, mark in held.marks:  # a clock that moved back moves nothing back
             moment = min(max(moment, at), max(held.end, begin))  # noqa: PLW2901
@@ -297,7 +303,8 @@ def _held(row: Interval, wait: Wait | None, at: datetime, began: datetime | None
     asked = min(begin, wait.began_at if wait else row.asked_at or begin)
     marks = _from_its_start([(int(at), str(word)) for at, word in row.marks], row, began)
     taken = row.end_reason in TAKEN
-    return Held(row.launch, millis(asked), millis(begin), millis(row.ended_at or at), marks, taken)
+    ended, lost = millis(row.ended_at or at), row.end_reason in LOST
+    return Held(row.launch, millis(asked), millis(begin), ended, marks, taken, lost)
 
 
 def _from_its_start(

@@ -82,8 +82,10 @@ class FakeDriver:
         reason: str = "",
         message: str = "",
         replica: int = 0,
+        checkpoint: bool = False,
     ) -> None:
-        told = {"reason": reason, "message": message, "ended_first": replica}
+        told: dict[str, Any] = {"reason": reason, "message": message, "ended_first": replica}
+        told["checkpoint"] = checkpoint
         with self._store.open() as world:
             self._end(world, world["workloads"][str(uid)], code, **told)
 
@@ -457,8 +459,10 @@ class FakeDriver:
         port = low + (int(uid.replace("-", "")[:8], 16) + item["launch"]) % (high - low)
         address = f"127.0.0.1:{port}" if item["seen"] == p.Seen.READY else ""
         detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
+        detail["checkpoint"] = item.get("checkpoint", False)
         # All are as the whole is; one that ended badly took the others with it
-        replicas = [{**item, "index": n, "role": r} for n, r in enumerate(item["roles"])]
+        again = {"restarts": item["attempt"] - 1}
+        replicas = [{**item, **again, "index": n, "role": r} for n, r in enumerate(item["roles"])]
         for one in replicas if item.get("exit_code") else ():
             if one["index"] != item.get("ended_first", 0):
                 one.update(exit_code=-15, reason="stopped")

@@ -54,7 +54,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
-from runtime.training import OPERATORS, SEARCHES
+from runtime.training import KINDS, OPERATORS
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
@@ -168,10 +168,11 @@ class KubernetesDriver:
         told = self.client.read("/apis")
         groups = (told.json() or {}).get("groups") if told.status == 200 else None  # noqa: PLR2004
         there = {v.get("groupVersion") for group in groups or () for v in group["versions"]}
-        operators = tuple(word for word, api in OPERATORS.items() if api in there)
-        for word, (api, kind) in SEARCHES.items():
-            if api in there and kind in self._kinds(api):
-                operators = (*operators, word)
+        kinds = {api: self._kinds(api) for api, _kind in KINDS.values() if api in there}
+        operators = (
+            *(word for word, api in OPERATORS.items() if api in there),
+            *(word for word, (api, kind) in KINDS.items() if kind in kinds.get(api, ())),
+        )
         return Health(
             reachable=good,
             version=str((version.json() or {}).get("gitVersion", "")),

@@ -78,7 +78,7 @@ class Logs:
             meta = found["metadata"]
             kept = self._kept(meta["name"], meta["namespace"], launch, _key(replica))
             return _part(0, _unzipped(kept), offset, limit)
-        previous = _previous(pod)
+        previous = _previous(found, pod)
         spool = self._spool(pod["metadata"]["uid"], previous)
         with spool.lock:
             self._refresh(spool, pod, previous=previous)
@@ -138,7 +138,7 @@ class Logs:
             for number, pod in enumerate(pods[: _KEEP_ALL_BYTES // _KEEP_LEAST]):
                 if pod is None or not observe.main_status(pod).get("containerID"):
                     continue
-                before = _previous(pod)
+                before = _previous(found, pod)
                 tail = self._fetch(pod, previous=before, lines=_KEEP_LINES)
                 tail = tail or self._fetch(pod, previous=not before, lines=_KEEP_LINES)
                 if tail := tail[-room:]:
@@ -222,7 +222,7 @@ class Logs:
     ) -> bytes:
         meta = pod["metadata"]
         params = {
-            "container": names.MAIN,
+            "container": observe.main_name(pod),
             "limitBytes": str(min(limit, _FIRST_BYTES)),
             "previous": "true" if previous else "",
             "sinceTime": since,
@@ -245,8 +245,10 @@ def _key(replica: int) -> str:
     return f"log-{replica}.gz" if replica else "log.gz"
 
 
-def _previous(pod: Object) -> bool:
-    """Whether the run that counts is the one before the node's own restart."""
+def _previous(found: Object, pod: Object) -> bool:
+    """Whether the run that counts is the one before the node's own restart: of no Job's pods."""
+    if observe.is_job(found):
+        return False
     status = observe.main_status(pod)
     ended = (status.get("lastState") or {}).get("terminated")
     return bool(ended) and observe.ending_of(pod) is not None

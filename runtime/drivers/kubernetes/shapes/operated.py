@@ -159,6 +159,7 @@ def as_job(owner: Mapping[str, Any]) -> dict[str, Any]:
         return dict(owner)
     notes = owner["metadata"].get("annotations") or {}
     held = spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend")
+    launcher = (status.get("replicaStatuses") or {}).get("Launcher") or {}
     conditions = [
         {**one, "type": _ENDS.get(str(one.get("type")), one.get("type"))}
         for one in status.get("conditions") or []
@@ -173,7 +174,7 @@ def as_job(owner: Mapping[str, Any]) -> dict[str, Any]:
             "suspend": bool(held),
             "backoffLimitPerIndex": int(notes.get(names.RETRIES, "0")),
         },
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions, "failed": launcher.get("failed") or 0},
     }
 
 
