@@ -87,7 +87,7 @@ class ShownReplica:
 def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     """Return every replica of the latest launch; one that was not seen yet waits."""
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
-    roles = training.roles(training.groups(row.framework, row.replicas, row.parameter_servers))
+    roles = training.roles(row.groups)
     shown = [
         _shown(row, index, known.get(index), roles)
         for index in sorted(known) or range(row.all_replicas)
