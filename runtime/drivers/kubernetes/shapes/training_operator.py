@@ -14,13 +14,12 @@ SUSPEND = ("spec", "runPolicy", "suspend")
 
 
 def policy(retry: RetryPolicy) -> dict[str, Any]:
-    """No pod goes before its log is kept: the engine ends those that still run when all is over.
+    """Ended pods stay, as their ends and logs are read; the limit is one start beyond what may be.
 
-    The limit is one start beyond what may be: the engine ends it before, as soon as a replica has
-    used its attempts up.
+    The engine ends it before (``observe_job``), as soon as a replica has used its attempts up.
     """
     limit = {"backoffLimit": retry.attempts} if retry.attempts > 1 else {}
-    return {"cleanPodPolicy": "None", **limit}
+    return {"cleanPodPolicy": "Running", **limit}
 
 
 def role(roles: Roles, group: PodGroup, container: str, *, is_apart: bool = True) -> dict[str, Any]:
