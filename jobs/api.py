@@ -17,12 +17,14 @@ from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
 from jobs.runs_api import (
+    WorkArtifactFiles,
     WorkArtifacts,
     WorkArtifactsCopied,
     WorkRunAgain,
     WorkRuns,
     WorkRunsDiff,
     WorkRunsOfAll,
+    WorkTensorBoard,
 )
 from jobs.states import STATES
 from projects.access import Permission
@@ -141,9 +143,11 @@ urlpatterns = [
         own={
             "goodput": WorkGoodput,
             "runs": WorkRuns,
+            "tensorboard": WorkTensorBoard,
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
             "runs/<int:run>/artifacts": WorkArtifacts,
+            "runs/<int:run>/artifacts/files": WorkArtifactFiles,
             "runs/<int:run>/artifacts/copy": WorkArtifactsCopied,
         },
         of_all={"runs": WorkRunsOfAll},

@@ -135,9 +135,16 @@ def test_servers_of_a_size_of_their_own_count_as_what_they_are(
     cluster.operators = ["jobset"]
     cluster.save()
     said = {
-        "image": IMAGE, "framework": "tensorflow", "replicas": 2, "parameter_servers": 3,
-        "cpu_milli": 4000, "memory_mib": 4096, "gpus": 2, "gpu_flavor": "h100-80",
-        "server_cpu_milli": 500, "server_memory_mib": 512,
+        "image": IMAGE,
+        "framework": "tensorflow",
+        "replicas": 2,
+        "parameter_servers": 3,
+        "cpu_milli": 4000,
+        "memory_mib": 4096,
+        "gpus": 2,
+        "gpu_flavor": "h100-80",
+        "server_cpu_milli": 500,
+        "server_memory_mib": 512,
     }
     plan = services.workload_plan(**asked, said=said)
     after = {effect.resource: effect.after for effect in plan.quota}

@@ -8,6 +8,7 @@ from dataclasses import replace
 import structlog
 
 from runtime.capabilities import (
+    EventLines,
     ExperimentSpec,
     Inspection,
     KubeToken,
@@ -287,16 +288,15 @@ class KubernetesDriver:
         return self._logs.read(found, pods[replica], replica, offset=offset, limit=limit)
 
     def read_events(
-        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
-    ) -> tuple[bytes, int]:
-        """They stand among the lines of the log of the first pod (``names.EVENTS``)."""
+        self, uid: str, *, launch: int, cursor: str = "", limit: int = 65536
+    ) -> EventLines:
+        """They stand among the lines of the log of its first pods (``names.EVENTS``)."""
+        if (place := self._locator.workload(uid)) is None:
+            return EventLines(b"", cursor)
         found = self._work.find(uid)
-        if found is None or observe.launch_of(found) != launch:
-            return b"", offset
-        pods = self._work.pods_of(found)
-        if not pods:
-            return b"", 0
-        return self._logs.read(found, pods[0], 0, offset=offset, limit=limit)
+        is_its = found is not None and observe.launch_of(found) == launch
+        pods = self._work.first_pods_of(found) if found is not None and is_its else []
+        return self._logs.read_events(pods, (place[1], place[0]), launch, cursor, limit)
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.usage(uids)

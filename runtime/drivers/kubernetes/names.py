@@ -41,6 +41,8 @@ PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
 MAINS = frozenset((MAIN, PYTORCH, TENSORFLOW))
 NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
 EVENTS = "/proc/1/fd/1"  # lines of the log: these are kept when the pod has ended
+CODE = "/berth-code"  # of the pod, gone with it
+BRINGS = "code"  # the container that brings it
 HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY
 
 _LABEL_MAX = 63

@@ -11,7 +11,7 @@ The rules:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -283,6 +283,16 @@ def _by_deletion(pod: Object, ended: Object) -> bool:
     asked = due - float(meta.get("deletionGracePeriodSeconds") or 0)
     over = moment(ended.get("finishedAt"))
     return over is None or over >= asked
+
+
+def not_brought(pod: Object) -> Found | None:
+    """Return the end of a pod whose code did not come, and why; its program never began."""
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if status.get("name") == names.BRINGS and ended.get("exitCode"):
+            found, words = ended_as(ended), waiting.short(str(ended.get("message") or ""))
+            return replace(found, reason=found.reason or Reason.CODE_NOT_FETCHED, message=words)
+    return None
 
 
 def ended_as(ended: Object) -> Found:

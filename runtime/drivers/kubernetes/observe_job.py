@@ -169,6 +169,8 @@ def own_end(pod: Object) -> Found | None:
     ended = state.get("terminated")
     if "waiting" in state:  # for its next start, where the node starts it again
         ended = (status.get("lastState") or {}).get("terminated")
+    if not ended and (lacks := observe.not_brought(pod)) is not None:
+        return lacks
     if not ended or ended.get("reason") in observe.NOT_AN_END:
         return None
     words = str(ended.get("message") or "").encode()[:_LAST_WORDS].decode(errors="ignore")

@@ -18,7 +18,7 @@ from runtime.drivers.kubernetes.client import Object
 from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.shapes.base import Hands, Pod
+from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
 from runtime.protocol import Network, NotYet, Observation, PodGroup, WorkloadSpec
 
 _POLICIES = pod_fields.KINDS[1]
@@ -135,7 +135,7 @@ class Operated:
         """Note how it ended, keep the end of its log, and let no pod come any more."""
         its = self.pods(owner, found)
         end = observe_job.note_group(as_job(owner), its)
-        hands.logs.keep(owner, its)
+        hands.logs.keep(owner, its, firsts(self.pods, owner, found))
         note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
         text = json.dumps({**note, **end}, separators=(",", ":"))
         change: dict[str, Any] = {"metadata": {"annotations": {names.ENDED: text}}}

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0010_output'),
+        ('jobs', '0012_after_loss'),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0011_replica_restarts'),
+        ('jobs', '0013_replica_restarts'),
     ]
 
     operations = [
