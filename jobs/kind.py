@@ -339,6 +339,9 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
+    for field, alike in ((SERVER_CPU, s.CPU), (SERVER_MEMORY, s.MEMORY)):
+        if 0 < field.read(row) < alike.low:
+            raise wrong(field.name, gettext("0, or at least as much as a replica must have."))
     if row.server_gpus and not row.gpus:
         said = gettext("Without GPUs for the replicas a parameter server has none.")
         raise wrong("server_gpus", said)

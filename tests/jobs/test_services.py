@@ -156,11 +156,11 @@ def test_servers_of_a_size_of_their_own_count_as_what_they_are(
     sizes = [(group.role, group.resources) for group in workload_spec(row).groups]
     assert sizes[:2] == [("chief", None), ("worker", None)]
     assert (sizes[2][0], sizes[2][1].gpus, sizes[2][1].cpu_milli) == ("ps", 0, 500)
-    with pytest.raises(Invalid) as refused:
-        services.workload_create(
-            **asked, said=said | {"gpus": 0, "gpu_flavor": "", "server_gpus": 1}
-        )
-    assert list(refused.value.fields) == ["server_gpus"]
+    without = {"gpus": 0, "gpu_flavor": "", "server_gpus": 1}
+    for wrong, field in ((without, "server_gpus"), ({"server_memory_mib": 1}, "server_memory_mib")):
+        with pytest.raises(Invalid) as refused:
+            services.workload_create(**asked, said=said | wrong)
+        assert list(refused.value.fields) == [field]
 
 
 @pytest.mark.parametrize(
