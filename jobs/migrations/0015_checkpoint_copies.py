@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0013_replica_restarts'),
+        ('jobs', '0014_parameter_server_size'),
         ('loaders', '0010_load_newest'),
         ('volumes', '0009_days'),
     ]
