@@ -11,7 +11,7 @@ from django.db import connection
 
 from common.clock import now
 from common.errors import Conflict, wrong
-from experiments import steering
+from experiments import reading, steering
 from experiments.forms import EXAMPLE
 from experiments.models import Experiment
 from jobs.models import Job
@@ -125,7 +125,7 @@ def test_a_log_that_begins_anew_is_read_from_its_begin(
         LogPart(data=b"score=0.4\n", next_offset=10),
         LogPart(data=b"", next_offset=10),
     ]
-    monkeypatch.setattr(steering, "log_read", lambda *_a, **_k: parts.pop(0))
+    monkeypatch.setattr(reading, "log_read", lambda *_a, **_k: parts.pop(0))
     go(row)
     assert (row.trials.get().value, row.trials.get().log_offset) == (0.4, 10)
 
