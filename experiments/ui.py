@@ -64,6 +64,8 @@ class ExperimentNew(ProjectView):
         if not (form.is_valid() and rows.is_valid()):
             return self._shown(form, rows, status=422)
         try:
+            if "plan" in request.POST:
+                return self._shown(form, rows, plan=self._plan(form.said(rows)))
             row = services.experiment_create(
                 principal=self.principal, project=self.project, said=form.said(rows)
             )
@@ -71,11 +73,20 @@ class ExperimentNew(ProjectView):
             return self._shown(form, rows, status=refuse(request, form, at_the_job(error)))
         return HttpResponseRedirect(row.get_absolute_url())
 
+    def _plan(self, said: dict[str, Any]) -> list[str]:
+        """Return what would come of it, in sentences; why it would be refused is the first."""
+        _row, plan, refusal = services.experiment_plan(
+            principal=self.principal, project=self.project, said=said
+        )
+        return [*filter(None, [refusal]), *plan.sentences]
+
     def _from_document(self, request: HttpRequest) -> HttpResponse:
         form = DocumentForm(request.POST)
         if not form.is_valid():
             return self.render({"document": form}, status=422)
         try:
+            if "plan" in request.POST:
+                return self.render({"document": form, "plan": self._plan(form.said())})
             row = services.experiment_create(
                 principal=self.principal, project=self.project, said=form.said()
             )
@@ -94,15 +105,17 @@ class ExperimentNew(ProjectView):
         ]
         kept += [{}] if "add" in request.POST and len(kept) < MAX_PARAMETERS else []
         form = ExperimentForm(initial={name: request.POST.get(name) for name in FORM_FIELDS})
-        focus = len(kept) - 1 if "add" in request.POST else None
-        return self._shown(form, ParameterRows(prefix=ROWS, initial=kept), focus=focus)
+        rows = ParameterRows(prefix=ROWS, initial=kept)
+        if "add" in request.POST:  # who added a row is to name it
+            rows.forms[-1].fields["name"].widget.attrs["autofocus"] = True
+        return self._shown(form, rows)
 
     def _shown(
-        self, form: ExperimentForm, rows: Any, *, status: int = 200, focus: int | None = None
+        self, form: ExperimentForm, rows: Any, *, status: int = 200, **more: Any
     ) -> HttpResponse:
         there = [name for name in FORM_FIELDS if name not in END]
         groups = {"form": form, "head": [form[n] for n in there], "end": [form[n] for n in END]}
-        said = {**groups, "rows": rows, "focus": focus, "most": MAX_PARAMETERS}
+        said = {**groups, **more, "rows": rows, "most": MAX_PARAMETERS}
         return self.render(said, status=status)
 
 
