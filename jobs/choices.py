@@ -17,6 +17,14 @@ class State(TextChoices):
     DELETING = "deleting", _("Being deleted")
 
 
+class AfterLoss(TextChoices):
+    """What a job does when it loses its place (``jobs.losses``)."""
+
+    RESTART = "restart", _("Start again")
+    WAIT = "wait", _("Stay stopped until somebody starts it")
+    FEWER = "fewer", _("Go on with fewer replicas")
+
+
 class OutputState(TextChoices):
     """How far what a run left is on its way to where it was asked for."""
 

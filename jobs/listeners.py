@@ -34,8 +34,9 @@ def on_transition(change: Transition) -> None:
     ends = _has_ended(change)
     loses_its_place = change.outcome.updates.get("launch", change.seen.launch) != change.seen.launch
     begins = change.after == Phase.RUNNING != change.before
-    if row.smoke_of is None and (ends or loses_its_place or begins):
-        told.due(row, change.seen.launch)
+    is_asked = change.after == Phase.STOPPING != change.before  # it may tell of its checkpoint now
+    if row.smoke_of is None and (ends or loses_its_place or begins or is_asked):
+        told.due(change.seen)
     if row.smoke_of is None and begins:
         place_note(change)
     if not ends:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from credentials.sealing import SealedMapping
+from jobs.choices import AfterLoss
 from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Seen
@@ -50,6 +52,16 @@ class Job(Workload):
     output = models.CharField(_("output"), max_length=1024, blank=True, default="", db_default="")
     output_credential = models.CharField(max_length=255, blank=True, default="", db_default="")
     retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
+    after_loss = models.CharField(
+        _("after a loss"),
+        max_length=8,
+        choices=AfterLoss.choices,
+        default=AfterLoss.RESTART,
+        db_default="restart",
+    )
+    min_replicas = models.PositiveSmallIntegerField(_("at least"), default=1, db_default=1)
+    # Of the latest launch, where only fewer fitted after a loss; None: all of them.
+    replicas_now = models.PositiveSmallIntegerField(null=True)
     # What it runs instead of a command, and in which folder of its home.
     script = models.CharField(_("file"), max_length=255, blank=True, default="", db_default="")
     workdir = models.CharField(
@@ -76,9 +88,14 @@ class Job(Workload):
     failure = models.TextField(blank=True, default="", db_default="")
 
     @property
+    def launched_replicas(self) -> int:
+        """How many replicas its latest launch has."""
+        return self.replicas_now or self.replicas
+
+    @property
     def all_replicas(self) -> int:
         """How many processes or pods it is."""
-        return self.replicas + self.parameter_servers
+        return self.launched_replicas + self.parameter_servers
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
@@ -122,7 +139,7 @@ class Run(models.Model):
     failed_replica = models.PositiveSmallIntegerField(null=True)
     reason = models.CharField(max_length=64, blank=True, default="")
     nodes = models.JSONField(default=list)  # of its replicas, as last seen
-    # Each time that it began to run: [{"launch", "at", "nodes"}, …]
+    # Each time that it began to run: [{"launch", "at", "nodes", "replicas"}, …]
     places = models.JSONField(default=list, db_default=[])
     # --- what its program leaves (``jobs.outputs``) ---------------------------------------------
     output_volume = models.ForeignKey(
@@ -158,10 +175,31 @@ class Run(models.Model):
         return f"{self.job_id}/{self.launch}"
 
     @property
+    def took(self) -> timedelta | None:
+        """Return how long it was between its first program's start and its end."""
+        return self.ended_at - self.began_at if self.began_at and self.ended_at else None
+
+    @property
     def moves(self) -> list[str]:
         """Return its nodes each time that it ran, where they are others than the time before."""
         said = [", ".join(place["nodes"]) for place in self.places] or [", ".join(self.nodes)]
         return [one for one, _same in itertools.groupby(said) if one]
+
+    @property
+    def counts(self) -> list[int]:
+        """Return with how many replicas it ran each time; [] where that never changed."""
+        found = [place["replicas"] for place in self.places if place.get("replicas")]
+        return found if len(set(found)) > 1 else []
+
+
+class RunGoodput(models.Model):
+    """What the time of a run that is over came to: what it was computed from goes after days."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="kept_goodput")
+    content = models.BinaryField()  # as ``usage.goodput`` packs it
+
+    def __str__(self) -> str:
+        return str(self.run_id)
 
 
 class Told(models.Model):
@@ -170,7 +208,9 @@ class Told(models.Model):
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="told")
     launch = models.PositiveIntegerField()
     state = models.JSONField(default=dict)
-    offset = models.PositiveBigIntegerField(default=0)  # up to where it was read
+    cluster_key = models.CharField(max_length=63, default="", db_default="")  # where it runs or ran
+    cursor = models.CharField(max_length=255, default="", db_default="")  # up to where it was read
+    offset = models.PositiveBigIntegerField(default=0)  # bytes that were taken of it
     next_at = models.DateTimeField(null=True, db_index=True)  # None: there is nothing more to read
     pause_s = models.PositiveSmallIntegerField(default=0)  # grows while it tells nothing
     smoke_began_at = models.DateTimeField(null=True)
@@ -196,6 +236,7 @@ class Replica(models.Model):
     node = models.CharField(max_length=255, blank=True, default="")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    restarts = models.PositiveIntegerField(default=0, db_default=0)  # in this launch
 
     class Meta:
         ordering = ["index"]

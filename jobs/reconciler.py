@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import fetching, replicas, smoke, told
+from jobs import fetching, losses, replicas, smoke
+from jobs.choices import AfterLoss
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
+from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Observation, Phase, Seen, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
-from runtime.workload_state import RESTARTED, ReconcileContext, Status
+from runtime.workload_state import RESTARTED, ReconcileContext, Status, status_of
 from work import needs
 from work.choices import StopReason
 
@@ -67,9 +69,41 @@ class JobReconciler(WorkloadReconciler):
         left = max(0.0, (ends_at - now()).total_seconds())
         return replace(outcome, requeue_s=min(outcome.requeue_s, left))
 
+    def _run(self, state: ReconcileContext, given: Observation | None) -> Outcome:
+        noted = state.ref.get("lost") or {}
+        if noted.get("launch") == state.row.launch and not state.ended:
+            return self._leave(state, noted["reason"])
+        return super()._run(state, given)
+
+    def _leave(self, state: ReconcileContext, reason: str) -> Outcome:
+        """What is left of a launch that lost its place ends; then it goes on, or stays stopped."""
+        row, noted = state.row, state.ref.get("lost") or {}
+        if noted.get("launch") != row.launch:
+            times = losses.times(row, state.ref) + 1
+            state.ref["lost"] = {"launch": row.launch, "reason": reason, "times": times}
+            state.ref["lost"]["asked_at"] = str(row.asked_at)
+        if left := self._stop_outside(state, "stop"):
+            return self._lingers(state, Phase.STOPPING, reason, left)
+        killpoint("place-lost")
+        if row.after_loss != AfterLoss.WAIT:
+            state.note(RESTARTED, reason)
+        return self.lost_place(state, reason)
+
+    def lost_place(self, state: ReconcileContext, reason: str) -> Outcome:
+        if state.row.after_loss == AfterLoss.WAIT:
+            (state.ref.get("given_back") or {}).pop("since", None)  # it waits for a person only
+            return self._finish(state, Phase.FAILED, Reason.PLACE_LOST, "")
+        outcome = super().lost_place(state, reason)
+        return replace(outcome, updates={**outcome.updates, "replicas_now": None})
+
     def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
         """Tell once of each attempt that ended badly, whether another pod of it was seen or not."""
         row, again = state.row, (RESTARTED, str(Reason.TRIED_AGAIN))
+        status = status_of(row.desired, seen, launch=row.launch, ensured=True)
+        if not state.just_made and (reason := losses.lost(row, seen, status, state.ref)):
+            state.saw(seen)
+            state.ref["exit"] = {"at": seen.ended_at}
+            return self._leave(state, reason)
         kept = state.ref.get("failed_attempts") or {}
         known = kept["number"] if kept.get("launch") == row.launch else 0
         # a driver that doesn't count them says it of the latest
@@ -98,10 +132,20 @@ class JobReconciler(WorkloadReconciler):
         row: Any = state.row
         if fetching.problem_of(row):
             return self._finish(state, Phase.FAILED, Reason.CODE_NOT_FETCHED, "")
-        told.read_before(row)
+        if row.after_loss == AfterLoss.FEWER and self._is_counted_anew(state):
+            state.ref["fits"] = row.launch
+            found = self._outcome(state, Phase.PENDING, row.reason, "", 0.0)
+            return replace(found, updates={"replicas_now": losses.fitting(row)})
         if row.smoke and smoke.verdict(row) is False:
             return self._finish(state, Phase.FAILED, Reason.SMOKE_FAILED, "")
         return super()._place(state)
+
+    def _is_counted_anew(self, state: ReconcileContext) -> bool:
+        """Whether it goes on after a loss, and is about to ask for its place the first time."""
+        row: Any = state.row
+        if state.ref.get("fits") == row.launch or self.waits_for(row) is not None:
+            return False
+        return losses.goes_on(row)
 
     def secrets_of(self, row: Job) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)

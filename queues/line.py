@@ -159,8 +159,10 @@ class Line:
 
     def would(self, asked: Claim) -> Verdict:
         """Say how a claim would stand that is not there; its own, if it has one, is gone."""
+        there = copy(self)
+        there.holds = {pk: uid for pk, uid in self.holds.items() if uid != asked.workload_uid}
         others = [claim for claim in self.claims if claim.workload_uid != asked.workload_uid]
-        found = self._walk([*others, asked])
+        found = there._walk([*others, asked])  # noqa: SLF001 - itself
         return next(verdict for verdict in found if verdict.claim is asked)
 
     def ahead(self, asked: Claim) -> Counter[str]:

@@ -83,8 +83,11 @@ class Reason(StrEnum):
     # --- jobs -------------------------------------------------------------------------------
     SMOKE_RUN = "smoke-run"
     SMOKE_FAILED = "smoke-failed"
+    NO_TENSORBOARD = "no-tensorboard"
     FETCHING_CODE = "fetching-code"
     CODE_NOT_FETCHED = "code-not-fetched"
+    MACHINE_LOST = "machine-lost"
+    PLACE_LOST = "place-lost"
 
 
 @dataclass(frozen=True)
@@ -287,6 +290,16 @@ REASONS: dict[Reason, ReasonInfo] = {
         _("Its smoke run failed, so it was not queued."),
         _("Mend what the lines name and run it again; or run it without a smoke run."),
     ),
+    Reason.NO_TENSORBOARD: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("Its image or environment has no TensorBoard."),
+        _(
+            "Name one with the packages tensorboard and jupyterhub in its settings, or ask an "
+            "operator to add them."
+        ),
+    ),
     Reason.FETCHING_CODE: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("Its code is being fetched. No GPU is held meanwhile.")
     ),
@@ -296,6 +309,20 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("Its code could not be fetched."),
         _("Mend what the message names and run it again."),
+    ),
+    Reason.MACHINE_LOST: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Its machine restarted, or everything on it was ended: it is started again."),
+        _("It goes on from its newest complete checkpoint, where its program wrote one."),
+    ),
+    Reason.PLACE_LOST: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.PLATFORM,
+        _("It lost its place, and stays stopped as its settings say."),
+        _("Start it to go on: it begins from its newest complete checkpoint."),
     ),
     Reason.SCHEDULING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")

@@ -206,11 +206,16 @@ class WorkloadReconciler(WorkloadKind):
         ):
             return self._lingers(state, Phase.STOPPING, Reason.PREEMPTED, left)
         killpoint("given-back")
-        for word in ("devices", "driver", "queue", "line"):
-            state.ref.pop(word, None)
         before = state.ref.get("given_back") or {"times": 0, "waited_s": 0.0}
         state.ref["given_back"] = {**before, "times": before["times"] + 1, "since": time.time()}
-        found = self._outcome(state, Phase.PENDING, Reason.PREEMPTED, "", 0.0)
+        return self.lost_place(state, Reason.PREEMPTED)
+
+    def lost_place(self, state: ReconcileContext, reason: str) -> Outcome:
+        """Nothing of this launch runs any more: the same intent goes on as another one."""
+        row = state.row
+        for word in ("devices", "driver", "queue", "line"):
+            state.ref.pop(word, None)
+        found = self._outcome(state, Phase.PENDING, reason, "", 0.0)
         fresh = {"launch": row.launch + 1, "started_at": None, "ready_at": None, "ends_at": None}
         if hasattr(row, "ticket_at"):
             fresh["ticket_at"] = None  # it had its devices for it

@@ -9,8 +9,10 @@ of all time, where a step that is computed again counts once.
 
 from __future__ import annotations
 
+import gzip
 import heapq
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,9 +28,9 @@ from metrics.models import HourSample, MinuteSample
 from metrics.sampling import GPU_BUSY
 from runtime.reasons import Reason
 from usage.ledger import HOUR, MINUTE, millis
-from usage.listeners import TAKEN
+from usage.listeners import LOST, TAKEN
 from usage.models import Interval, Mark, Wait
-from usage.told import Steps, Told, steps_of, told_of
+from usage.told import Start, Steps, Told, steps_of, told_of
 
 # In the order in which they are shown; only ``run`` is productive.
 CAUSES = ("run", "checkpoint", "restore", "data", "prepare", "accelerator", "other", "idle",
@@ -42,7 +44,10 @@ EMPTY: Mapping[int, Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Held:
-    """One launch. ``begin``: it got its place; ``taken``: that was taken from it in the end."""
+    """One launch. ``begin``: it got its place; ``taken``: that was taken from it in the end.
+
+    ``lost``: with its machine or node, so that what follows is its starting again.
+    """
 
     launch: int
     asked: int
@@ -50,6 +55,7 @@ class Held:
     end: int
     marks: Sequence[tuple[int, str]] = ()
     taken: bool = False
+    lost: bool = False
 
 
 class Part(NamedTuple):
@@ -79,6 +85,24 @@ class Goodput:
             found[part.cause] += part.end - part.begin
         self.sums = {cause: length for cause, length in found.items() if length}
 
+    def packed(self) -> bytes:
+        """Return it as it is kept once a run is over; its parts have no gap."""
+        its = self.steps
+        steps = its and [its.count, its.mean, its.usual, list(its.slowest)]
+        parts = [[one.end - one.begin, CAUSES.index(one.cause), one.launch] for one in self.parts]
+        begin = self.parts[0].begin if self.parts else 0
+        said = [CAUSES, begin, parts, self.gpus, self.has_gpus, self.measured, steps]
+        return gzip.compress(json.dumps(said, separators=(",", ":")).encode())
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Goodput:
+        causes, at, parts, gpus, has_gpus, measured, steps = json.loads(gzip.decompress(content))
+        found = []
+        for length, cause, launch in parts:
+            found.append(Part(at, at + length, causes[cause], launch))
+            at += length
+        return cls(gpus, has_gpus, found, True, measured, Steps(*steps) if steps else None)
+
     @property
     def wall(self) -> int:
         return sum(self.sums.values())
@@ -107,9 +131,11 @@ def parts(
     """
     began_once, since, until = False, 0, run[0].asked if run else 0
     steps: list[tuple[int, int, str, int]] = []  # begin, end, what the engine saw, launch
+    waits = Mark.WAIT
     for held in run:
         begin = max(held.begin, until)
-        steps.append((until, begin, Mark.WAIT, held.launch))
+        steps.append((until, begin, waits, held.launch))
+        waits = Mark.LOST if held.lost else Mark.WAIT
         at, word = begin, str(Mark.START)
         for moment, mark in held.marks:  # a clock that moved back moves nothing back
             moment = min(max(moment, at), max(held.end, begin))  # noqa: PLW2901
@@ -117,6 +143,7 @@ def parts(
             at, word = moment, mark
         until = max(held.end, at)
         steps.append((at, until, word, held.launch))
+    told = _at_its_restarts(told, [first for first, _last, word, _n in steps if word == Mark.RUN])
     ends = {held.launch: max(held.end, held.begin) for held in run if held.taken}
     restarts = [first for first, _last, word, _n in steps if word in _AGAIN] + list(ends.values())
     for first, last, word, launch in steps:
@@ -132,6 +159,22 @@ def parts(
             cause = (_LATER if began_once else _FIRST)[Mark(word)]
             apart = [(*pair, "smoke") for pair in smoke if cause == "queue"]
             yield from _cut(Part(first, last, cause, launch), apart)
+
+
+def _at_its_restarts(told: Told, runs: Sequence[int]) -> Told:
+    """Return another start for each time that it ran anew and went on with a later step."""
+    starts: list[Start] = []
+    for start in told.starts:
+        left, steps = start, list(start.steps)
+        for began in (at for at in runs if at > start.begin):
+            before = [one for one in steps if one[1] < began]
+            if not before or len(before) == len(steps):
+                continue
+            starts.append(left._replace(steps=before))
+            steps = steps[len(before) :]
+            left = Start(steps[0][1], steps)
+        starts.append(left._replace(steps=steps))
+    return Told(told.spans, starts)
 
 
 _AGAIN = frozenset({Mark.DOWN, Mark.LOST, Mark.WAIT})
@@ -260,7 +303,8 @@ def _held(row: Interval, wait: Wait | None, at: datetime, began: datetime | None
     asked = min(begin, wait.began_at if wait else row.asked_at or begin)
     marks = _from_its_start([(int(at), str(word)) for at, word in row.marks], row, began)
     taken = row.end_reason in TAKEN
-    return Held(row.launch, millis(asked), millis(begin), millis(row.ended_at or at), marks, taken)
+    ended, lost = millis(row.ended_at or at), row.end_reason in LOST
+    return Held(row.launch, millis(asked), millis(begin), ended, marks, taken, lost)
 
 
 def _from_its_start(

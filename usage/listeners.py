@@ -21,9 +21,9 @@ from usage.models import Interval, LateFact, Mark, Wait
 _REPEATED_MOST = timedelta(milliseconds=REPEATED_MOST)
 _MOST_MARKS = 200  # of one launch; what comes and goes for ever is down from then on
 _KEPT_UP = ("started_at", "placed_at", "flavor", "ready_at", "marks")
-TAKEN = frozenset(
-    {Reason.PREEMPTED, Reason.EVICTED, Reason.DRAINED, Reason.NODE_LOST, Reason.RECLAIMING}
-)
+# It was lost with its machine or node; nobody else took its place.
+LOST = frozenset({Reason.NODE_LOST, Reason.MACHINE_LOST})
+TAKEN = LOST | {Reason.PREEMPTED, Reason.EVICTED, Reason.DRAINED, Reason.RECLAIMING}
 # Why a launch waits that still has the devices of the one before it.
 _KEEPS_DEVICES = {Reason.PREPARING, Reason.DATA, Reason.DATA_MISSING}
 _HOLDING = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}

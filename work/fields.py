@@ -64,7 +64,7 @@ class Field:
     edit: Edit = Edit.RESTARTS
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
-    usual: str = ""
+    usual: str | int = ""
     option: str = ""  # of the command line, where it is not ``--name``
     argument: bool = False  # the command line takes it without an option
     images_only: bool = False  # one machine, which runs no images, does not have it

@@ -83,6 +83,7 @@ class Engine:
     settler: Settler
     room: Room
     gaps: bool = False  # a part of the store could not be listed
+    files: list[tuple[str, int]] = field(default_factory=list)  # that the last report names
     work: Work = field(default_factory=Work)
 
     def fails(self, key: str, trouble: Trouble, *, again: bool = True) -> None:

@@ -70,6 +70,7 @@ class Plan:
     space_bytes: int | None = None
     marker: str = ""  # an object beside what was copied out, once all of it is there
     tells: int = 0  # how many files the last report names
+    newest: int = 0  # so many complete checkpoints, and nothing else; in: the newest of them
     outbound: OutboundPlan = field(default_factory=OutboundPlan)
     report_url: str = ""
     report_every: float = 1.0
@@ -116,6 +117,7 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         space_bytes=_number(data.get("space_bytes")),
         marker=str(data.get("marker") or ""),
         tells=int(data.get("tells") or 0),
+        newest=int(data.get("newest") or 0),
         outbound=_outbound(data.get("outbound") or {}, beside),
         report_url=str(report.get("url") or ""),
         report_every=max(0.1, float(report.get("every_s") or 1.0)),
@@ -134,6 +136,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         _wrong("nothing is written into HDFS")
     if (plan.marker or plan.mode == "clear") and plan.direction != "out":
         _wrong("only what is copied out is marked, or cleared away")
+    if plan.newest < 0 or (plan.newest and (plan.mode not in {"copy", "abandon"} or plan.marker)):
+        _wrong("checkpoints are copied, and an index of them is what marks them")
     if plan.concurrency < 0:
         _wrong("the concurrency is negative")
     return plan

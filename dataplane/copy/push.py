@@ -69,6 +69,7 @@ class Outward:
                 (item.key, item.size, item.etag, " ".join(f"{k}={v}" for k, v in item.sums.items()))
                 for item in page.items
             )
+        await self._unmark()
         found = walk(engine.state.folder, top=not engine.plan.folder, missed=self._miss)
         engine.progress.phase = "copying"
         while some := await asyncio.to_thread(lambda: list(islice(found, SOME))):
@@ -113,7 +114,7 @@ class Outward:
             return None  # the name is ours: nobody says that all is there but we
         progress = self._engine.progress
         try:
-            key = keys.key_of(path, self.prefix)
+            key = self.key_of(path)
             if self._only is not None and key not in self._only:
                 return None
         except Trouble as trouble:
@@ -125,6 +126,10 @@ class Outward:
         progress.found += 1
         progress.bytes_found += seen.st_size
         return Local(path, key, seen.st_size, mtime_of(seen), seen.st_ino)
+
+    def key_of(self, path: str) -> str:
+        """Return the key of a file, or raise what is wrong with it."""
+        return keys.key_of(path, self.prefix)
 
     def _no_file(self, path: str, trouble: Trouble) -> None:
         self._engine.progress.found += 1
@@ -262,21 +267,39 @@ class Outward:
             await self._mark()
         return None
 
+    async def _unmark(self) -> None:
+        """Take away what an earlier run said, until this one knows it anew."""
+        engine, key = self._engine, self.prefix + self._engine.plan.marker
+        writes = engine.plan.mode != "dry-run" and not engine.plan.retry_failed_only
+        if not engine.plan.marker or not writes or not engine.state.journal.remote([key]):
+            return
+        try:
+            await self._uploader.delete(key)
+        except Trouble as trouble:
+            if trouble.code is not Code.GONE:
+                engine.progress.found += 1
+                engine.fails(key, trouble)
+
     async def _mark(self) -> None:
         """Say at the store that everything is there; what is sent last."""
+        progress = self._engine.progress
+        said = {"files": progress.found, "bytes": progress.bytes_found}
+        try:
+            await self.put(self._engine.plan.marker, json.dumps(said) + "\n")
+        except Trouble as trouble:
+            progress.found += 1
+            self._engine.fails(self.prefix + self._engine.plan.marker, trouble, again=False)
+
+    async def put(self, name: str, text: str) -> None:
+        """Send a text of our own as an object."""
         engine, state = self._engine, self._engine.state
-        said = {"files": engine.progress.found, "bytes": engine.progress.bytes_found}
         with state.writing(MARK) as file:
-            file.write(json.dumps(said) + "\n")
+            file.write(text)
         fd, seen = state.home.open_file(MARK)
-        key = self.prefix + engine.plan.marker
-        mark = Local(MARK, key, seen.st_size, mtime_of(seen), seen.st_ino)
+        mark = Local(MARK, self.prefix + name, seen.st_size, mtime_of(seen), seen.st_ino)
         uploader = open_uploader(engine, None)
         try:
             await uploader.send(mark, fd)  # closes it
-        except Trouble as trouble:
-            engine.progress.found += 1
-            engine.fails(key, trouble, again=False)
         finally:
             await uploader.close()
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from dataplane.copy import checksums
 from dataplane.copy.calls import Calls, Client, Times
+from dataplane.copy.checkpoints import Keeping, Restoring
 from dataplane.copy.clearing import clear, forget
 from dataplane.copy.connector import Dialer
 from dataplane.copy.engine import Engine, Room, size_text
@@ -173,7 +174,7 @@ def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> St
     if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
         state.clean()
         write_manifest(state, progress)
-        order.files = told(state, plan.tells)
+        order.files = order.files or told(state, plan.tells)
     result = {"mode": plan.mode, "code": str(order.final), "message": order.message}
     kept = {"uploads": order.uploads}
     state.write_result({**progress.report(), **result, **kept})
@@ -216,7 +217,11 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
             return Stop(Final.DONE, "What was half done was given up; what is done stays.")
         if half := len(state.journal.partials()):
             progress.log.say(f"an earlier run left {half:,} files half done: they are gone on with")
-        side = Inward(engine) if plan.direction == "in" else Outward(engine)
+        side: Side
+        if plan.direction == "in":
+            side = Restoring(engine) if plan.newest else Inward(engine)
+        else:
+            side = Keeping(engine) if plan.newest else Outward(engine)
         try:
             order = await Crew(engine, side).work()
         finally:
@@ -226,6 +231,7 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
         hands.close()
         settler.end()
         store.close()
+    order.files = engine.files
     return settler.stopped or order
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dataplane import checkpoints
 from runtime import training
 from runtime.drivers.local import environ, listeners
 from runtime.drivers.local.requests import Facts, Refused, Secrets
@@ -53,11 +54,24 @@ def _detail(workload: Workload) -> dict[str, Any]:
         "project": spec.get("project", ""),
         "owner": spec.get("owner", ""),
         "ignored_env": ignored,
+        **({"checkpoint": True} if _can_go_on(workload) else {}),
     }
+
+
+def _can_go_on(workload: Workload) -> bool:
+    """Whether what ended unseen left a complete checkpoint in the folder that is its own."""
+    if workload.seen != Seen.EXITED or workload.end.reason not in _UNSEEN:
+        return False
+    folder = workload.machine.spaces / whole_of(workload.uid) / "checkpoints"
+    try:
+        return bool(checkpoints.newest(str(folder)))
+    except OSError:
+        return False
 
 
 _FAR = (Seen.MISSING, Seen.STOPPING, Seen.CREATED, Seen.STARTING, Seen.READY, Seen.EXITED)
 _STOPPED = "stopped"
+_UNSEEN = ("vanished", "unknown")  # it ended with its machine, or with all processes
 
 
 def whole_of(uid: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime.checkpoints import LATEST
+from dataplane.checkpoints import LATEST
 from runtime.drivers.local import environ, records
 from runtime.drivers.local import isolation as isolating
 from runtime.drivers.local.isolation import Groups, nvidia_minors

@@ -150,7 +150,7 @@ def checkpoint_leader(folder: str) -> Callable[[str], object] | None:
     except OSError:
         pass  # it is made, or only its user may look
     sys.path.insert(0, os.path.abspath(__file__ + "/../../../.."))
-    from runtime import checkpoints
+    from dataplane import checkpoints
 
     return checkpoints.lead
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runtime import checkpoints
+from dataplane import checkpoints
 
 
 def keep(folder: Path, name: str, at: int) -> Path:

@@ -14,13 +14,18 @@ LATEST = ".latest"  # a link beside them, made anew at each start
 INCOMPLETE = ".incomplete"
 
 
+def is_for_whole(name: str) -> bool:
+    """Whether only what is complete has such a name."""
+    low = name.lower()
+    return not (low.startswith((".", "tmp")) or low.endswith(("tmp", "partial")))
+
+
 def newest(folder: str) -> str:
     """Return the name of the newest that is complete; "": there is none."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            low = entry.name.lower()
-            if low.startswith((".", "tmp")) or low.endswith(("tmp", "partial")):
+            if not is_for_whole(entry.name):
                 continue
             if entry.is_symlink() or os.path.lexists(f"{entry.path}/{INCOMPLETE}"):
                 continue

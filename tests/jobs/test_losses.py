@@ -1,0 +1,161 @@
+"""What a job does after it lost its place, on a fake machine with GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clusters import services as clusters
+from clusters.models import Device
+from common.errors import Invalid
+from jobs.goodput import goodput_of
+from jobs.kind import JOB
+from jobs.models import Job, Run
+from jobs.states import state_of
+from runtime.hints import hint
+from runtime.protocol import Device as Seen
+from work import services
+from work.models import Step
+from work.services import workload_create
+
+pytestmark = pytest.mark.django_db
+LOST = ("vanished", "unknown")  # with the machine; with all of its processes
+
+
+@pytest.fixture
+def gpus(fake: Any) -> Callable[[int], None]:
+    """Let the machine have so many."""
+
+    def have(count: int) -> None:
+        fake.set_devices([Seen(f"GPU-{n}", n, "H100", 80_000) for n in range(count)])
+        cluster = clusters.ensure_local_cluster()
+        clusters.health_store(key=cluster.key, health=fake.probe())
+
+    return have
+
+
+@pytest.fixture
+def make(project: Any, alice: Any, principal: Any, shared: Any) -> Callable[..., Job]:
+    """Launch a job as a person does."""
+
+    def launched(**said: Any) -> Job:
+        asked = {"principal": principal(alice), "project": project, "kind": JOB}
+        return workload_create(**asked, said={"command": ["python", "train.py"], **said})
+
+    return launched
+
+
+@pytest.fixture
+def lose(fake: Any, settle: Any) -> Callable[..., Job]:
+    """Let its machine restart, or all of its processes go, and the engine see it."""
+
+    def run(row: Job, reason: str = "vanished") -> Job:
+        fake.exit(str(row.uid), code=None, reason=reason)
+        for _look in range(3):
+            hint(row)
+            settle(row)
+        return row
+
+    return run
+
+
+def words(row: Job, launch: int) -> list[tuple[str, str]]:
+    rows = Step.objects.filter(workload=row, launch=launch)
+    return [(one.word, str(one.shown_message)) for one in rows]
+
+
+@pytest.mark.parametrize("reason", LOST)
+@pytest.mark.parametrize("said", [{"retries": 1}, {"checkpoints": "shared/runs"}])
+def test_g14_after_its_machine_restarts_it_goes_on_as_the_same_run(
+    reason: str, said: dict[str, Any], make: Any, settle: Any, lose: Any
+) -> None:
+    row = settle(make(**said))
+    row = lose(row, reason)
+    assert (state_of(row), row.launch, row.desired) == ("running", 2, "running")
+    run = Run.objects.get(job=row)
+    assert (run.launch, run.how, [place["launch"] for place in run.places]) == (1, "", [1, 2])
+    again = [text for word, text in words(row, 1) if word == "restarted"]
+    assert len(again) == 1
+    assert "Its machine restarted" in again[0]
+
+
+def test_g14_without_either_it_says_what_happened(make: Any, settle: Any, lose: Any) -> None:
+    row = lose(settle(make()))
+    assert (state_of(row), row.reason, row.launch, row.exit_code) == ("failed", "vanished", 1, None)
+
+
+def test_g14_its_own_folder_with_a_checkpoint_is_enough(make: Any, settle: Any, fake: Any) -> None:
+    row = settle(make())
+    fake.exit(str(row.uid), code=None, reason="vanished", checkpoint=True)
+    for _look in range(3):
+        hint(row)
+        settle(row)
+    assert (state_of(row), row.launch) == ("running", 2)
+
+
+def test_g14_who_brings_its_machine_down_each_time_is_given_up(
+    make: Any, settle: Any, lose: Any
+) -> None:
+    row = settle(make(checkpoints="shared"))
+    for _time in range(6):
+        row = lose(row)
+    assert (state_of(row), row.reason, row.launch) == ("failed", "vanished", 6)
+
+
+def test_what_its_program_did_itself_is_no_loss(make: Any, settle: Any, end: Any) -> None:
+    row = end(settle(make(checkpoints="shared")), -9)
+    assert (state_of(row), row.reason, row.launch) == ("failed", "killed", 1)
+
+
+def test_g13_one_that_waits_stays_stopped_and_a_press_goes_on(
+    make: Any, settle: Any, lose: Any, principal: Any, alice: Any
+) -> None:
+    row = lose(settle(make(after_loss="wait")))
+    assert (state_of(row), row.reason, row.launch) == ("failed", "place-lost", 1)
+    assert Run.objects.get(job=row).reason == "place-lost"
+    services.workload_start(principal=principal(alice), row=row)
+    assert (state_of(settle(row)), row.launch) == ("running", 2)
+
+
+@pytest.mark.parametrize(("left", "had"), [(3, 3), (1, None), (4, 4)])
+def test_g13_with_fewer_it_goes_on_with_what_fits_and_grows_back(
+    left: int, had: int | None, make: Any, settle: Any, lose: Any, gpus: Any
+) -> None:
+    """At least two of four: with three GPUs three run, with one it waits for two."""
+    gpus(4)
+    said = {"replicas": 4, "gpus": 1, "after_loss": "fewer", "min_replicas": 2}
+    row = settle(make(**said, framework="pytorch", checkpoints="shared"))
+    assert row.launched_replicas == 4
+    Device.objects.filter(index__gte=left).update(healthy=False)
+    row = lose(row)
+    if had is None:
+        assert (state_of(row), row.launched_replicas) == ("queued", 2)
+        return
+    assert (state_of(row), row.launched_replicas) == ("running", had)
+    assert row.replica_rows.filter(launch=2).count() == had
+    Device.objects.update(healthy=True)
+    row = lose(row)
+    assert (state_of(row), row.launched_replicas) == ("running", 4)
+    counts = [4, had, 4]
+    assert [place["replicas"] for place in Run.objects.get(job=row).places] == counts
+    found = goodput_of(row)
+    assert found is not None
+    assert found.sums.get("suspended") is None  # nobody took its place
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"framework": "tensorflow", "replicas": 4}, "after_loss"),
+        ({"replicas": 1}, "after_loss"),
+        ({"replicas": 2, "min_replicas": 3}, "min_replicas"),
+    ],
+)
+def test_fewer_is_refused_by_name_where_it_makes_no_sense(
+    said: dict[str, Any], field: str, make: Any
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        make(**said, after_loss="fewer")
+    assert list(refused.value.fields) == [field]
