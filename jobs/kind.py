@@ -119,8 +119,8 @@ SCRIPT = f.Line(
     name="script",
     label=_("File"),
     help=_(
-        "A notebook (.ipynb) or a Python script (.py), run instead of a command. Of a notebook the "
-        "result is kept beside it."
+        "A notebook (.ipynb) or a Python script (.py) of its code, or of the workspace that it is "
+        "made in; run instead of a command. Of a notebook the result is kept beside it."
     ),
     pattern=r"(?!/|~)(?!(.*/)?\.\.(/|$))[^\x00-\x1f]+\.(ipynb|py)",
     refusal=_("A path below the working directory that ends with .ipynb or .py."),
@@ -164,7 +164,6 @@ CODE = f.Line(
     example="git+https://github.com/team/project@main",
     private=True,  # who knows the digest may run it, and so read it
     quiet=True,
-    folded=True,
 )
 
 

@@ -43,6 +43,7 @@ from tools import (  # noqa: E402
     screen_loads,
     screen_perftests,
     screen_queues,
+    screen_runs,
     screen_usage,
     screen_volumes,
     screen_webhooks,
@@ -236,6 +237,7 @@ def pages(
     trial = next(iter(jobs.values()))
     searches = screen_experiments.make(vision, who["alice"], trial)
     found += screen_experiments.pages(vision, searches)
+    found += screen_runs.pages(screen_runs.make(vision, who["alice"]))
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)
     found += screen_loads.pages(vision, loads)

@@ -44,6 +44,7 @@ JAPANESE = {
     "patrol",
     "workspace-idle",
     "job-failed",
+    "job-goodput",
     "job-new-filled",
     "job-new-many",
     "jobs",
