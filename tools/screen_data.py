@@ -36,6 +36,7 @@ from quotas.models import Limit  # noqa: E402
 from tools import (  # noqa: E402
     screen_clusters,
     screen_credentials,
+    screen_experiments,
     screen_fleet,
     screen_idle,
     screen_jobs,
@@ -233,6 +234,9 @@ def pages(
     ]
     found += screen_clusters.pages()
     found += screen_jobs.pages(vision, jobs)
+    trial = next(iter(jobs.values()))
+    searches = screen_experiments.make(vision, who["alice"], trial)
+    found += screen_experiments.pages(vision, searches)
     found += screen_runs.pages(screen_runs.make(vision, who["alice"]))
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)

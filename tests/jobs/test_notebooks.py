@@ -207,6 +207,21 @@ def test_who_cancels_or_deletes_the_job_ends_its_smoke_run_too(
     assert Job.objects.get(pk=one.pk).desired == "absent"
 
 
+def test_a_module_that_only_the_workspaces_pod_had_is_named_with_what_to_do(
+    client: Any, as_user: Any, job: Any, alice: Any, settings: Any
+) -> None:
+    failure = "Cell 1 failed: ModuleNotFoundError: No module named 'torchmetrics.text'"
+    row = job(script="train.ipynb", command=[], made_in="desk", image="registry.example/lab:1")
+    report(client, row, settings, failure=failure)
+    told = as_user(alice).get(f"{PROJECT}/jobs/{row.short_id}").json()["status"]["failure"]
+    assert told.startswith(f"{failure}\n“torchmetrics” is neither in its image nor in your home.")
+    assert "pip install --user" in as_user(alice).get(row.get_absolute_url()).content.decode()
+    for kept in ({"image": ""}, {"made_in": ""}):  # one machine has the workspace's packages
+        type(row).objects.filter(pk=row.pk).update(**kept)
+        told = as_user(alice).get(f"{PROJECT}/jobs/{row.short_id}").json()["status"]["failure"]
+        assert told == failure
+
+
 def test_a_job_that_nobody_named_has_the_name_of_its_file_and_leads_to_its_workspace(
     as_user: Any, alice: Any, desk: Any
 ) -> None:
