@@ -47,9 +47,10 @@ RUN /opt/berth/bin/pybabel -q compile -f -D django -d locale \
 
 # --- image: server -------------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS server
-# git fetches the code of jobs
-RUN (command -v tini && command -v git) > /dev/null || (apt-get update -qq \
-    && apt-get install -qq -y --no-install-recommends tini git && rm -rf /var/lib/apt/lists/*)
+# git fetches the code of jobs, over ssh too
+RUN (command -v tini && command -v git && command -v ssh) > /dev/null || (apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends tini git openssh-client \
+    && rm -rf /var/lib/apt/lists/*)
 COPY --from=environment /opt/berth /opt/berth
 COPY --from=portal /srv/static /srv/static
 COPY --from=portal /srv/berth /srv/berth

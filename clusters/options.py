@@ -67,6 +67,7 @@ class ClusterOptions:
     scheduler: str = ""  # name of a bin-packing profile; "": packed by affinity
     queue: str = ""  # LocalQueue of others that admits workloads (Kueue); "": none
     manages_queues: bool = False  # Berth writes Kueue's objects from its own tree of queues
+    training_operator: bool = False  # its PyTorchJobs and TFJobs, also where newer ones are there
     # Labels of nodes: in which scalable unit and which rack one stands; "": nobody says
     unit_label: str = ""
     rack_label: str = ""

@@ -168,6 +168,14 @@ class OptionsForm(GroupedForm):
             " is no work on the cluster. Leave the queue above empty."
         ),
     )
+    training_operator = forms.BooleanField(
+        label=_("Train by the training operator"),
+        required=False,
+        help_text=_(
+            "PyTorch and TensorFlow run as its PyTorchJobs and TFJobs, although the Kubeflow"
+            " Trainer or JobSet is there. Without those they do anyway."
+        ),
+    )
     unit_label = exact(
         _("Label of scalable units"),
         max_length=253,
@@ -264,6 +272,7 @@ class OptionsForm(GroupedForm):
                 "scheduler",
                 "queue",
                 "manages_queues",
+                "training_operator",
                 "unit_label",
                 "rack_label",
                 "cpu_overcommit",

@@ -23,6 +23,7 @@ MANAGED = {"berth.dev/queue": "kueue"}
 # Of what a namespace's people make; queues and flavors are everywhere.
 OWN_GROUP = "kueue.x-k8s.io"
 FRAMEWORKS = ["batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/mpijob"]
+FRAMEWORKS += ["kubeflow.org/pytorchjob", "kubeflow.org/tfjob"]
 FRAMEWORKS += ["trainer.kubeflow.org/trainjob", "pod", "deployment", "statefulset"]
 LEFT_OUT = {"Deployment", "Service", "APIService", "ConfigMap", "Secret"}
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}

@@ -188,6 +188,15 @@ PROGRAMS = {
             on_demand=True,
             shares=True,
         ),
+        # PyTorchJob and TFJob of the operator before the trainer, which many clusters still have.
+        Program(
+            "training-operator",
+            "github.com/kubeflow/training-operator",
+            "v1.9.4",
+            packages=("/cmd/training-operator.v1",),
+            on_demand=True,
+            shares=True,
+        ),
         # Chooses the values of searches (devcluster/katib.py). Its other suggestions are Python.
         Program(
             "katib",

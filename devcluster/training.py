@@ -1,4 +1,5 @@
-"""Operators of training on several replicas: MPI, the trainer and the JobSets that it makes.
+"""Operators of training on several replicas: MPI, the trainer and the JobSets that it makes, and
+the training operator that came before the trainer.
 
 Processes of this host as Kueue is, with their webhooks by address. A cluster has those that are
 built: they take minutes, and only training needs them (``python -m devcluster training``).
@@ -17,18 +18,25 @@ from devcluster.processes import Processes
 from devcluster.programs import PROGRAMS, binary, build, module_folder, unbuilt
 from tools.setup_shell import SetupError, say
 
-NEEDED = ("mpi-operator", "jobset", "trainer")
+NEEDED = ("mpi-operator", "jobset", "trainer", "training-operator")
 NAMESPACE = "training-system"
 # Program → where its module has its kinds and its webhooks.
 KINDS = {
     "mpi-operator": ("manifests/base/kubeflow.org_mpijobs.yaml", ""),
     "jobset": ("config/components/crd/bases/*.yaml", "config/components/webhook/manifests.yaml"),
     "trainer": ("manifests/base/crds/trainer*.yaml", "manifests/base/webhook/manifests.yaml"),
+    # PyTorchJobs and TFJobs: its MPIJobs would take the place of mpi-operator's
+    "training-operator": (
+        "manifests/base/crds/kubeflow.org_[pt][yf]*.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ),
 }
-WEBHOOK_PORTS = {"jobset": 19444, "trainer": 19445}
+SCHEMES = ("pytorchjob", "tfjob")  # of the last one
+WEBHOOK_PORTS = {"jobset": 19444, "trainer": 19445, "training-operator": 19446}
 HEALTH_PORTS = {"mpi-operator": 8080, "jobset": 18084, "trainer": 18085}  # 8080: MPI's own choice
+HEALTH_PORTS |= {"training-operator": 18087}
 STATUS_PORT = 18086
-# The trainer reads its certificates only here.
+# Both of Kubeflow read their certificates only here.
 CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - the program's own choice
 PATIENCE_S = 60
 
@@ -84,6 +92,9 @@ def configuration(layout: Layout, name: str, group: str) -> dict[str, Any]:
 def start(layout: Layout, processes: Processes, kube: Kube) -> None:
     """The kinds are there before the programs that watch them, the webhooks after them."""
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    # The training operator fills it, and goes on with the certificates that are there.
+    secret = {"name": "training-operator-webhook-cert", "namespace": NAMESPACE}
+    kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": secret})
     heads = [item for name in NEEDED for item in objects(name, KINDS[name][0])]
     for item in heads:
         kube.apply(item)
@@ -112,8 +123,20 @@ def command(layout: Layout, name: str) -> Iterable[object]:
     given = {"kubeconfig": layout.kubeconfig("training"), "config": layout.config / f"{name}.yaml"}
     if name == "jobset":
         return [binary(name), *flags(given)]
-    script = 'mkdir -p "$2"; mount --bind "$1" "$2"; shift 2; exec "$@"'
     program = [binary("trainer-controller-manager"), *flags(given)]
+    if name == "training-operator":
+        own = {
+            "kubeconfig": layout.kubeconfig("training"),
+            "health-probe-bind-address": f"127.0.0.1:{HEALTH_PORTS[name]}",
+            "metrics-bind-address": 0,
+            "webhook-server-port": WEBHOOK_PORTS[name],
+            "controller-threads": 4,
+            "kube-api-qps": 50,
+            "kube-api-burst": 100,
+        }
+        kinds = [f"--enable-scheme={scheme}" for scheme in SCHEMES]
+        program = ["env", f"MY_POD_NAMESPACE={NAMESPACE}", binary(name), *flags(own), *kinds]
+    script = 'mkdir -p "$2"; mount --bind "$1" "$2"; shift 2; exec "$@"'
     words = ["unshare", "-m", "sh", "-ec", script, name]
     return [*words, layout.pki / "training", CERTIFICATES, *program]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import F, Prefetch
+
 from experiments import selectors, services
 from experiments.api import ExperimentIn
 from experiments.choices import State, TrialState
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from projects.models import Project
+    from work.services import Plan
 
 _STATES = {
     State.RUNNING: "RUNNING",
@@ -46,29 +49,37 @@ class Submitted:
         labels: Mapping[str, Any],
     ) -> None:
         """Begin one; what the API of searches refuses is told in the names of the file."""
-        shape = ExperimentIn(data=dict(said))
-        if not shape.is_valid():
-            names = {"name": "jobId"}
-            faults = {names.get(key, "hyperparameters"): str(v) for key, v in shape.errors.items()}
-            raise refusal(faults)
 
         def keep(row: Experiment) -> None:
             kept = {"document": dict(document), "labels": dict(labels)}
             TrainingSearch.objects.create(experiment=row, **kept)
 
         services.experiment_create(
-            principal=principal, project=project, said=shape.validated_data, beside=keep
+            principal=principal, project=project, said=_checked(said), beside=keep
         )
 
+    def plan(
+        self, *, principal: Principal, project: Project, said: Mapping[str, Any]
+    ) -> tuple[Plan, str]:
+        _row, plan, refusal = services.experiment_plan(
+            principal=principal, project=project, said=_checked(said)
+        )
+        return plan, refusal
+
     def listed(self, who: Principal, project: Project) -> QuerySet[Experiment]:
+        """Without curves: 500 trials have half a million numbers, and only their count is told."""
         rows = selectors.visible_to(who, project).filter(training_search__isnull=False)
-        return rows.select_related("training_search").prefetch_related("trials__job")
+        trials = Trial.objects.defer("curve").annotate(
+            steps=selectors.Length("curve"), started_at=F("job__started_at")
+        )
+        return rows.select_related("training_search").prefetch_related(Prefetch("trials", trials))
 
     def told(self, who: Principal, row: Experiment) -> dict[str, Any]:
         """Return one with its trials, the best first; what is not known yet is left out."""
-        kept, trials = row.training_search, list(row.trials.all())
+        kept: TrainingSearch = row.training_search
+        trials: list[Any] = list(row.trials.all())  # with what ``listed`` says of each
         done = [one for one in trials if one.state != TrialState.RUNNING]
-        begun = [t.job.started_at for t in trials if t.job is not None and t.job.started_at]
+        begun = [one.started_at for one in trials if one.started_at]
         best_last = sorted(trials, key=lambda one: _worth(row, one))
         told = {
             "jobId": row.name,
@@ -92,6 +103,15 @@ class Submitted:
         services.experiment_stop(principal=principal, row=row, said=said)
 
 
+def _checked(said: Mapping[str, Any]) -> dict[str, Any]:
+    shape = ExperimentIn(data=dict(said))
+    if not shape.is_valid():
+        names = {"name": "jobId"}
+        faults = {names.get(key, "hyperparameters"): str(v) for key, v in shape.errors.items()}
+        raise refusal(faults)
+    return dict(shape.validated_data)
+
+
 def _worth(row: Experiment, trial: Trial) -> tuple[bool, float]:
     """Order trials by what they said; one that said nothing is the worst."""
     if trial.value is None:
@@ -99,19 +119,18 @@ def _worth(row: Experiment, trial: Trial) -> tuple[bool, float]:
     return True, trial.value if row.maximizes else -trial.value
 
 
-def _trial(one: Trial) -> dict[str, Any]:
+def _trial(one: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "trialId": str(one.number),
         "hyperparameters": {name: str(value) for name, value in one.parameters.items()},
         "state": _TRIALS.get(TrialState(one.state), "FAILED"),
     }
     if one.value is not None:
-        step = str(len(one.curve))
-        found["finalMetric"] = {"trainingStep": step, "objectiveValue": one.value}
+        found["finalMetric"] = {"trainingStep": str(one.steps), "objectiveValue": one.value}
     if one.state == TrialState.EARLY_STOPPED:
         found["isTrialStoppedEarly"] = True
-    if one.job is not None and one.job.started_at is not None:
-        found["startTime"] = one.job.started_at
+    if one.started_at is not None:
+        found["startTime"] = one.started_at
     if one.ended_at is not None:
         found["endTime"] = one.ended_at
     return found

@@ -19,14 +19,12 @@ from common.manifests import parse
 from experiments import selectors, services
 from experiments.choices import Algorithm, Engine, Goal, Reason, State, TrialState
 from experiments.models import Experiment, Trial
+from jobs.ai_platform.searches import FAILED_USUAL, MAX_PARALLEL, MAX_TRIALS
 from projects.access import Permission
 from projects.api.base import ProjectAPIView, ReasonIn, reason_in
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
-
-MAX_TRIALS = 500
-MAX_PARALLEL = 32
 
 
 class ParameterIn(StrictSerializer):
@@ -57,7 +55,10 @@ class ExperimentIn(StrictSerializer):
     trials_max = serializers.IntegerField(min_value=1, max_value=MAX_TRIALS, default=20)
     parallel = serializers.IntegerField(min_value=1, max_value=MAX_PARALLEL, default=2)
     failed_max = serializers.IntegerField(
-        min_value=0, max_value=MAX_TRIALS, default=3, help_text="more failed trials end it"
+        min_value=0,
+        max_value=MAX_TRIALS,
+        default=FAILED_USUAL,
+        help_text="more failed trials end it",
     )
     gpu_hours = serializers.FloatField(
         required=False, allow_null=True, min_value=0.01, max_value=1e6
@@ -168,15 +169,20 @@ class ApplyExperiment(ProjectAPIView):
         if said.pop("project") not in {"", self.project.slug}:
             raise wrong("metadata.project", _("The address names another project."))
         plan = request.query_params.get("plan") == "1"
-        row, action, changes = services.experiment_apply(
+        found = services.experiment_apply(
             principal=self.principal, project=self.project, said=said, plan=plan
         )
         if not plan:
-            return _told(self, row, status.HTTP_202_ACCEPTED)
-        told = [{"field": c.field, "from": c.before, "to": c.after} for c in changes]
-        chosen = _("Values are chosen by: %(engine)s.") % {"engine": row.get_engine_display()}
-        answer = {"action": action, "name": row.name, "changes": told, "sentences": [chosen]}
-        return Response({**answer, "allowed": True})
+            return _told(self, found.row, status.HTTP_202_ACCEPTED)
+        answer = {
+            "action": found.action,
+            "name": found.row.name,
+            "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in found.changes],
+            "sentences": [*filter(None, [found.refusal]), *found.sentences],
+            "allowed": not found.refusal,
+            "refusal": found.refusal,
+        }
+        return Response(answer)
 
 
 class OneExperiment(ProjectAPIView):

@@ -39,6 +39,9 @@ class State(TextChoices):
     STOPPED = "stopped", _("Stopped")
 
 
+LIVE = (State.RUNNING, State.STOPPING)
+
+
 class TrialState(TextChoices):
     """How a trial is."""
 
@@ -60,3 +63,4 @@ class Reason(TextChoices):
     FAILURES = "too-many-failed", _("Too many of its trials failed; their logs say why.")
     REFUSED = "refused", _("A trial could not be made.")
     USER = "stopped", _("It was stopped by request.")
+    PROJECT = "project", _("Its project was archived or is being deleted.")

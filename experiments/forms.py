@@ -10,11 +10,12 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
-from experiments.api import MAX_PARALLEL, MAX_TRIALS, ExperimentIn
+from experiments.api import ExperimentIn
 from experiments.choices import Algorithm, Goal
 from experiments.rules import MAX_PARAMETERS
 from experiments.services import NAME_MAX
 from jobs.ai_platform.documents import loaded
+from jobs.ai_platform.searches import FAILED_USUAL, MAX_PARALLEL, MAX_TRIALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +101,7 @@ class ExperimentForm(forms.Form):
         label=_("At the same time"), initial=2, min_value=1, max_value=MAX_PARALLEL
     )
     failed_max = forms.IntegerField(
-        label=_("Failed trials at most"), initial=3, min_value=0, max_value=MAX_TRIALS
+        label=_("Failed trials at most"), initial=FAILED_USUAL, min_value=0, max_value=MAX_TRIALS
     )
     gpu_hours = forms.FloatField(label=_("GPU-hours at most"), required=False, min_value=0.01)
     goal = forms.FloatField(label=_("Ends when the metric reaches"), required=False)
@@ -127,6 +128,7 @@ class HowLongForm(forms.Form):
         label=_("Failed trials at most"), min_value=0, max_value=MAX_TRIALS
     )
     gpu_hours = forms.FloatField(label=_("GPU-hours at most"), required=False, min_value=0.01)
+    goal = forms.FloatField(label=_("Ends when the metric reaches"), required=False)
 
 
 class DocumentForm(forms.Form):

@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Q
+
 from clusters.registry import driver_for
-from experiments.choices import Algorithm, TrialState
+from experiments.choices import LIVE, Algorithm, Engine, TrialState
+from experiments.models import Experiment
 from runtime.capabilities import ExperimentSpec, Proposal, SupportsExperiments, TrialEnd
 from runtime.protocol import Denied, InvalidSpec
 from runtime.training import KATIB
@@ -19,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from clusters.models import Cluster
-    from experiments.models import Experiment, Trial
+    from experiments.models import Trial
+    from projects.models import Project
 
 ALGORITHMS = frozenset((Algorithm.RANDOM, Algorithm.TPE, Algorithm.CMAES, Algorithm.SOBOL))
+MOST = 10  # searches of a project at a time: each has a small pod that no limit counts
 SEEDED = ALGORITHMS - {Algorithm.SOBOL}
 _ENDS = {
     TrialState.SUCCEEDED: "Succeeded",
@@ -31,6 +36,13 @@ _ENDS = {
 
 def is_on(cluster: Cluster) -> bool:
     return KATIB in cluster.operators
+
+
+def has_room(project: Project, *, but: Experiment | None = None) -> bool:
+    """Whether it may choose values of one more search of a project, or has those of ``but``."""
+    rows = Experiment.objects.filter(Q(in_katib=True) | Q(state__in=LIVE, engine=Engine.KATIB))
+    rows = rows.filter(project=project)
+    return (rows if but is None else rows.filter(in_katib=True).exclude(pk=but.pk)).count() < MOST
 
 
 def proposed(row: Experiment) -> tuple[Proposal, ...]:

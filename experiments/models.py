@@ -48,6 +48,7 @@ class Experiment(models.Model):
     generation = models.PositiveSmallIntegerField(default=0, db_default=0)
     begun_before = models.PositiveSmallIntegerField(default=0, db_default=0)  # trials, by then
     in_katib = models.BooleanField(default=False, db_default=False)
+    silent_since = models.DateTimeField(null=True)  # Katib is asked for values, and has none
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     reason = models.CharField(max_length=16, choices=Reason.choices, blank=True, default="")
     message = models.CharField(max_length=500, blank=True, default="")  # what it waits for

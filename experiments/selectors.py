@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Func, IntegerField, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound
@@ -16,6 +16,16 @@ from projects.access import Permission, scoped
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
+
+
+class Length(Func):
+    """How many a column's JSON list has, counted where it lies."""
+
+    function = "JSON_ARRAY_LENGTH"
+    output_field = IntegerField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **how: Any) -> Any:
+        return self.as_sql(compiler, connection, function="JSONB_ARRAY_LENGTH", **how)
 
 
 def visible_to(who: Principal, project: Project) -> QuerySet[Experiment]:

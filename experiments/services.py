@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
 from common.clock import now
-from common.errors import Conflict, Forbidden, wrong
+from common.errors import BerthError, Conflict, Forbidden, wrong
 from common.manifests import Change
 from events import services as events
 from experiments import katib, rules
@@ -20,15 +22,18 @@ from experiments.choices import Algorithm, Engine, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from experiments.search import any_value
 from jobs.kind import JOB
+from notifications.services import notify_owner
 from projects.access import Permission, project_enter
-from projects.others import reason_for
+from projects.others import reason_for, tell_owner
 from work.services import workload_create, workload_plan, workload_stop
-from work.services.ending import workload_delete
+from work.services.base import locked
+from work.services.ending import request_delete
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from jobs.models import Job
     from projects.models import Project
+    from work.services import Plan
 
 OWN_ALGORITHMS = frozenset((Algorithm.RANDOM, Algorithm.TPE, Algorithm.GRID))  # of Optuna here
 NAME_MAX = 50  # a trial's number follows it in the name of its job
@@ -37,8 +42,14 @@ NAME_MAX = 50  # a trial's number follows it in the name of its job
 EDITABLE = ("trials_max", "parallel", "failed_max", "gpu_hours", "goal")  # how long it goes on
 
 
-def experiment_of(*, principal: Principal, project: Project, said: Mapping[str, Any]) -> Experiment:
-    """Return a search as it would be. What its first trial would be refused for is refused here."""
+def experiment_plan(
+    *, principal: Principal, project: Project, said: Mapping[str, Any]
+) -> tuple[Experiment, Plan, str]:
+    """Return a search as it would be, the plan of its first trial, and why it would be refused.
+
+    The sentences of the plan are of the whole search. A trial that has to wait is no refusal; one
+    that is larger than a limit, and so would wait for ever, is.
+    """
     template, parameters = dict(said["job"]), [dict(one) for one in said["parameters"]]
     name = JOB.table["name"].clean(said["name"])
     if len(name) > NAME_MAX:
@@ -66,7 +77,25 @@ def experiment_of(*, principal: Principal, project: Project, said: Mapping[str, 
     trial = {**rules.filled(template, first), "name": f"{name}-1"}
     plan = workload_plan(principal=principal, project=project, kind=JOB, said=trial)
     choose_engine(row, template, plan.row.cluster_key)
-    return row
+    too_large = any(q.limit is not None and q.after - q.used > q.limit for q in plan.quota)
+    told = replace(plan, sentences=_sentences(row, plan))
+    return row, told, plan.refusal if too_large else ""
+
+
+def _sentences(row: Experiment, plan: Plan) -> tuple[str, ...]:
+    """What the plan of its first trial comes to for all of a search."""
+    count = {"parallel": min(row.parallel, row.trials_max), "trials": row.trials_max}
+    told = [
+        _("Values are chosen by: %(engine)s.") % {"engine": row.get_engine_display()},
+        _("%(trials)d trials, up to %(parallel)d at the same time.") % count,
+    ]
+    if gpus := count["parallel"] * plan.row.gpus * JOB.replicas_of(plan.row):
+        told.append(_("Together they hold up to %(n)d GPUs.") % {"n": gpus})
+    if row.gpu_hours is not None:
+        told.append(_("It ends when %(n)s GPU-hours are spent.") % {"n": f"{row.gpu_hours:g}"})
+    if plan.sentences:
+        told.append(_("Of the first trial: %(said)s") % {"said": " ".join(plan.sentences)})
+    return tuple(told)
 
 
 def experiment_create(
@@ -77,7 +106,9 @@ def experiment_create(
     beside: Callable[[Experiment], object] = lambda _row: None,
 ) -> Experiment:
     """Begin a search; ``beside`` is called in the transaction that makes it."""
-    row = experiment_of(principal=principal, project=project, said=said)
+    row, _plan, refusal = experiment_plan(principal=principal, project=project, said=said)
+    if refusal:
+        raise Conflict(refusal, code="trial-too-large")
     try:
         with transaction.atomic():
             row.save(force_insert=True)
@@ -91,17 +122,29 @@ def experiment_create(
     return row
 
 
+@dataclass(frozen=True)
+class Applied:
+    """What a document came to, or would come to."""
+
+    row: Experiment
+    action: str  # create, update, none
+    changes: Sequence[Change]
+    sentences: Sequence[str] = ()
+    refusal: str = ""
+
+
 def experiment_apply(
     *, principal: Principal, project: Project, said: Mapping[str, Any], plan: bool = False
-) -> tuple[Experiment, str, list[Change]]:
+) -> Applied:
     """Begin what is not there, or change how long it goes on; ``plan``: say it and do nothing."""
-    wanted = experiment_of(principal=principal, project=project, said=said)
+    wanted, planned, refusal = experiment_plan(principal=principal, project=project, said=said)
     row = Experiment.objects.filter(project=project, name=wanted.name).first()
     if row is None:
         made = (
             wanted if plan else experiment_create(principal=principal, project=project, said=said)
         )
-        return made, "create", [Change(name, None, value) for name, value in said.items()]
+        changes = [Change(name, None, value) for name, value in said.items()]
+        return Applied(made, "create", changes, planned.sentences, refusal)
     fixed = ("parameters", "metric", "objective", "algorithm", "early_stopping")
     other = [name for name in fixed if getattr(row, name) != getattr(wanted, name)]
     mine = principal.user.pk == row.owner_id
@@ -112,20 +155,29 @@ def experiment_apply(
         raise wrong(other[0], text)
     found = {name: (getattr(row, name), getattr(wanted, name)) for name in EDITABLE if name in said}
     changes = [Change(name, *both) for name, both in found.items() if both[0] != both[1]]
-    if changes and not plan:
-        new = {change.field: change.after for change in changes}
+    new = {change.field: change.after for change in changes}
+    if changes and plan:
+        try:
+            _require_editable(principal, row, new, restart=False)
+        except BerthError as error:
+            refusal = error.message
+    elif changes:
         row = experiment_edit(principal=principal, row=row, said=new)
-    return row, "update" if changes else "none", changes
+    return Applied(row, "update" if changes else "none", changes, (), refusal if changes else "")
 
 
 def choose_engine(row: Experiment, template: dict[str, Any], cluster_key: str) -> None:
     """Katib where the cluster of the trials has it and can do it: then they run there."""
     cluster = Cluster.objects.filter(key=cluster_key).first()
-    if cluster is not None and katib.is_on(cluster) and row.algorithm in katib.ALGORITHMS:
+    can = cluster is not None and katib.is_on(cluster) and row.algorithm in katib.ALGORITHMS
+    if can and (is_free := katib.has_room(row.project)):
         row.engine, row.cluster_key = Engine.KATIB, cluster_key
         row.sealed = {"job": json.dumps({**template, "cluster": cluster_key})}
     elif row.algorithm not in OWN_ALGORITHMS:
         said = {"word": row.get_algorithm_display(), "where": cluster.name if cluster else ""}
+        if can and not is_free:
+            text = _("%(word)s needs Katib, where this project has %(n)d searches already.")
+            raise Conflict(text % {**said, "n": katib.MOST}, code="katib-is-full")
         text = _("%(word)s needs Katib, which %(where)s lacks. Choose another algorithm.")
         raise wrong("algorithm", text % said)
 
@@ -141,22 +193,14 @@ def experiment_edit(
 ) -> Experiment:
     """Change how long a search goes on; ``restart``: one that is over goes on from its trials."""
     project_enter(principal, row.project.slug, Permission.JOB_CREATE)
-    if principal.user.pk != row.owner_id:
-        raise Forbidden(_("Only who began the search can change it: it runs in their name."))
     held = Experiment.objects.select_for_update().get(pk=row.pk)
-    if held.state == State.STOPPING or (held.state == State.RUNNING) == restart:
-        text = _("It runs.") if restart else _("It is over: let it go on, with more trials.")
-        raise Conflict(text, code="not-now")
+    _require_editable(principal, held, said, restart=restart)
     for name, value in said.items():
         setattr(held, name, value)
-    begun = held.trials.count()
-    if held.trials_max <= begun:
-        text = _("It has begun %(n)d trials already: give it more.")
-        raise wrong("trials_max", text % {"n": begun})
     if restart:
         held.state, held.reason, held.message, held.ended_at = State.RUNNING, "", "", None
-        held.generation, held.begun_before = held.generation + 1, begun
-        held.restarted_at = now()
+        held.generation, held.begun_before = held.generation + 1, held.trials.count()
+        held.restarted_at, held.silent_since = now(), None
         if held.in_katib:
             raise Conflict(_("Katib still takes its records of it away: try again soon."))
         if held.cluster_key:
@@ -168,17 +212,39 @@ def experiment_edit(
     return held
 
 
+def _require_editable(
+    principal: Principal, row: Experiment, said: Mapping[str, Any], *, restart: bool
+) -> None:
+    if principal.user.pk != row.owner_id:
+        raise Forbidden(_("Only who began the search can change it: it runs in their name."))
+    if row.state == State.STOPPING or (row.state == State.RUNNING) == restart:
+        text = _("It runs.") if restart else _("It is over: let it go on, with more trials.")
+        raise Conflict(text, code="not-now")
+    begun = row.trials.count()
+    if said.get("trials_max", row.trials_max) <= begun:
+        text = _("It has begun %(n)d trials already: give it more.")
+        raise wrong("trials_max", text % {"n": begun})
+
+
 def experiment_delete(*, principal: Principal, row: Experiment, said: str = "") -> None:
     """Delete a search that is over, with the jobs of its trials."""
     require_change(principal, row)
     said = reason_for(principal, row.owner, said)
     with transaction.atomic():
         row = Experiment.objects.select_for_update().get(pk=row.pk)
-        if row.state in {State.RUNNING, State.STOPPING} or row.in_katib:
-            raise Conflict(_("It is not over yet: stop it first, and wait."), code="not-over")
-        for trial in row.trials.select_related("job__project", "job__owner"):
+        if row.state == State.RUNNING:
+            raise Conflict(_("It is not over yet: stop it first."), code="not-over")
+        if row.state == State.STOPPING:
+            text = _("Its trials are still ending: try again when it has stopped.")
+            raise Conflict(text, code="not-over")
+        if row.in_katib:
+            text = _("Katib still takes its records of it away: try again soon.")
+            raise Conflict(text, code="not-over")
+        for trial in row.trials.select_related("job"):
             if trial.job is not None:
-                workload_delete(principal=principal, row=trial.job, said=said)
+                request_delete(locked(trial.job), actor=principal, said=said)
+        listed = reverse("experiments:list", args=[row.project.slug])
+        tell_owner(principal, row.owner, "work.deleted", row, said, url=listed)
         events.record(
             actor=principal,
             verb="experiment.deleted",
@@ -208,6 +274,9 @@ def experiment_stop(*, principal: Principal, row: Experiment, said: str = "") ->
         project_uid=row.project.uid,
         message=said,
     )
+    why = f"{principal.user.label}: {said}"
+    if said:
+        notify_owner(row, "work.stopped", reason=why)
     return row
 
 

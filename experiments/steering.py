@@ -7,7 +7,7 @@ the lock of its search: a worker that is killed loses none, and two of them make
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -22,7 +22,7 @@ from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, Invalid, NotFound, Unavailable, wrong
 from events import services as events
 from experiments import katib
-from experiments.choices import Algorithm, Engine, Reason, State, TrialState
+from experiments.choices import LIVE, Algorithm, Engine, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from experiments.rules import filled, numbers_said
 from experiments.search import Tried, ask, lags
@@ -30,13 +30,17 @@ from experiments.services import best_of, own_algorithm
 from jobs import choices as jobs
 from jobs.kind import JOB
 from jobs.states import OVER, state_of
+from notifications.services import notify_owner
 from runtime.protocol import Desired, DriverError, Phase
 from usage.models import Interval
+from work.choices import StopReason
 from work.services import workload_create
-from work.services.base import lock
+from work.services.base import locked
 from work.services.ending import request_stop
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobs.models import Job
     from runtime.capabilities import Proposal
 
@@ -46,7 +50,6 @@ READ = 1024 * 1024  # of a log in one turn
 CURVE = 1000  # values that are kept of a trial
 SOON_S, SELDOM_S, GROWS = 2.0, 15.0, 1.5  # pauses between two looks at one search
 PATIENCE_S = 120  # a Katib that proposes nothing for so long is not waited for
-_LIVE = (State.RUNNING, State.STOPPING)
 _ENDED = (Phase.STOPPED, Phase.FAILED)
 # Archiving has stopped its trials: nobody wants it to go on months later, when it is undone.
 _FINAL = frozenset({"project-archived"})
@@ -61,7 +64,7 @@ class Turns:
     def tick(self) -> None:
         """One search that can't be steered holds up no other."""
         at, seen = time.monotonic(), dict[int, tuple[float, float]]()
-        wanted = Q(state__in=_LIVE) | Q(in_katib=True)
+        wanted = Q(state__in=LIVE) | Q(in_katib=True)
         over = Trial.objects.filter(state=TrialState.RUNNING, job__phase__in=_ENDED)
         at_once = set(over.values_list("experiment_id", flat=True))
         rows = Experiment.objects.filter(wanted).select_related("project", "owner")
@@ -89,33 +92,30 @@ def _mark(row: Experiment) -> tuple[Any, ...]:
     return (*told, *held)
 
 
-def turn() -> None:
-    """Look at all of them now."""
-    Turns().tick()
-
-
 def steer(row: Experiment) -> None:
     """Bring one search a step on: what its trials said, whether it is over, what comes next."""
-    if row.state not in _LIVE:
+    if row.state not in LIVE:
         _leave_katib(row)
         return
-    trials = list(row.trials.select_related("job__project", "job__owner"))
+    trials = list(row.trials.defer("curve").select_related("job__project", "job__owner"))
+    # Most of 500 are over, and nobody asks what they said.
+    curves = dict(row.trials.filter(state=TrialState.RUNNING).values_list("pk", "curve"))
+    done = row.trials.filter(state=TrialState.SUCCEEDED).values_list("curve", flat=True)
+    others = list(done) if row.early_stopping and curves else []
     for trial in trials:
         if trial.state == TrialState.RUNNING:
-            _look(row, trial, trials)
+            trial.curve = curves.get(trial.pk, [])
+            _look(row, trial, others)
     running = [one for one in trials if one.state == TrialState.RUNNING]
     reason = row.reason if row.state == State.STOPPING else _why_over(row, trials)
     if reason == Reason.TRIALS and running and row.state == State.RUNNING:
         return  # its last trials go on to their end
     if reason:
-        for trial in running:
-            _end_job(trial)
-        _end(row, reason, over=not running, best=best_of(row, trials))
-        if not running:
-            _leave_katib(row)
-        return
-    if len(running) < row.parallel:
+        _end(row, reason, trials)
+    elif len(running) < row.parallel:
         _begin_next(row, trials, row.parallel - len(running))
+    elif row.silent_since:
+        _silent(row, None)
 
 
 def _begin_next(row: Experiment, trials: list[Trial], most: int) -> None:
@@ -132,6 +132,9 @@ def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
 
     One that is away, or has lost what it knew, holds no search up: Optuna goes on with all trials.
     """
+    if not row.in_katib and not katib.has_room(row.project, but=row):
+        _without_katib(row, f"{katib.MOST} searches of the project have one there")
+        return []
     # Written first: what is made there is never forgotten. Who stopped, deleted or restarted it
     # meanwhile has taken its objects away, or is about to: none is made again.
     held = Experiment.objects.filter(pk=row.pk, state=State.RUNNING, generation=row.generation)
@@ -150,15 +153,22 @@ def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
     except DriverError as error:
         offered, why = [], str(error)
     if offered:
+        _silent(row, None)
         return offered
-    since = max([one.ended_at for one in trials if one.ended_at] + [row.asked_at])
-    if any(one.state == TrialState.RUNNING for one in trials):
-        since = now()
+    since = row.silent_since or now()
+    _silent(row, since)
     if now() - since > timedelta(seconds=PATIENCE_S):
         _without_katib(row, why)
     elif why:
         _note(row, _("Katib does not answer, and the search waits: %(why)s") % {"why": why})
     return []
+
+
+def _silent(row: Experiment, since: datetime | None) -> None:
+    """Write since when there was a place for a trial, and Katib had no values for it."""
+    if row.silent_since != since:
+        row.silent_since = since
+        Experiment.objects.filter(pk=row.pk).update(silent_since=since)
 
 
 def _without_katib(row: Experiment, why: str) -> None:
@@ -184,8 +194,8 @@ def _leave_katib(row: Experiment) -> None:
     Experiment.objects.filter(pk=row.pk).update(in_katib=False, message=kept)
 
 
-def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
-    """Write down what a trial has said, and how it ended."""
+def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> None:
+    """Write down what a trial has said, and how it ended. ``others``: of those that ended well."""
     job = trial.job
     if job is None or job.desired == Desired.ABSENT or job.deleted_at is not None:
         trial.state, trial.ended_at = TrialState.STOPPED, now()
@@ -201,13 +211,13 @@ def _look(row: Experiment, trial: Trial, trials: list[Trial]) -> None:
             return  # what it said is not known yet: asked again
     except Conflict:
         pass  # a cluster that keeps no logs
-    early = trial.state == TrialState.EARLY_STOPPED
-    if not over and row.early_stopping and not early:
-        others = [one.curve for one in trials if one.state == TrialState.SUCCEEDED]
-        if lags(trial.curve, others, maximizes=row.maximizes):
+    if not over and row.early_stopping and lags(trial.curve, others, maximizes=row.maximizes):
+        trial.state, trial.ended_at = TrialState.EARLY_STOPPED, now()
+        with transaction.atomic():  # never its job without it: that would be a stop by request
             _end_job(trial)
-            trial.state, trial.ended_at = TrialState.EARLY_STOPPED, now()
-    elif over:
+            trial.save()
+        return
+    if over:
         ended = {jobs.State.FAILED: TrialState.FAILED, jobs.State.CANCELLED: TrialState.STOPPED}
         said = TrialState.METRIC_UNAVAILABLE if trial.value is None else TrialState.SUCCEEDED
         trial.state, trial.ended_at = ended.get(state, said), now()
@@ -298,13 +308,15 @@ def _begin(row: Experiment, trials: list[Trial], offered: list[Proposal] | None 
     if values is None:
         is_all = own_algorithm(row) == Algorithm.GRID
         if is_all and not any(one.runs for one in tried):
-            _end(row, Reason.GRID, over=True, best=best_of(row, trials))
+            _end(row, Reason.GRID, trials)
         return False
     made: list[Trial] = []
 
     def beside(job: Job) -> None:
         held = Experiment.objects.select_for_update().get(pk=row.pk)
-        if held.state != State.RUNNING or held.trials.count() != number - 1:
+        # It was stopped or changed, or somebody else was faster, since this turn began.
+        fits = number <= held.trials_max
+        if held.state != State.RUNNING or held.trials.count() != number - 1 or not fits:
             raise Conflict("", code="turned")
         said = {"number": number, "parameters": values, "proposal": proposal}
         made.append(Trial.objects.create(experiment=row, job=job, **said))
@@ -328,46 +340,56 @@ def _begin(row: Experiment, trials: list[Trial], offered: list[Proposal] | None 
 
 def _refused(row: Experiment, trials: list[Trial], error: BerthError) -> None:
     """End a search whose next trial can't be made; one that waiting helps waits, and says so."""
-    running = [trial for trial in trials if trial.state == TrialState.RUNNING]
     final = isinstance(error, Invalid | Forbidden | NotFound) or error.code in _FINAL
     if not final or error.code == "name-taken":  # another worker made it, or somebody has that name
         _note(row, error.message)
         return
-    for trial in running:
-        _end_job(trial)
-    _end(row, Reason.REFUSED, over=not running, best=None, message=error.message)
+    _end(row, Reason.REFUSED, trials, message=error.message)
 
 
 @transaction.atomic
 def _end_job(trial: Trial) -> None:
     if trial.job is not None:
-        request_stop(lock(trial.job), reason=JOB.asked, actor=None)
+        request_stop(locked(trial.job), reason=StopReason.SEARCH, actor=None)
+
+
+def _end(row: Experiment, reason: str, trials: list[Trial], message: str = "") -> None:
+    """Write that it is over, or that it stops; then what still runs of it is told to end."""
+    running = [one for one in trials if one.state == TrialState.RUNNING]
+    if not _ended(row, reason, trials, over=not running, message=message):
+        return
+    for trial in running:
+        _end_job(trial)
+    if not running:
+        _leave_katib(row)
 
 
 @transaction.atomic
-def _end(
-    row: Experiment, reason: str, *, over: bool, best: Trial | None, message: str = ""
-) -> None:
-    """Write that it stops, or that it is over."""
+def _ended(row: Experiment, reason: str, trials: list[Trial], *, over: bool, message: str) -> bool:
+    """False: it was changed since this turn began, and goes on."""
     held = Experiment.objects.select_for_update().get(pk=row.pk)
-    if held.state not in _LIVE:
-        return
+    if held.state not in LIVE:
+        return False
+    counted = reason in {Reason.TRIALS, Reason.GOAL, Reason.GPU_HOURS, Reason.FAILURES}
+    if held.state == State.RUNNING and counted and _why_over(held, trials) != reason:
+        return False
+    if held.state == State.STOPPING:
+        reason, message = held.reason, ""  # who stopped it first says why
     held.reason, held.state = reason, State.STOPPING
     held.message = message[:500] or (held.message if reason == Reason.REFUSED else "")
     if over:
-        bad = reason in {Reason.FAILURES, Reason.REFUSED} or best is None
+        bad = reason in {Reason.FAILURES, Reason.REFUSED} or best_of(row, trials) is None
         held.state = State.FAILED if bad else State.SUCCEEDED
-        held.state = State.STOPPED if reason == Reason.USER else held.state
+        held.state = State.STOPPED if reason in {Reason.USER, Reason.PROJECT} else held.state
         held.ended_at = now()
-        events.record(
-            actor=None,
-            verb="experiment.ended",
-            target=held,
-            project_uid=row.project.uid,
-            data={"state": held.state, "reason": reason},
-        )
+        data = {"state": held.state, "reason": reason}
+        said: dict[str, Any] = {"target": held, "project_uid": row.project.uid, "data": data}
+        events.record(actor=None, verb="experiment.ended", **said)
+        if held.state != State.STOPPED:
+            notify_owner(held, "experiment.ended", reason=Reason(reason).label)
     held.save()
-    row.state = held.state
+    row.state, row.reason = held.state, held.reason
+    return True
 
 
 def _note(row: Experiment, message: str) -> None:

@@ -17,12 +17,14 @@ from jobs.goodput import WorkGoodput
 from jobs.kind import JOB
 from jobs.packages import package_keep
 from jobs.runs_api import (
+    WorkArtifactFiles,
     WorkArtifacts,
     WorkArtifactsCopied,
     WorkRunAgain,
     WorkRuns,
     WorkRunsDiff,
     WorkRunsOfAll,
+    WorkTensorBoard,
 )
 from jobs.states import STATES
 from projects.access import Permission
@@ -47,6 +49,7 @@ class ReplicaOut(serializers.Serializer[Any]):
     node = serializers.CharField(allow_blank=True)
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    restarts = serializers.IntegerField(help_text="how often it began anew in this launch")
 
 
 def _ended(row: Job) -> dict[str, Any]:
@@ -95,7 +98,7 @@ def _smoke(row: Job) -> dict[str, Any] | None:
 def _replicas(row: Job) -> dict[str, Any]:
     """Return each replica of the latest launch, as it was last seen."""
     found = row.replica_rows.filter(launch=row.launch).order_by("index")
-    names = ("index", "role", "exit_code", "reason", "node", "started_at", "ended_at")
+    names = ("index", "role", "exit_code", "reason", "node", "started_at", "ended_at", "restarts")
     return {"replicas": [{**{n: getattr(x, n) for n in names}, "state": x.seen} for x in found]}
 
 
@@ -160,9 +163,11 @@ urlpatterns = [
         own={
             "goodput": WorkGoodput,
             "runs": WorkRuns,
+            "tensorboard": WorkTensorBoard,
             "runs/diff": WorkRunsDiff,
             "runs/<int:run>/again": WorkRunAgain,
             "runs/<int:run>/artifacts": WorkArtifacts,
+            "runs/<int:run>/artifacts/files": WorkArtifactFiles,
             "runs/<int:run>/artifacts/copy": WorkArtifactsCopied,
         },
         of_all={"runs": WorkRunsOfAll},

@@ -2,13 +2,16 @@
 
 Code in a volume is there: it begins in that folder.
 
-One way for a process and a pod: a few lines of Python fetch the package from the listener for
-workloads, with a token of this launch, unpack it into a folder of their own and become the program.
+A few lines of Python fetch the package from the listener for workloads, with a token of this
+launch, and unpack it into a folder. Where the program is one of Python they become it, in a process
+and in a pod alike. Of any other in a pod the image may have no Python: there the image for data
+runs them first.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -21,23 +24,27 @@ from jobs.fetching import package_of
 from jobs.models import Job, Package
 from jobs.packages import PREFIX
 from jobs.sources import in_volume
-from runtime.protocol import Desired
+from runtime import training
+from runtime.protocol import Brought, Desired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from clusters.options import ClusterOptions
+
 PURPOSE = "job-code"  # of the derived token
+_SECRET = "BERTH_CODE_TOKEN"  # noqa: S105 - the name of a variable
+_PYTHONS = ("python", "python3")
 _TOKEN = re.compile(r"\ABearer ([A-Za-z0-9_-]{43})\Z")
 
-# Also for the Python of an old image.
-_BEGIN = """
+# Also for the Python of an old image. Its first word is the digest; ``folder`` is where it goes.
+_FETCH = """
 import hashlib, os, sys, tarfile, tempfile, time
 from urllib import request
 from urllib.error import HTTPError
 url, wanted = os.environ.pop("BERTH_CODE_URL"), sys.argv[1]
 token = os.environ.pop("BERTH_CODE_TOKEN")
-folder = tempfile.mkdtemp(prefix="code-")
 straight = request.build_opener(request.ProxyHandler({}))
 for pause in (1, 2, 4, 8, 16, 0):
     try:
@@ -58,6 +65,10 @@ for pause in (1, 2, 4, 8, 16, 0):
         if not pause or isinstance(error, HTTPError) and error.code < 500:
             sys.exit("Its code could not be fetched from the portal: %s" % error)
         time.sleep(pause)
+"""
+_OWN_FOLDER = 'import tempfile\nfolder = tempfile.mkdtemp(prefix="code-")\n'
+_BEGIN = _OWN_FOLDER + _FETCH
+_BEGIN += """
 os.chdir(folder)
 os.environ["BERTH_CODE"] = folder
 path = os.environ.get("PYTHONPATH")
@@ -68,7 +79,7 @@ except OSError as error:
     sys.stderr.write("%s: %s\\n" % (sys.argv[2], error.strerror))
     sys.exit(127)
 """
-
+_BRING = "import sys\nfolder = sys.argv[2]\n" + _FETCH
 
 _IN_VOLUME = (
     'cd -- "$BERTH_VOLUMES/$0" || exit 66; BERTH_CODE=$PWD; '
@@ -86,13 +97,36 @@ def with_code(row: Job, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_fetched(row: Job) -> bool:
-    """Whether its program fetches its code from the portal."""
+    """Whether its code comes from the portal."""
     return bool(row.code) and not in_volume(row.code)
 
 
-def environment(row: Job, hub_url: str) -> dict[str, str]:
-    if not is_fetched(row):
+def is_brought(row: Job, options: ClusterOptions | None) -> bool:
+    """Whether its pod brings it before the program starts, whose image may have no Python.
+
+    What runs Python fetches it by itself, and each slot of MPI does.
+    """
+    if options is None or not options.data_image or not is_fetched(row):
+        return False
+    runs_python = row.script or row.smoke_of or PurePosixPath(row.command[0]).name in _PYTHONS
+    return not runs_python and row.framework != training.MPI
+
+
+def brought(row: Job, options: ClusterOptions) -> Brought | None:
+    """Return how its pod brings it."""
+    if not is_brought(row, options):
+        return None
+    digest = package_of(row).removeprefix(PREFIX)
+    return Brought(("python3", "-c", _BRING, digest), _url(row, options.hub_url), _SECRET)
+
+
+def environment(row: Job, options: ClusterOptions | None) -> dict[str, str]:
+    if not is_fetched(row) or is_brought(row, options):
         return {}
+    return _url(row, options.hub_url if options else "")
+
+
+def _url(row: Job, hub_url: str) -> dict[str, str]:
     base = (hub_url or settings.BERTH_INTERNAL_URL).rstrip("/")
     return {"BERTH_CODE_URL": f"{base}/hub/api/berth/jobs/{row.uid}/code"}
 
@@ -100,7 +134,7 @@ def environment(row: Job, hub_url: str) -> dict[str, str]:
 def secrets(row: Job) -> dict[str, str]:
     if not is_fetched(row):
         return {}
-    return {"BERTH_CODE_TOKEN": services.derive(PURPOSE, row.uid, row.launch)}
+    return {_SECRET: services.derive(PURPOSE, row.uid, row.launch)}
 
 
 def launch_of(request: HttpRequest, job: UUID, purpose: str) -> int:

@@ -1,8 +1,9 @@
 """git for one repository, fenced in: what it may reach, run, read and use.
 
-Only https to an address that Berth may reach, which is asked of no name server a second time; no
-redirects, hooks, filters, submodules or questions to a terminal. The secret is in the environment
-of ``git`` and nowhere else.
+Only https or ssh to an address that Berth may reach, which is asked of no name server a second
+time; no redirects, hooks, filters, submodules or questions to a terminal. A token is in the
+environment of ``git`` and nowhere else, a private key in the memory of this process, from which
+``ssh`` reads it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -22,11 +24,19 @@ import certifi
 from django.conf import settings
 from django.utils.translation import gettext_noop as _
 
-from common.outbound import OutboundError, policy_from_settings, split_host, system_resolve
+from common.outbound import (
+    Client,
+    OutboundError,
+    policy_from_settings,
+    split_host,
+    system_resolve,
+)
+from credentials.kinds.git import HTTPS, PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from dataplane.addresses import Policy
     from jobs.sources import Repository
 
 SECONDS = 120  # of all of it
@@ -37,6 +47,11 @@ _BOUNDED = 'ulimit -v 1048576; ulimit -f 4194304; exec git "$0" "$@"'
 _TOLD = 64 * 1024  # bytes of what git says
 # What git says → which sentence that is; in this order.
 _SAYINGS = (
+    ("ssh: not found", "no-ssh"),
+    ("host key verification failed", "host-key"),
+    ("no matching host key type", "host-key"),
+    ("permission denied", "closed"),
+    ("does not appear to be a git repository", "closed"),
     ("couldn't find remote ref", "no-ref"),
     ("not our ref", "no-ref"),
     ("unadvertised object", "no-ref"),
@@ -61,6 +76,18 @@ PROBLEMS = {
         "%(host)s among the project's credentials."
     ),
     "key": _("The credential “%(key)s” does not open %(where)s, or there is no such repository."),
+    "no-key": _(
+        "%(where)s is opened by a private SSH key: keep one for %(host)s among the project's "
+        "credentials, with the keys of the host."
+    ),
+    "unknown-host": _(
+        "Nobody can tell whether it is the real %(host)s: add its keys to the credential "
+        "“%(key)s”, as ssh-keyscan prints them."
+    ),
+    "host-key": _(
+        "%(host)s shows another key than those of the credential “%(key)s”. Ask who runs it before "
+        "you change them."
+    ),
     "moved": _("%(host)s says that it is at another address. Write that one."),
     "tls": _("The certificate of %(host)s is not valid."),
     "away": _("%(host)s can't be reached."),
@@ -70,6 +97,7 @@ PROBLEMS = {
     "folder": _("There is no folder “%(folder)s” in it."),
     "link": _("“%(name)s” is a link to no file of it. Only files, and links to them, go along."),
     "no-git": _("Berth's worker has no git. Tell an operator."),
+    "no-ssh": _("Berth's worker has no ssh. Tell an operator."),
     "other": _("git could not read %(where)s."),
 }
 PASSING = frozenset({"away", "late"})  # may be otherwise a moment later
@@ -85,11 +113,13 @@ class NotFetchedError(Exception):
 
 @dataclass(frozen=True)
 class Login:
-    """``name`` is the credential's, for people."""
+    """``name`` is the credential's, for people. A token, or a private key with keys of its host."""
 
     name: str
     username: str
-    token: str = field(repr=False)
+    token: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+    known_hosts: tuple[str, ...] = ()
 
 
 class Git:
@@ -111,11 +141,13 @@ class Git:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
-    def connection(self) -> dict[str, str]:
-        """Return what leads to the one address that was looked at, and signs in there."""
-        host, port = split_host(self.source.host, default_port=443)
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[dict[str, str]]:
+        """Give what leads to the one address that was looked at, and signs in there."""
+        source, login = self.source, self._login
+        host, port = split_host(source.host, default_port=PORT if source.is_ssh else HTTPS)
         try:
-            policy = policy_from_settings()
+            policy = policy_for(source)
             if not policy.permits_port(host, port):
                 raise self.wrong(_("Port %(port)d is not one that Berth connects to."), port=port)
             found = system_resolve(host, port, _RESOLVE_S)
@@ -126,15 +158,46 @@ class Git:
             raise self.wrong(
                 _("%(host)s is not at a public address, and Berth asks only those."), host=host
             )
+        if source.is_ssh:
+            with self._ssh(host, port, known[0]) as words:
+                around = _as_config([("protocol.ssh.allow", "always")])
+                yield around | {"GIT_SSH_COMMAND": shlex.join(words), "GIT_SSH_VARIANT": "ssh"}
+            return
         said = [("http.curloptResolve", f"{host}:{port}:{','.join(known)}")]
-        if self._login is not None:
-            pair = f"{self._login.username}:{self._login.token}".encode()
+        if login is not None:
+            pair = f"{login.username}:{login.token}".encode()
             header = f"Authorization: Basic {base64.b64encode(pair).decode()}"
-            said.append((f"http.https://{self.source.host}/.extraHeader", header))
+            said.append((f"http.https://{source.host}/.extraHeader", header))
         believed = [certifi.where(), *filter(None, [settings.BERTH_OUTBOUND_CA_FILE])]
         self.write("ca.pem", "".join(Path(one).read_text() for one in believed))
         said.append(("http.sslCAInfo", str(self.folder / "ca.pem")))
-        return _as_config(said)
+        yield _as_config([("protocol.https.allow", "always"), *said])
+
+    @contextlib.contextmanager
+    def _ssh(self, host: str, port: int, address: str) -> Iterator[list[str]]:
+        """Give the words of ``ssh``, which finds the key in the memory of this process."""
+        if (login := self._login) is None:
+            raise self.problem("no-key")
+        if not login.known_hosts:
+            raise self.problem("unknown-host", key=login.name)
+        self.write("known_hosts", "".join(f"{host} {key}\n" for key in login.known_hosts))
+        options = {
+            "HostName": address,
+            "HostKeyAlias": host,
+            "Port": str(port),
+            "User": self.source.user or login.username,
+            "UserKnownHostsFile": str(self.folder / "known_hosts"),
+        }
+        with open(os.memfd_create("key"), "wb") as held:  # noqa: PTH123 - it has no path
+            os.fchmod(held.fileno(), 0o600)
+            held.write(login.private_key.encode())
+            held.flush()
+            said = {
+                **_SSH_FENCE,
+                **options,
+                "IdentityFile": f"/proc/{os.getpid()}/fd/{held.fileno()}",
+            }
+            yield ["ssh", "-F", "none", *(f"-o{name}={value}" for name, value in said.items())]
 
     def __call__(self, *words: str, env: dict[str, str] | None = None) -> str:
         """Return what git prints; NotFetchedError says what was wrong."""
@@ -203,8 +266,8 @@ class Git:
         if verb == "ls-tree":
             return self.problem("folder", folder=self.source.folder)
         word = next((word for part, word in _SAYINGS if part in text), "other")
-        if word == "closed" and self._login is not None:
-            return self.problem("key", key=self._login.name)
+        if word in {"closed", "host-key"} and self._login is not None:
+            return self.problem(word.replace("closed", "key"), key=self._login.name)
         return self.problem(word)
 
     def problem(self, word: str, **values: Any) -> NotFetchedError:
@@ -218,6 +281,19 @@ class Git:
         return NotFetchedError(text, values)
 
 
+def policy_for(source: Repository) -> Policy:
+    """Return which addresses may be asked: the port of SSH is one that other ways out lack."""
+    policy = policy_from_settings()
+    return replace(policy, ports=policy.ports | {PORT}) if source.is_ssh else policy
+
+
+def require_address(source: Repository) -> None:
+    """Raise OutboundError for one that may not be asked; where a name leads is looked at later."""
+    host = f"{source.host}:{PORT}" if source.is_ssh and ":" not in source.host else source.host
+    with Client(policy_for(source)) as client:
+        client.check(f"https://{host}/{source.path}")
+
+
 def _as_config(said: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return settings of git as variables: no file of them lies anywhere."""
     said = (*_SETTINGS, *said)
@@ -229,7 +305,6 @@ def _as_config(said: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 _SETTINGS = (
     ("protocol.allow", "never"),
-    ("protocol.https.allow", "always"),
     ("http.followRedirects", "false"),
     ("http.sslVerify", "true"),
     ("http.lowSpeedLimit", "1"),
@@ -243,6 +318,21 @@ _SETTINGS = (
     ("transfer.bundleURI", "false"),
     ("pack.threads", "1"),
 )
+_SSH_FENCE = {
+    "BatchMode": "yes",
+    "ConnectTimeout": "15",
+    "ControlPath": "none",
+    "ForwardAgent": "no",
+    "GlobalKnownHostsFile": "none",
+    "IdentitiesOnly": "yes",
+    "IdentityAgent": "none",
+    "PermitLocalCommand": "no",
+    "PreferredAuthentications": "publickey",
+    "ProxyCommand": "none",
+    "ServerAliveInterval": "10",
+    "StrictHostKeyChecking": "yes",
+    "UpdateHostKeys": "no",
+}
 _FENCE = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import structlog
 from celery import shared_task
-from django.db import transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
@@ -26,7 +27,7 @@ from credentials.decrypt import opened_all
 from credentials.selectors import credentials_for_launch, credentials_usable
 from jobs.fenced_git import Login, NotFetchedError
 from jobs.models import Job, Package, Run
-from jobs.packages import PREFIX, package_keep
+from jobs.packages import PREFIX, package_hold, package_keep
 from jobs.repositories import fetched
 from jobs.sources import Repository, repository
 from runtime.hints import hint_uids
@@ -34,12 +35,13 @@ from runtime.protocol import Desired
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 log = structlog.get_logger(__name__)
 
 LOOK_S = 5.0  # between looks at whether somebody is at it
 _HELD_S, _RENEW_S = 20.0, 5.0
+_LONGEST_S = 600.0  # of one try; git itself has less
 _TRIES, _PAUSE_S = 3, 5.0
 _AT_ONCE = threading.BoundedSemaphore(2)  # of the threads of a worker, which has more to do
 
@@ -160,6 +162,8 @@ def _write(uid: UUID, by: str, found: Mapping[str, Any]) -> bool:
         row = _locked(uid)
         if row is None or row.fetched.get("by") != by:
             return False
+        if "package" in found and not package_hold(row.project.pk, found["package"]):
+            found = {"tries": row.fetched.get("tries", 0), "until": 0.0}  # pruned: fetched anew
         row.fetched = dict(found)
         row.save(update_fields=["fetched"])
         if "package" in found:
@@ -190,30 +194,58 @@ def _kept_before(row: Job, source: Repository) -> dict[str, Any] | None:
 
 
 def _fetch(row: Job, source: Repository, by: str) -> dict[str, Any]:
-    renewed = time.monotonic()
-
-    def goes_on() -> None:
-        nonlocal renewed
-        if time.monotonic() - renewed > _RENEW_S:
-            renewed = time.monotonic()
-            held = {"by": by, "until": time.time() + _HELD_S, "tries": row.fetched["tries"]}
-            if not _write(row.uid, by, held):
-                raise _LostError
-
-    with fetched(source, _login(row, source), goes_on) as commit:
+    with _renewed(row, by) as look, fetched(source, _login(row, source), look) as commit:
         who = Principal(user=row.owner)
         kept = package_keep(principal=who, project=row.project, stream=commit.packed)
         package = f"{PREFIX}{kept.sha256}"
         return {"commit": commit.sha, "package": package, "left_out": commit.left_out}
 
 
+@contextmanager
+def _renewed(row: Job, by: str) -> Iterator[Callable[[], None]]:
+    """Hold the job, in a thread of its own: one large file or a slow disk takes longer than that.
+
+    What it gives raises once the job is another one's, or nobody's.
+    """
+    over, lost = threading.Event(), threading.Event()
+    tries = row.fetched.get("tries", 0)
+
+    def renew() -> None:
+        ends = time.monotonic() + _LONGEST_S
+        while not over.wait(_RENEW_S) and time.monotonic() < ends:
+            held = {"by": by, "until": time.time() + _HELD_S, "tries": tries}
+            try:
+                if not _write(row.uid, by, held):
+                    break
+            except DatabaseError:
+                log.warning("job.code_not_renewed", job=str(row.uid))  # the next one may come
+            finally:
+                connection.close()
+        lost.set()
+
+    def look() -> None:
+        if lost.is_set():
+            raise _LostError
+
+    beside = threading.Thread(target=renew, name="job-code", daemon=True)
+    beside.start()
+    try:
+        yield look
+    finally:
+        over.set()
+        beside.join()
+
+
 def _login(row: Job, source: Repository) -> Login | None:
-    """Return the Git token for its host: one that the job has, else one of the project's."""
-    fits = {"kind": CredentialKind.GIT, "target": source.host}
+    """Return what signs in at its host: a credential of the job, else one of the project."""
+    kind = CredentialKind.SSH if source.is_ssh else CredentialKind.GIT
     has = credentials_for_launch(row.owner, row.project, [uid for _pk, uid in row.keys_read])
-    own = [one for one in has if (one.kind, one.target) == (CredentialKind.GIT, source.host)]
-    usable = credentials_usable(Principal(user=row.owner), row.project, [CredentialKind.GIT])
-    chosen = own[:1] or list(usable.filter(project=row.project, **fits)[:1])
-    for found, secret in opened_all(chosen, Use.WORK):
+    own = [one for one in has if (one.kind, one.target) == (kind, source.host)]
+    usable = credentials_usable(Principal(user=row.owner), row.project, [kind])
+    project = usable.filter(project=row.project, kind=kind, target=source.host)
+    for found, secret in opened_all(own[:1] or list(project[:1]), Use.WORK):
+        if source.is_ssh:
+            user, hosts = found.public.get("user") or "git", found.public.get("known_hosts") or ()
+            return Login(found.name, user, "", secret["private_key"], tuple(hosts))
         return Login(found.name, found.username, secret["token"])
     return None

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Subquery
-from django.db.models.functions import Coalesce
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
 from jobs import runs
-from jobs.models import Run, Told
+from jobs.models import Run, RunGoodput, Told
 from usage.goodput import CAUSES, Goodput, of_work
 from usage.ledger import millis
 from work.api.views import OneView
@@ -115,6 +113,7 @@ WORDS: dict[str, tuple[Promise, Promise, Promise | str]] = {
 }
 # Of static/css/usage.css: what often stands side by side differs.
 _HUES = dict(zip(CAUSES, (3, 7, 5, 1, 8, 4, 8, 2, 6, 4, 5, 7, 1, 8, 8, 4), strict=True))
+_COUNTS = 0.005
 _WORTH_ADVICE = 0.1  # of the whole; less is as it should be
 
 
@@ -135,6 +134,11 @@ class Line:
     hours: float  # x GPUs
     share: float  # of the whole
     strips: list[Strip] = field(default_factory=list)  # when
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is more than next to nothing of the whole."""
+        return self.share >= _COUNTS
 
     @property
     def name(self) -> Promise:
@@ -184,16 +188,20 @@ def strips(found: Goodput) -> list[Strip]:
 
 def goodput_of(row: Job, run: Run | None = None) -> Goodput | None:
     """Return what the time of a run came to, of the latest where none is named; None: no time."""
+    known = Run.objects.filter(job=row.pk).select_related("kept_goodput").order_by("-launch")
+    is_latest = run is None
+    # A job of a version before has no run that is written down.
+    run = (known if run is None else known.filter(pk=run.pk)).first()
+    if run is not None and hasattr(run, "kept_goodput"):
+        return Goodput.unpacked(bytes(run.kept_goodput.content))
     last = None
-    if run is not None:
+    if run is not None and not is_latest:
         newer = Run.objects.filter(job=row, launch__gt=run.launch).order_by("launch").first()
         last = newer.launch - 1 if newer else None
     launch, began = row.launch, row.started_at
     if run is not None and last is not None:
         launch, began = last, run.began_at
-    newest = Run.objects.filter(job=row.pk).order_by("-launch").values("launch")[:1]
-    # A job of a version before has no run that is written down.
-    since = run.launch if run is not None else Coalesce(Subquery(newest), 0)
+    since = run.launch if run is not None else 0
     told = list(Told.objects.filter(job=row, launch__gte=since, launch__lte=launch))
     found = of_work(
         row.uid,
@@ -209,6 +217,20 @@ def goodput_of(row: Job, run: Run | None = None) -> Goodput | None:
         ],
     )
     return found if found is not None and found.wall else None
+
+
+def goodput_keep(row: Job, launch: int) -> None:
+    """Keep what the run of this launch came to, once it is over and all that it told was read."""
+    run = Run.objects.filter(job=row.pk, launch__lte=launch).order_by("-launch").first()
+    if run is None or run.ended_at is None:
+        return
+    newer = Run.objects.filter(job=row.pk, launch__gt=run.launch).order_by("launch").first()
+    its = Told.objects.filter(job=row.pk, launch__gte=run.launch, next_at__isnull=False)
+    if (its.filter(launch__lt=newer.launch) if newer else its).exists():
+        return
+    found = goodput_of(row, run)
+    if found is not None and found.is_over:
+        RunGoodput.objects.get_or_create(run=run, defaults={"content": found.packed()})
 
 
 def shown(found: Goodput) -> dict[str, Any]:

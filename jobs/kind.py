@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
@@ -10,10 +11,11 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
 from common.errors import wrong
-from common.outbound import Client, OutboundError, policy_from_settings
+from common.outbound import OutboundError
 from jobs import checkpoints, losses, origin, outputs, smoke, sources
 from jobs.choices import AfterLoss
-from jobs.code import is_fetched
+from jobs.code import is_brought, is_fetched
+from jobs.fenced_git import require_address
 from jobs.models import Job
 from jobs.packages import require_package
 from jobs.runs import run_keep
@@ -149,14 +151,15 @@ CODE = f.Line(
     name="code",
     label=_("Code"),
     help=_(
-        "The folder that its program starts in: git+https://HOST/PATH@BRANCH of a repository, "
-        "fetched anew at each start; volume:NAME/FOLDER; or a package that was sent before."
+        "The folder that its program starts in: git+https://HOST/PATH@BRANCH of a repository, or "
+        "git+ssh://git@HOST/PATH@BRANCH with the project's SSH key, fetched anew at each start; "
+        "volume:NAME/FOLDER; or a package that was sent before."
     ),
     longest=512,
     pattern=sources.PATTERN,
     refusal=_(
-        "git+https://HOST/PATH@BRANCH (a tag or commit, too; #subdirectory=FOLDER after it), "
-        "volume:NAME/FOLDER, or package: and its digest."
+        "git+https://HOST/PATH@BRANCH or git+ssh://git@HOST/PATH@BRANCH (a tag or commit, too; "
+        "#subdirectory=FOLDER after it), volume:NAME/FOLDER, or package: and its digest."
     ),
     example="git+https://github.com/team/project@main",
     private=True,  # who knows the digest may run it, and so read it
@@ -225,8 +228,7 @@ def _check_code(row: Job) -> None:
         require_package(row.project, row.code)
     elif (source := sources.repository(row.code)) is not None:
         try:
-            with Client(policy_from_settings()) as client:
-                client.check(source.url)
+            require_address(source)
         except OutboundError as error:
             raise wrong("code", error.message) from None
 
@@ -245,6 +247,9 @@ def _require_volume(field: str, said: str, attached: Attached, *, writes: bool) 
         raise wrong(field, gettext("The job may only read this volume."))
 
 
+_OLDER = {training.PYTORCHJOB: "PyTorchJob", training.TFJOB: "TFJob"}
+
+
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     outputs.check(row, attached)
     checkpoints.check(row, attached)
@@ -254,8 +259,15 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     if not row.cluster_key or not (cluster := known_cluster(row.cluster_key)).runs_images:
         return told
     options = options_of(cluster.options)
-    if is_fetched(row):
+    if is_fetched(row) and not is_brought(row, options):
         told.append(gettext("Its image needs python3, which fetches the code."))
+    elif row.smoke:
+        told.append(gettext("Its image needs python3, which watches over the smoke run."))
+    if (kind := _OLDER.get(operator_of(cluster, row))) and not row.retries:
+        said = gettext(
+            "It runs as a %(kind)s there, which an evicted pod ends: allow retries, and it goes on."
+        )
+        told.append(said % {"kind": kind})
     if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):
         told.append(
             gettext(
@@ -289,6 +301,13 @@ PARAMETER_SERVERS = f.Count(
 )
 
 
+def operator_of(cluster: Cluster, row: Job) -> str:
+    """Return which operator of the cluster makes its pods; "": none."""
+    older_first = options_of(cluster.options).training_operator
+    there = cluster.operators
+    return training.operator(row.framework, row.all_replicas, there, older_first=older_first)
+
+
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none. Some roles need an operator."""
     _check_framework(cluster, row)
@@ -303,12 +322,12 @@ def _check_place(cluster: Cluster, row: Job) -> None:
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
-        raise wrong("command", gettext("This machine has no images: a job needs a command here."))
+        raise wrong("command", gettext("On this machine a job needs a command or a file."))
 
 
 def _check_framework(cluster: Cluster, row: Job) -> None:
     """What can't run there is refused before it is submitted."""
-    if row.framework == training.MPI and "mpi" not in cluster.operators:
+    if row.framework == training.MPI and training.MPI_OPERATOR not in cluster.operators:
         if cluster.runs_images:
             raise wrong("framework", gettext("MPI needs mpi-operator on this cluster."))
         said = gettext("MPI needs mpirun on this machine: Debian's package openmpi-bin.")
@@ -317,8 +336,8 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
-    if row.parameter_servers and cluster.runs_images and "jobset" not in cluster.operators:
-        said = gettext("Parameter servers need JobSet on this cluster.")
+    if row.parameter_servers and cluster.runs_images and not operator_of(cluster, row):
+        said = gettext("Parameter servers need JobSet or the training operator on this cluster.")
         raise wrong("parameter_servers", said)
     if row.parameter_servers and cluster.runs_images and row.topology == "required":
         said = gettext(
@@ -357,6 +376,7 @@ JOB = Kind(
     create=Permission.JOB_CREATE,
     read=Permission.JOB_READ,
     manage=Permission.JOB_MANAGE,
+    first_name=lambda row: PurePosixPath(row.script).stem[:58] or Job.KIND,
     defaults=origin.of_a_workspace,
     beside={"workspace": str},
     told_beside=lambda row: {"workspace": row.made_in or None},
@@ -379,6 +399,7 @@ JOB = Kind(
         "fetched": dict,
     },
     asked=StopReason.CANCELLED.value,
+    stop_notices={StopReason.SEARCH: "work.stopped"},  # of its end the search tells, not it
     counted=lambda n: ngettext("%(n)d job", "%(n)d jobs", n) % {"n": n},
     launched=_launched,
     once=True,

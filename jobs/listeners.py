@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.clock import now
+from common.hooks import Hook
 from events import services as events
 from jobs import checkpoints, smoke, told
 from jobs.models import Job
@@ -22,6 +23,9 @@ from volumes.services.base import volume_note_written
 if TYPE_CHECKING:
     from runtime.reconcilers import Transition
 
+# Whether its end is told with that of something that it is a part of: then it tells nobody itself.
+is_told_with: Hook[[Job], bool] = Hook()
+
 
 def on_transition(change: Transition) -> None:
     row = change.row
@@ -30,8 +34,9 @@ def on_transition(change: Transition) -> None:
     ends = _has_ended(change)
     loses_its_place = change.outcome.updates.get("launch", change.seen.launch) != change.seen.launch
     begins = change.after == Phase.RUNNING != change.before
-    if row.smoke_of is None and (ends or loses_its_place or begins):
-        told.due(row, change.seen.launch)
+    is_asked = change.after == Phase.STOPPING != change.before  # it may tell of its checkpoint now
+    if row.smoke_of is None and (ends or loses_its_place or begins or is_asked):
+        told.due(change.seen)
     if row.smoke_of is None and begins:
         place_note(change)
         checkpoints.begins(row)
@@ -58,7 +63,7 @@ def on_transition(change: Transition) -> None:
         project_uid=row.project.uid,
         data={"run": launch, "exit_code": change.outcome.updates.get("exit_code", row.exit_code)},
     )
-    if how != "cancelled":
+    if how != "cancelled" and not any(is_told_with(row)):
         notify_owner(row, f"job.{how}", reason=reasons.info(change.outcome.reason).text)
 
 

@@ -64,13 +64,11 @@ def sentence(row: Job) -> str:
         return _("When it loses its place it stays stopped until somebody starts it.")
     if row.after_loss == AfterLoss.FEWER:
         said = {"low": row.min_replicas, "high": row.replicas}
-        return (
-            _(
-                "When it loses its place it goes on with %(low)d to %(high)d replicas, as many as "
-                "fit then: its program reads WORLD_SIZE anew, and begins from its newest checkpoint."
-            )
-            % said
+        told = _(
+            "When it loses its place it goes on with %(low)d to %(high)d replicas, as many as fit "
+            "then: its program reads WORLD_SIZE anew, and begins from its newest checkpoint."
         )
+        return told % said
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
 
 from django.conf import settings
@@ -181,6 +182,11 @@ class Run(models.Model):
         return f"{self.job_id}/{self.launch}"
 
     @property
+    def took(self) -> timedelta | None:
+        """Return how long it was between its first program's start and its end."""
+        return self.ended_at - self.began_at if self.began_at and self.ended_at else None
+
+    @property
     def moves(self) -> list[str]:
         """Return its nodes each time that it ran, where they are others than the time before."""
         said = [", ".join(place["nodes"]) for place in self.places] or [", ".join(self.nodes)]
@@ -216,13 +222,25 @@ class Copies(models.Model):
         return f"{self.job_id}: {len(self.kept)}"
 
 
+class RunGoodput(models.Model):
+    """What the time of a run that is over came to: what it was computed from goes after days."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="kept_goodput")
+    content = models.BinaryField()  # as ``usage.goodput`` packs it
+
+    def __str__(self) -> str:
+        return str(self.run_id)
+
+
 class Told(models.Model):
     """What the program of one launch told of itself, as far as it was read (``usage.told``)."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="told")
     launch = models.PositiveIntegerField()
     state = models.JSONField(default=dict)
-    offset = models.PositiveBigIntegerField(default=0)  # up to where it was read
+    cluster_key = models.CharField(max_length=63, default="", db_default="")  # where it runs or ran
+    cursor = models.CharField(max_length=255, default="", db_default="")  # up to where it was read
+    offset = models.PositiveBigIntegerField(default=0)  # bytes that were taken of it
     next_at = models.DateTimeField(null=True, db_index=True)  # None: there is nothing more to read
     pause_s = models.PositiveSmallIntegerField(default=0)  # grows while it tells nothing
     smoke_began_at = models.DateTimeField(null=True)
@@ -248,6 +266,7 @@ class Replica(models.Model):
     node = models.CharField(max_length=255, blank=True, default="")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    restarts = models.PositiveIntegerField(default=0, db_default=0)  # in this launch
 
     class Meta:
         ordering = ["index"]

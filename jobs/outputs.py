@@ -25,6 +25,7 @@ from common.clock import now
 from common.disk import DiskFull
 from common.errors import BerthError, Conflict, Invalid, LimitExceeded, wrong
 from credentials.selectors import credentials_usable
+from files.below import Below, files_below
 from jobs.choices import OutputState
 from jobs.models import Job, Run
 from loaders import policies
@@ -271,8 +272,7 @@ def output_again(*, principal: Principal, row: Job, launch: int) -> Run:
     run = _locked(found) if found is not None else None
     if run is None or not run.output_url or run.ended_at is None:
         raise Conflict(_("Nothing of this run is to be copied."), code="no-output")
-    is_cleared = run.output_load is not None and run.output_load.task == Task.CLEAR
-    if run.output_cleared_at is not None or is_cleared:
+    if run.output_cleared_at is not None:
         said = _("It was copied, and its folder was removed since.")
         raise Conflict(said, code="output-cleared")
     if _state(run) == OutputState.COMPLETE:
@@ -289,6 +289,10 @@ def note_ended(load: Load) -> None:
     if load.task == Task.CLEAR:
         if load.result == Result.DONE:
             Run.objects.filter(pk=run.pk).update(output_cleared_at=now())
+        elif load.result == Result.PARTIAL:
+            with override(run.job.owner.reads_in):
+                said = _("Files that were not copied, or changed since, stay in its folder.")
+            Run.objects.filter(pk=run.pk).update(output_note=said)
         return
     told = {
         "files": load.files_done + load.files_unchanged,
@@ -303,6 +307,18 @@ def note_ended(load: Load) -> None:
 
 def _tell(run: Run, reason: str) -> None:
     notify_owner(run.job, "job.output", run=run.launch, reason=reason)
+
+
+def files_of(principal: Principal, run: Run) -> Below:
+    """Return what lies in the folder that a run writes to, as it is now; opens its file browser."""
+    if run.output_volume is None or not run.output_folder or run.output_cleared_at is not None:
+        raise Conflict(_("The folder of this run is not there."), code="no-output")
+    return files_below(
+        principal=principal,
+        project=run.job.project,
+        volume_uid=run.output_volume.uid,
+        folder=run.output_folder,
+    )
 
 
 # --- what is left here ---------------------------------------------------------------------------
@@ -392,6 +408,8 @@ def output_of(run: Run) -> Output:
         done = load.files_done + load.files_unchanged
         counted = replace(output, files=done, bytes=load.bytes_done)
         return replace(counted, sentence=message_of(load), percent=percent_of(load))
+    if output.state == OutputState.COMPLETE:
+        return replace(output, sentence=run.output_note)
     if output.state in {OutputState.WAITING, OutputState.PARTIAL, OutputState.FAILED}:
         said = run.output_note or (message_of(load) if load is not None else "")
         return replace(output, sentence=said)

@@ -16,8 +16,9 @@ from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Sum, Value
-from django.db.models.functions import Concat
+from django.db.models import Exists, OuterRef, Sum, TextField, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Concat
 from django.utils.translation import gettext as _
 
 from common.clock import now
@@ -60,26 +61,36 @@ def package_keep(*, principal: Principal, project: Project, stream: IO[bytes]) -
             "unpacked": unpacked,
             "created_by": principal.user,
         }
-    kept = Package.objects.filter(project=project).exclude(sha256=digest.hexdigest())
+    package = f"{PREFIX}{digest.hexdigest()}"
+    if package_hold(project.pk, package):
+        return Package.objects.defer("content").get(project=project, sha256=digest.hexdigest())
+    kept = Package.objects.filter(project=project)
     if (kept.aggregate(total=Sum("size"))["total"] or 0) + length > MAX_KEPT:
         message = _(
             "The project keeps %(n)d GiB of packages, which is all it may. Delete jobs that are "
             "over, or put the code on a volume."
         )
         raise Conflict(message % {"n": MAX_KEPT // 2**30}, code="packages-full")
-    found, made = Package.objects.defer("content").get_or_create(
+    return Package.objects.defer("content").get_or_create(
         project=project, sha256=digest.hexdigest(), defaults=values
-    )
-    if not made:  # whoever sends it again needs it as long as whoever sent it first
-        Package.objects.filter(pk=found.pk).update(sent_at=now())
-    return found
+    )[0]
+
+
+def package_hold(project: int, package: str) -> bool:
+    """Keep one for a day from now, for whoever is about to name it; False: it is gone."""
+    rows = Package.objects.filter(project=project, sha256=package.removeprefix(PREFIX))
+    return bool(rows.update(sent_at=now()))
 
 
 def require_package(project: Project, code: str) -> None:
     """Raise Invalid unless the project has the package that a job names."""
     known = Package.objects.filter(project=project, sha256=code.removeprefix(PREFIX))
     if not known.exists():
-        raise wrong("code", _("There is no such package here. Send it once more."))
+        raise package_gone()
+
+
+def package_gone() -> Exception:
+    return wrong("code", _("There is no such package here. Send it once more."))
 
 
 def packages_prune() -> int:
@@ -87,11 +98,15 @@ def packages_prune() -> int:
     name = Concat(Value(PREFIX), OuterRef("sha256"))
     jobs = Job.objects.filter(project=OuterRef("project"), deleted_at__isnull=True)
     # a run of before can be run again, and be compared
-    runs = Run.objects.filter(
-        job__project=OuterRef("project"), job__deleted_at__isnull=True, code=name
+    runs = Run.objects.filter(job__project=OuterRef("project"), job__deleted_at__isnull=True)
+    # a process of the version before writes it down among the fields only
+    said = runs.annotate(said_code=Cast(KT("said__code"), TextField())).filter(
+        code="", said_code=name
     )
     old = Package.objects.filter(sent_at__lt=now() - KEPT_UNUSED)
-    return old.filter(~Exists(jobs.filter(code=name)), ~Exists(runs)).delete()[0]
+    named = Exists(jobs.filter(code=name)) | Exists(runs.filter(code=name)) | Exists(said)
+    # One statement, which looks once more at a row that ``package_hold`` changed meanwhile.
+    return old.filter(~named).delete()[0]
 
 
 class _Bounded:

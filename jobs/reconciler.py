@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import checkpoints, fetching, losses, replicas, smoke, told
+from jobs import checkpoints, fetching, losses, replicas, smoke
 from jobs.choices import AfterLoss
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
@@ -132,7 +132,6 @@ class JobReconciler(WorkloadReconciler):
         row: Any = state.row
         if fetching.problem_of(row):
             return self._finish(state, Phase.FAILED, Reason.CODE_NOT_FETCHED, "")
-        told.read_before(row)
         if row.after_loss == AfterLoss.FEWER and self._is_counted_anew(state):
             state.ref["fits"] = row.launch
             found = self._outcome(state, Phase.PENDING, row.reason, "", 0.0)

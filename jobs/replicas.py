@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobs.models import Job
     from runtime.protocol import Observation
 
-_TOLD = ("role", "seen", "exit_code", "reason", "node", "started_at", "ended_at")
+_TOLD = ("role", "seen", "exit_code", "reason", "node", "started_at", "ended_at", "restarts")
 _STOPPED = "stopped"  # a driver's word: it did not end by itself
 
 
@@ -30,6 +30,7 @@ def replicas_of(seen: Observation) -> tuple[ReplicaSeen, ...]:
         node=str(seen.detail.get("node") or ""),
         started_at=seen.started_at,
         ended_at=seen.ended_at,
+        restarts=int(seen.detail.get("failed_attempts", seen.detail.get("restarts", 0))),
     )
     return (lone,)
 
@@ -69,6 +70,7 @@ def news(row: Job, seen: Observation) -> list[Replica]:
             node=one.node[:255],
             started_at=moment(one.started_at),
             ended_at=moment(one.ended_at),
+            restarts=one.restarts,
         )
         for one in replicas_of(seen)
     ]

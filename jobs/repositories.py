@@ -59,13 +59,13 @@ def fetched(
         git.write("info/attributes", "* -export-ignore -export-subst -text -filter -ident\n")
         ref = source.ref or "HEAD"
         options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules")
-        around = git.connection()
-        try:
-            git("fetch", *options, source.url, ref, env=around)
-        except NotFetchedError as error:
-            if error.text != PROBLEMS["moved"] or source.suffix:
-                raise
-            git("fetch", *options, f"{source.url}.git", ref, env=around)
+        with git.connection() as around:
+            try:
+                git("fetch", *options, source.url, ref, env=around)
+            except NotFetchedError as error:
+                if error.text != PROBLEMS["moved"] or source.suffix:
+                    raise
+                git("fetch", *options, f"{source.url}.git", ref, env=around)
         sha = git("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
         tree = f"{sha}:{source.folder}"
         entries = list(_entries(git, tree))

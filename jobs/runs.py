@@ -17,7 +17,7 @@ from common.errors import Conflict, NotFound, wrong
 from jobs import outputs
 from jobs.choices import State
 from jobs.models import Package, Run
-from jobs.packages import PREFIX
+from jobs.packages import PREFIX, package_gone, package_hold
 from jobs.sources import VOLUME, repository
 from work import kinds, services
 from work.selectors import values_of, visible_to
@@ -43,7 +43,9 @@ _SHORT = 10  # letters of a digest, for people
 
 
 def run_keep(principal: Principal, row: Job) -> None:
-    """Write down what a launch is, in its own transaction."""
+    """Write down what a launch is, in its own transaction; its package must still be there."""
+    if row.code.startswith(PREFIX) and not package_hold(row.project.pk, row.code):
+        raise package_gone()
     said = values_of(row, private=True)
     env = said.pop("env", None) or {}
     del said["name"]  # it is the job's, whatever runs
@@ -239,12 +241,13 @@ def compare(a: Run, b: Run, *, private: bool) -> Compared:
             for name in sorted({*a.env, *b.env})
         ]
     how_a, how_b = (State(run.how).label if run.how else "" for run in (a, b))
+    took_a, took_b = (run.took and round(run.took.total_seconds()) for run in (a, b))
     ended: list[tuple[str, Text, Any, Any]] = [
         ("how", gettext_lazy("How it ended"), how_a, how_b),
         ("exit_code", gettext_lazy("Exit code"), a.exit_code, b.exit_code),
         ("cluster", gettext_lazy("Cluster"), a.cluster_key, b.cluster_key),
         ("nodes", gettext_lazy("Nodes"), a.nodes, b.nodes),
-        ("seconds", gettext_lazy("Seconds"), _seconds(a), _seconds(b)),
+        ("seconds", gettext_lazy("Took"), took_a, took_b),
     ]
     files, more, is_gone = _files(a, b) if private else ({}, 0, False)
     return Compared(a, b, _differing(pairs), _differing(ended), files, more, is_gone)
@@ -264,12 +267,6 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, list):
         return (" " if name in _AS_LINES else ", ").join(map(str, value))
     return str(value)
-
-
-def _seconds(run: Run) -> int | None:
-    if run.began_at is None or run.ended_at is None:
-        return None
-    return round((run.ended_at - run.began_at).total_seconds())
 
 
 def _files(a: Run, b: Run) -> tuple[dict[str, str], int, bool]:

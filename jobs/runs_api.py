@@ -9,10 +9,11 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from common.errors import NotFound, wrong
+from common.errors import NotFound, Unavailable, wrong
 from jobs import outputs, runs
 from jobs.choices import OutputState
 from jobs.models import Run
+from jobs.tensorboard import MOST, tensorboard_open
 from work import kinds
 from work.api.base import ActView, OneView, WorkAPIView
 from work.selectors import reads_private, require_owner
@@ -184,6 +185,76 @@ class WorkArtifactsCopied(OneView):
         found = {"row": self.row(), "launch": self.kwargs["run"]}
         run = outputs.output_again(principal=self.principal, **found)
         told = ArtifactsOut(artifacts_out(run)).data
+        return Response(told, status=status.HTTP_202_ACCEPTED)
+
+
+class FileOut(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    size = serializers.IntegerField()
+
+
+class FilesBelowOut(serializers.Serializer[Any]):
+    """Ask again until ``is_open``; the files are those that lie there now."""
+
+    is_open = serializers.BooleanField()
+    message = serializers.CharField(allow_blank=True, help_text="why it is not open")
+    files = FileOut(many=True)
+    complete = serializers.BooleanField(help_text="false: there are more than are told")
+
+
+class WorkArtifactFiles(OneView):
+    """Look into the folder that a run of a {one} writes to; its owner's alone, as its log."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
+    reading_methods = frozenset({"POST"})  # it opens the file browser, and changes nothing
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"post": extend_schema(request=None, responses=FilesBelowOut)}
+
+    def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
+        row = self.row()
+        require_owner(self.principal, row)
+        found = outputs.files_of(self.principal, runs.run_get(row, self.kwargs["run"]))
+        if found.has_failed:
+            raise Unavailable(found.message, code="files-away")
+        files = [{"path": path, "size": size} for path, size in found.files]
+        said = {"is_open": found.is_open, "message": found.message, "complete": found.complete}
+        return Response(FilesBelowOut({**said, "files": files}).data)
+
+
+class TensorBoardIn(serializers.Serializer[Any]):
+    runs = serializers.ListField(
+        child=serializers.IntegerField(min_value=1),
+        required=False,
+        max_length=MOST,
+        help_text="shown beside each other; the latest where none is said",
+    )
+
+
+class TensorBoardOut(serializers.Serializer[Any]):
+    """The workspace that shows it: that is asked for its address, stopped and deleted."""
+
+    workspace = serializers.CharField()
+    name = serializers.CharField()
+
+
+class WorkTensorBoard(OneView):
+    """Open TensorBoard on what runs of a {one} write: a workspace of one's own, one for the same
+    runs.
+    """
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> dict[str, Any]:  # noqa: ARG003
+        return {"post": extend_schema(request=TensorBoardIn, responses={202: TensorBoardOut})}
+
+    def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
+        launches = self.given(TensorBoardIn).get("runs", ())
+        who = {"principal": self.principal, "row": self.row()}
+        made = tensorboard_open(**who, launches=launches)
+        told = TensorBoardOut({"workspace": made.short_id, "name": made.name}).data
         return Response(told, status=status.HTTP_202_ACCEPTED)
 
 

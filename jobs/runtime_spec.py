@@ -12,6 +12,7 @@ from clusters.options import options_of
 from hubapi.services import derive
 from images.services import pinned
 from jobs import code, outputs
+from jobs.kind import operator_of
 from jobs.models import Job
 from jobs.programs import runner
 from queues.choices import Purpose
@@ -65,10 +66,10 @@ def workload_spec(row: Job) -> WorkloadSpec:
         "checkpoints": f"{row.checkpoints}/{row.short_id}" if row.checkpoints else "",
         "output": outputs.written_to(row),
     }
-    words = _words(row, on_machine=options is None)
+    words = _words(row, options)
     if options is None:
         if not words:
-            raise InvalidSpec(_("This machine has no images: a job needs a command here."))
+            raise InvalidSpec(_("On this machine a job needs a command or a file."))
         if row.framework == training.MPI:  # one process starts all slots, and has the room of all
             common["groups"] = training.groups(row.framework, 1)
             common["resources"] = row.resources.times(row.replicas)
@@ -79,7 +80,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         raise InvalidSpec(_("A job on a cluster needs an image."))
     keys = pod_keys(keys)
     is_plain = words == (*row.command, *row.args) or not words
-    operator = training.operator(row.framework, row.all_replicas, cluster.operators)
+    operator = operator_of(cluster, row)
     if row.framework == training.TENSORFLOW and not operator:  # one template: all are workers
         common["groups"] = (PodGroup(training.WORKER, row.replicas, meets=True),)
     return WorkloadSpec(
@@ -91,10 +92,11 @@ def workload_spec(row: Job) -> WorkloadSpec:
         env={**keys.env, **row.env, **own},
         links_volumes=row.home is not None,  # paths are as in the workspace
         operator=operator,
+        code=code.brought(row, options),
     )
 
 
-def _words(row: Job, *, on_machine: bool) -> tuple[str, ...]:
+def _words(row: Job, options: ClusterOptions | None) -> tuple[str, ...]:
     """Return the words of what is run; (): the image's own program, with its arguments."""
     if row.is_notebook:
         words: tuple[str, ...] = ("python3", "-c", runner(), "notebook", row.script)
@@ -111,8 +113,10 @@ def _words(row: Job, *, on_machine: bool) -> tuple[str, ...]:
         words = ("python3", "-c", runner(), "smoke", seconds, str(int(wants_gpus)), "--", *words)
     if row.framework == training.MPI and not training.starts_others(words):
         slots = row.replicas * max(1, row.gpus)
-        hosts = ("--host", f"localhost:{slots}") if on_machine else ()
+        hosts = ("--host", f"localhost:{slots}") if options is None else ()
         words = training.mpirun(code.with_code(row, words), slots, *hosts)  # each slot has the code
+    elif code.is_brought(row, options):
+        return words  # it begins there
     else:
         words = code.with_code(row, words)
     if row.home is not None:
@@ -121,7 +125,7 @@ def _words(row: Job, *, on_machine: bool) -> tuple[str, ...]:
 
 
 def _own_environment(row: Job, options: ClusterOptions | None, *, reports: bool) -> dict[str, str]:
-    found = code.environment(row, options.hub_url if options else "")
+    found = code.environment(row, options)
     if reports:
         base = (options.hub_url if options else "") or settings.BERTH_INTERNAL_URL
         found["BERTH_REPORT_URL"] = f"{base.rstrip('/')}/hub/api/berth/jobs/{row.uid}/report"

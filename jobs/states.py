@@ -72,6 +72,10 @@ _OWN: Mapping[str, tuple[Promise, Promise | str]] = {
     ),
     Reason.FINISHED: (_("Its program ended well."), ""),
     Reason.USER: (_("It was cancelled by request."), _KEPT),
+    Reason.PREEMPTED: (
+        _("Its place was needed by work that goes first."),
+        _("It starts again by itself, from its newest checkpoint where it keeps any."),
+    ),
     Reason.DATA_MISSING: (
         _("A load that it needs did not finish."),
         _("Open the load, mend what it names and start it again; the job goes on by itself."),

@@ -1,7 +1,8 @@
 """Reads what programs of jobs tell of themselves, and keeps little of it (``usage.told``).
 
 A duty of the worker reads on in what is due: what runs, with a pause that grows while nothing is
-told, and once more when it has ended. A worker that is killed reads the same lines again.
+told, and once more when it has ended. What a turn reads is bounded, for all of them and for each;
+who is left over comes first in the next one. A worker that is killed reads the same lines again.
 """
 
 from __future__ import annotations
@@ -11,33 +12,44 @@ from typing import TYPE_CHECKING
 
 import structlog
 from django.db import transaction
+from django.db.models import Q
 
 from clusters.registry import driver_for
 from common.clock import now
+from jobs.goodput import goodput_keep
 from jobs.models import Job, Told
 from jobs.states import OVER, state_of
 from runtime.capabilities import SupportsEvents
-from runtime.protocol import DriverError, Unreachable
+from runtime.protocol import Unreachable
 from usage.ledger import millis
 from usage.models import Interval
-from usage.told import feed, read_anew
+from usage.told import feed, is_news, read_anew
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
+    from typing import Any
 
 log = structlog.get_logger(__name__)
 
 EVERY_S = 5.0
 _AT_ONCE = 100
 _LEAST_S, _MOST_S = 5, 300
-_PART, _PARTS = 256 * 1024, 16  # of one launch in one turn
-_MOST_BYTES = 256 * 1024 * 1024  # of one launch
+_PART, _PARTS = 4 * 1024 * 1024, 4  # bytes of one launch in one turn
+_TURN = 64 * 1024 * 1024  # bytes of all of them, before the next turn
+_FRESH = 4 * 1024 * 1024  # a log that grows by so much is read again before its node cuts it
+_MOST_BYTES = 256 * 1024 * 1024  # of what one launch tells
 
 
-def due(row: Job, launch: int) -> None:
-    """Have it read soon: it begins to run, or has ended. Inside the engine's transaction."""
+def due(seen: Job) -> None:
+    """Have it read soon: it begins to run, ends or has ended. Inside the engine's transaction.
+
+    ``seen``: as the engine's pass knew it. Its row may be of another cluster by now.
+    """
     Told.objects.update_or_create(
-        job_id=row.pk, launch=launch, defaults={"next_at": now(), "pause_s": 0}
+        job_id=seen.pk,
+        launch=seen.launch,
+        defaults={"next_at": now(), "pause_s": 0, "cluster_key": seen.cluster_key},
     )
 
 
@@ -62,70 +74,70 @@ def smoke_note(one: Job, ended_at: datetime) -> None:
 
 def read_due() -> None:
     """Read on in all that is due; what can't be read holds up no other: no job, and no cluster."""
-    rows = Told.objects.filter(next_at__lte=now()).order_by("next_at")
+    rows, left = Told.objects.filter(next_at__lte=now()).order_by("next_at"), _TURN
     for pk in list(rows.values_list("pk", flat=True)[:_AT_ONCE]):
         row = rows.filter(pk=pk).select_related("job").first()
         if row is None:
             continue  # put off with its cluster, or read by another worker
         later = now() + timedelta(seconds=_MOST_S)
         try:
-            _read(row)
+            left -= _read(row)
         except Unreachable as error:  # all of its cluster is asked again later
-            log.info("job-events-away", cluster=row.job.cluster_key, error=str(error))
-            Told.objects.filter(next_at__lte=now(), job__cluster_key=row.job.cluster_key).update(
-                next_at=later
-            )
+            log.info("job-events-away", cluster=row.cluster_key, error=str(error))
+            away = Q(pk=row.pk) | Q(next_at__lte=now(), cluster_key=row.cluster_key)
+            Told.objects.filter(away).update(next_at=later)
         except Exception:
             log.exception("job-events-unread", job=str(row.job.uid))
             Told.objects.filter(pk=row.pk).update(next_at=later)
+        if left <= 0:
+            return
 
 
-def read_before(row: Job) -> None:
-    """Read the end of the launch before, whose lines may go when the next one begins."""
-    unread = Told.objects.filter(job=row, launch__lt=row.launch, next_at__isnull=False)
-    for one in unread.select_related("job"):
-        try:
-            _read(one)
-        except DriverError:
-            continue
-
-
-def _read(row: Told) -> None:
+def _read(row: Told) -> int:
+    """Read on in what one launch tells; return how many bytes that took."""
     job = row.job
     over = job.launch != row.launch or state_of(job) in OVER
     held = Interval.objects.filter(uid=job.uid, launch=row.launch).first()
-    driver = driver_for(held.cluster_key if held else job.cluster_key)  # the job may have moved
+    row.cluster_key = row.cluster_key or (held.cluster_key if held else job.cluster_key)
+    driver = driver_for(row.cluster_key)
     if not isinstance(driver, SupportsEvents) or (over and held is None):
         Told.objects.filter(pk=row.pk).update(next_at=None)
-        return
+        if over:
+            goodput_keep(job, row.launch)
+        return 0
     began = held.placed_at or held.started_at if held else job.asked_at or job.created_at
     until = held.ended_at if held and held.ended_at else now()
-    state, offset, more = row.state, row.offset, False
+    state, cursor, read, told = row.state, row.cursor, 0, 0
+    if row.offset and not cursor:  # read by a version that had no cursor
+        state = read_anew(state)
     for _ in range(_PARTS):
-        data, following = driver.read_events(
-            str(job.uid), launch=row.launch, offset=offset, limit=_PART
-        )
-        if following < offset:  # another pod of it, or a log of which the beginning is gone
-            state, offset = read_anew(state), 0
-            continue
-        whole = data if over and following == offset + len(data) < offset + _PART else _lines(data)
-        if not whole:
+        part = driver.read_events(str(job.uid), launch=row.launch, cursor=cursor, limit=_PART)
+        if part.again:
+            state = read_anew(state)
+        state = feed(state, part.data, begin=millis(began), until=millis(until))
+        cursor, read, told = part.cursor, read + part.read, told + len(part.data)
+        if not part.more:
             break
-        state, more = feed(state, whole, begin=millis(began), until=millis(until)), True
-        offset = following - (len(data) - len(whole))
-    is_news = state.get("at") != row.state.get("at")
-    pause = _LEAST_S if is_news else min(_MOST_S, max(_LEAST_S, row.pause_s * 2))
-    ends = (over and not more) or offset > _MOST_BYTES
+    pause = 0 if part.more or over else _pause(row, state, read)
+    ends = (over and cursor == row.cursor) or row.offset + told > _MOST_BYTES
     # Unless somebody has read on meanwhile, or seen its end: then it is read once more.
-    Told.objects.filter(pk=row.pk, offset=row.offset, next_at=row.next_at).update(
+    kept = Told.objects.filter(pk=row.pk, cursor=row.cursor, next_at=row.next_at).update(
         state=state,
-        offset=offset,
+        cursor=cursor,
+        offset=row.offset + told,
         pause_s=pause,
-        next_at=None if ends else now() + timedelta(seconds=0 if over else pause),
+        next_at=None if ends else now() + timedelta(seconds=pause),
     )
+    if kept and ends and over:
+        goodput_keep(job, row.launch)
+    return read
 
 
-def _lines(data: bytes) -> bytes:
-    """Return what is whole of it; of one line that never ends, all: it is none of an event."""
-    cut = data.rfind(b"\n") + 1
-    return data[:cut] if cut or len(data) < _PART else data
+def _pause(row: Told, state: Mapping[str, Any], read: int) -> int:
+    """Return in how many seconds to look again; less often at what is silent."""
+    if is_news(row.state, state):
+        return _LEAST_S
+    pause = min(_MOST_S, row.pause_s * 2)
+    if state["at"]:  # it may tell of itself again, among much else
+        pause = min(pause, row.pause_s * _FRESH // max(1, read))
+    return max(_LEAST_S, pause)

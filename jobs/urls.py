@@ -6,9 +6,9 @@ from django.urls import include, path
 
 from jobs import code, hub
 from jobs.ui import views
-from jobs.ui.artifacts import Artifacts, CopyAgain
+from jobs.ui.artifacts import ArtifactFiles, Artifacts, CopyAgain
 from jobs.ui.pages import PAGES
-from jobs.ui.runs import RunAgain, RunChanged, RunGoodput, Runs, RunsOfAll
+from jobs.ui.runs import RunAgain, RunChanged, RunGoodput, Runs, RunsOfAll, TensorBoard
 from work.ui.urls import urls_for
 
 _OWN = {
@@ -17,7 +17,9 @@ _OWN = {
     "goodput": RunGoodput,
     "run-changed": RunChanged,
     "artifacts": Artifacts,
+    "artifact-files": ArtifactFiles,
     "copy-again": CopyAgain,
+    "tensorboard": TensorBoard,
     "result": views.Result,
     "result-page": views.ResultPage,
 }

@@ -70,6 +70,7 @@ LOAD = Kind(
     start=runs.load_start,
     done=lambda row: row.loaded_at is not None,
     hidden=Q(made_for__isnull=False),
+    ends_hidden=False,
     related=RELATED[2:],  # project and owner are of every kind
     deferred=("credential__sealed",),
     stop_reasons=StopReason,

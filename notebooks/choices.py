@@ -6,6 +6,7 @@ from django.utils.translation import pgettext_lazy
 class WorkspaceKind(models.TextChoices):
     NOTEBOOK = "notebook", _("Notebook")
     CONTAINER = "container", _("Container")
+    TENSORBOARD = "tensorboard", _("TensorBoard")
 
 
 class State(models.TextChoices):

@@ -14,11 +14,11 @@ from common.clock import now
 from common.errors import wrong
 from notebooks import selectors
 from notebooks.choices import WorkspaceKind
-from notebooks.models import Preset, Workspace
+from notebooks.models import PRESET_KINDS, Preset, Workspace
 from projects.access import Permission
 from runtime.protocol import Desired
 from volumes.services.base import volumes_hold
-from volumes.services.create import home_ensure, home_find
+from volumes.services.create import SHARED, home_ensure, home_find
 from work import fields as f
 from work import standard_fields as s
 from work.choices import StopReason
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from clusters.models import Cluster
     from projects.models import Project
     from volumes.models import Volume
+    from work.attached import Attached
 
 # The n-th web port is guarded by a sidecar that listens on SIDECAR_BASE + n.
 SIDECAR_BASE = 8888
@@ -62,6 +63,16 @@ PORTS = f.Ports(
     only=_CONTAINER,
     folded=True,
 )
+LOGDIR = f.Words(
+    name="logdir",
+    label=_("Folders with runs"),
+    help=_("VOLUME/FOLDER of what TensorBoard shows. Several are shown beside each other."),
+    most=50,
+    longest=1000,
+    private=True,
+    quiet=True,
+    only=("kind", WorkspaceKind.TENSORBOARD.value),
+)
 COMMAND, ARGS = (replace(one, images_only=True, only=_CONTAINER) for one in (s.COMMAND, s.ARGS))
 TIME_LIMIT = replace(s.TIME_LIMIT, form_help=_("0 means no limit, where the preset allows that."))
 VOLUMES = replace(
@@ -71,10 +82,19 @@ VOLUMES = replace(
 # What is not in this table cannot be asked for: there is no field for privileges, host paths,
 # host networks, service accounts, node names or tolerations.
 TABLE = f.Table(
-    *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS),
+    *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS, LOGDIR),
     *(*s.SIZE, s.POOL, s.NETWORK, TIME_LIMIT, s.ENV, VOLUMES, s.CREDENTIALS, s.NEEDS),
 )
 _OF_AN_IMAGE = ("command", "args", "ports")
+# Of TensorBoard, which reads files and shows curves, whatever the preset is for.
+_OF_TENSORBOARD = {
+    "cpu_milli": 1000,
+    "memory_mib": 2048,
+    "gpus": 0,
+    "gpu_flavor": "",
+    "shm_mib": 0,
+    "idle_stop_minutes": 60,
+}
 _OF_A_PRESET = (
     *("cluster_key", "environment", "time_limit_minutes", "idle_stop_minutes"),
     *(column.name for column in Ask._meta.get_fields()),  # noqa: SLF001 - Django's own
@@ -108,6 +128,9 @@ def row_of_preset(
         env=dict(preset.default_env),
         **{name: getattr(preset, name) for name in _OF_A_PRESET},
     )
+    if row.is_tensorboard:
+        for name, value in _OF_TENSORBOARD.items():
+            setattr(row, name, value)
     if variant == preset.kind:
         row.image = preset.image
         if said.get("image") in {None, "", preset.image}:
@@ -124,6 +147,12 @@ def _defaults(principal: Principal, project: Project, said: Mapping[str, Any]) -
 
 
 def _settle(row: Workspace, said: Mapping[str, Any]) -> None:
+    if row.is_tensorboard and not row.logdir:
+        raise wrong("logdir", gettext("Say which folders TensorBoard shows."))
+    if row.logdir and not row.is_tensorboard:
+        raise wrong("logdir", gettext("Only TensorBoard shows folders with runs."))
+    if row.is_tensorboard and row.gpus:
+        raise wrong("gpus", gettext("TensorBoard uses no GPU."))
     if "env" in said and row.launch == 0 and row.preset:
         # what a person adds goes on top of what the operator set
         row.env = {**row.preset.default_env, **row.env}
@@ -172,6 +201,20 @@ def _check_place(cluster: Cluster, row: Workspace) -> None:
         raise wrong("ports", message)
 
 
+def _look_at_attached(row: Workspace, attached: Attached) -> list[str]:
+    """TensorBoard shows what lies in volumes that it is given."""
+    names = [seen.volume.name for seen in attached.volumes]
+    names += [SHARED] if attached.with_shared else []
+    for folder in row.logdir:
+        volume, _slash, below = folder.partition("/")
+        if volume not in names:
+            said = gettext("“%(volume)s” is none of its volumes: %(names)s.")
+            raise wrong("logdir", said % {"volume": volume, "names": ", ".join(names) or "-"})
+        if {"..", "."} & set(below.split("/")) or "\0" in below:
+            raise wrong("logdir", gettext("A path below the volume, without “..”."))
+    return []
+
+
 def _homes(row: Workspace) -> tuple[Volume, ...]:
     home = home_find(project=row.project, owner=row.owner, cluster_key=row.cluster_key)
     if home is None:
@@ -213,11 +256,13 @@ WORKSPACE = Kind(
     defaults=_defaults,
     beside={"preset": str},
     told_beside=lambda row: {"preset": row.preset.slug if row.preset else None},
-    first_name=lambda row: row.preset.name,
+    first_name=lambda row: row.get_variant_display() if row.is_tensorboard else row.preset.name,
     settle=_settle,
     check_place=_check_place,
-    work_class=lambda row: row.variant,
-    classes=dict(WorkspaceKind.choices),
+    look_at_attached=_look_at_attached,
+    # for pools and queues TensorBoard is one notebook more
+    work_class=lambda row: WorkspaceKind.NOTEBOOK.value if row.is_tensorboard else row.variant,
+    classes=dict(PRESET_KINDS),
     homes=_homes,
     prepare=_prepare,
     of_a_launch={"last_used_at": now},

@@ -38,10 +38,14 @@ class Program(models.Model):
         abstract = True
 
 
-def _variant() -> Any:
+# TensorBoard shows a run's folders, which nobody knows beforehand
+PRESET_KINDS = [one for one in WorkspaceKind.choices if one[0] != WorkspaceKind.TENSORBOARD]
+
+
+def _variant(choices: list[tuple[str, Any]]) -> Any:
     return models.CharField(
         max_length=16,
-        choices=WorkspaceKind.choices,
+        choices=choices,
         default=WorkspaceKind.NOTEBOOK,
         db_default=WorkspaceKind.NOTEBOOK.value,
     )
@@ -50,7 +54,7 @@ def _variant() -> Any:
 class Preset(Ask, Program):
     """Image, size and defaults under one name; made by operators."""
 
-    kind = _variant()
+    kind = _variant(PRESET_KINDS)
 
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
     slug = models.SlugField(max_length=40, unique=True)
@@ -85,7 +89,7 @@ class Workspace(Program, Workload):
 
     KIND = "workspace"
     NAMES_PER_OWNER = True
-    variant = _variant()  # what API, document and command line call its kind
+    variant = _variant(WorkspaceKind.choices)  # what API, document and command line call its kind
 
     preset = models.ForeignKey(
         Preset, null=True, on_delete=models.SET_NULL, related_name="workspaces"
@@ -94,6 +98,8 @@ class Workspace(Program, Workload):
     # what a launch or an edit pinned, and when (None: before that was kept)
     image_digest = models.CharField(max_length=80, blank=True, default="", db_default="")
     image_pinned_at = models.DateTimeField(null=True)
+    # TensorBoard's: VOLUME/FOLDER of each that it shows
+    logdir = models.JSONField(default=list, blank=True, db_default=_none())
     env = SealedMapping(default=dict, blank=True)  # private to the owner
     home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
     idle_stop_minutes = models.PositiveIntegerField(null=True)
@@ -107,6 +113,10 @@ class Workspace(Program, Workload):
     @property
     def is_container(self) -> bool:
         return self.variant == WorkspaceKind.CONTAINER
+
+    @property
+    def is_tensorboard(self) -> bool:
+        return self.variant == WorkspaceKind.TENSORBOARD
 
     @property
     def pinned_tag(self) -> str:

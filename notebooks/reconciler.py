@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,17 +12,22 @@ from hubapi.activity import page_is_open
 from hubapi.registry import route_key
 from notebooks.kind import WORKSPACE, sidecar_port
 from notebooks.models import Workspace
+from notebooks.programs import LACKS
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec
+from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
+from runtime.workload_state import ReconcileContext
 from work import needs
 from work.choices import StopReason
 from work.image_pull import image_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from runtime.reconcilers import Outcome
 
 
 LAB_READS_S = 20.0  # its page asks each 15 s, and saves at once what it hears is about to end
@@ -39,6 +45,14 @@ class WorkspaceReconciler(WorkloadReconciler):
     def spec_of(self, row: Workspace) -> WorkloadSpec:
         cluster = registry.row_for(row.cluster_key)
         return pod_spec(row, cluster) if cluster.runs_images else process_spec(row)
+
+    def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
+        """Say what an image lacks that TensorBoard was asked for in."""
+        outcome = super()._follow(state, seen)
+        lacks = state.row.is_tensorboard and seen.exit_code == LACKS
+        if lacks and outcome.reason == Reason.EXIT:
+            return replace(outcome, reason=Reason.NO_TENSORBOARD, message="")
+        return outcome
 
     def waits_for(self, row: Workspace) -> tuple[str, str] | None:
         return needs.missing(row)

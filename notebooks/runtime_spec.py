@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from django.utils.translation import gettext, override
+
 from clusters.options import ClusterOptions, options_of
 from hubapi import services as hub
 from notebooks.hub import info_of, port_info_of
-from notebooks.kind import sidecar_port
+from notebooks.kind import WORKSPACE, sidecar_port
+from notebooks.programs import tensorboard
 from notebooks.where import image_of
 from queues.choices import Purpose
 from runtime import lab_extension
 from runtime.pods import HOME, PORT
 from runtime.protocol import Probe, Sidecar, WorkloadSpec
 from volumes.backing import mount_of
+from work.attached import volumes_seen_by
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
 if TYPE_CHECKING:
@@ -57,9 +61,11 @@ _LISTENS = Probe(path="")  # a TCP connection: every page of it wants a signed-i
 def process_spec(row: Workspace) -> WorkloadSpec:
     keys = keys_of(row)
     env, secret_env = hub.launch_environment(info_of(row), _client(row))
+    lab = ("jupyterhub-singleuser", *hub.server_arguments())
     return WorkloadSpec(
         **_common(row, keys),
-        command=("jupyterhub-singleuser", *hub.server_arguments()),
+        command=_tensorboard(row) if row.is_tensorboard else lab,
+        verbatim=row.is_tensorboard,
         # ours last: nobody's own variable replaces them
         env={**keys.env, **row.env, **env},
         secret_env=lambda: {**keys.secret_env(), **secret_env},
@@ -67,15 +73,35 @@ def process_spec(row: Workspace) -> WorkloadSpec:
     )
 
 
+def _tensorboard(row: Workspace) -> tuple[str, ...]:
+    """Return the words that show its folders; they are told in its owner's language."""
+    names = {one.volume.name: one.volume.mount_name for one in volumes_seen_by(row)}
+    folders = []
+    for folder in row.logdir:
+        volume, _slash, below = folder.partition("/")
+        folders.append(f"{names.get(volume, volume)}/{below}".rstrip("/"))
+    with override(row.owner.reads_in):
+        said = (
+            gettext("Nothing to show yet"),
+            gettext(
+                "No event file was written to %(folders)s. This page looks again every few seconds."
+            )
+            % {"folders": ", ".join(row.logdir)},
+        )
+    return ("python3", "-c", tensorboard(), *said, *folders)
+
+
 def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     options = options_of(cluster.options)
     keys = pod_keys(keys_of(row))
     common = {
         **_common(row, keys),
-        **pod_fields(row, cluster, work_class=row.variant, image=row.image, purpose=Purpose.BUILD),
+        **pod_fields(
+            row, cluster, work_class=WORKSPACE.class_of(row), image=row.image, purpose=Purpose.BUILD
+        ),
         "image": image_of(row, options),
     }
-    make = _container if row.is_container else _lab
+    make = _container if row.is_container else _server
     return make(row, options, common, keys)
 
 
@@ -83,6 +109,8 @@ def _common(row: Workspace, keys: Embedded) -> dict[str, Any]:
     if row.home.owner_id == row.owner_id:
         row.home.owner = row.owner  # known already
     found = common_fields(row, keys)
+    if row.is_tensorboard:
+        return found  # it reads the runs, and nothing else of its owner's
     return {**found, "mounts": (mount_of(row.home, role="home"), *found["mounts"])}
 
 
@@ -96,12 +124,20 @@ def _client(row: Workspace) -> LaunchCredentials:
     )
 
 
-def _lab(
+def _server(
     row: Workspace, options: ClusterOptions, common: dict[str, Any], keys: Embedded
 ) -> WorkloadSpec:
     env, secret_env = hub.launch_environment(
         info_of(row), _client(row), bind=EVERYWHERE, port=str(PORT), hub_url=options.hub_url
     )
+    common |= {"port": PORT, "probe": Probe(path=hub.readiness_path(row.short_id))}
+    if row.is_tensorboard:
+        return WorkloadSpec(
+            **common,
+            command=_tensorboard(row),
+            env={**keys.env, **row.env, **env},
+            secret_env=lambda: {**keys.secret_env(), **secret_env},
+        )
     # What is open in this one. Nothing but the home outlives its pod, and several share that.
     layout = {"JUPYTERLAB_WORKSPACES_DIR": f"{HOME}/.jupyter/lab/workspaces/{row.short_id}"}
     extension = lab_extension.files()
@@ -119,8 +155,6 @@ def _lab(
         },
         env={**layout, **keys.env, **row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
         secret_env=lambda: {**keys.secret_env(), **secret_env},
-        port=PORT,
-        probe=Probe(path=hub.readiness_path(row.short_id)),
         links_volumes=True,  # its file browser shows nothing but the home
     )
 

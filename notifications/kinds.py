@@ -77,6 +77,12 @@ KINDS: dict[str, Kind] = {
             "alert-circle",
         ),
         Kind(
+            "experiment.ended",
+            _("A search has ended"),
+            _("“%(name)s” has ended: %(reason)s"),
+            "adjustments",
+        ),
+        Kind(
             "load.done",
             _("A load is done"),
             ngettext_lazy(

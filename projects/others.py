@@ -38,15 +38,19 @@ def reason_for(who: Principal, owner: User | None, reason: str) -> str:
     return said
 
 
-def tell_owner(who: Principal, owner: User | None, kind: str, row: Work, said: str) -> None:
-    """Tell the owner who did it and why; nothing where it was their own act."""
+def tell_owner(
+    who: Principal, owner: User | None, kind: str, row: Work, said: str, *, url: str = ""
+) -> None:
+    """Tell the owner who did it and why; nothing where it was their own act. ``url``: of what
+    stays, where the row itself goes at once.
+    """
     if owner is None or not said:
         return
     notify(
         users=[owner],
         kind=kind,
         params={"who": who.user.label, "name": row.name, "reason": said},
-        url=row.get_absolute_url(),
+        url=url or row.get_absolute_url(),
         key=str(row.uid),
         project_id=row.project_id,
     )

@@ -24,7 +24,16 @@ from runtime import observe
 from runtime.capabilities import KubeUser, SupportsTenants, TenantSpec
 from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import cluster_provider
-from runtime.protocol import Desired, Driver, NotYet, Observation, Phase, Seen, Unreachable
+from runtime.protocol import (
+    Desired,
+    Driver,
+    DriverError,
+    NotYet,
+    Observation,
+    Phase,
+    Seen,
+    Unreachable,
+)
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Transition
 
@@ -137,13 +146,24 @@ class PlaceReconciler:
         if not (is_fine or waits):
             alive = {g for u in spec.kube_users for g in u.grants}
             revoked = tuple(g for g in ref.get("grants", ()) if g not in alive)
-            written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
-            ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
-            ref["grants"] = sorted(alive)
+            failed: DriverError | None = None
+            try:
+                written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
+            except DriverError as error:
+                failed, written = error, error.written
+            else:
+                ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
+                ref["grants"] = sorted(alive)
             # Where more is wanted as well, what was changed by hand is what was seen to differ.
             put_back = set(written if is_known else _drift(observation)) & set(written)
-            if put_back and row.phase == Phase.RUNNING:
+            is_news = row.phase == Phase.RUNNING and not put_back <= set(ref.get("untold", ()))
+            if is_news:
                 ref["untold"] = sorted({*ref.get("untold", ()), *put_back})
+            if failed is not None and is_news:  # it differs no more: noted now, told with the rest
+                phase = Phase(row.phase)
+                return Outcome(phase, row.reason, row.message, external_ref=ref, requeue_s=0.0)
+            if failed is not None:
+                raise failed
         outcome = replace(self._rest(row, ref), timeline=opened)
         if waits or (pause > 0 and "untold" in ref):
             return replace(outcome, requeue_s=pause)

@@ -3,11 +3,13 @@
 Asked by ``isinstance``, never by name. The contracts are those of ``runtime.protocol``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from runtime.protocol import Backing, Denied, NotYet, Observation, Placement, WorkloadSpec
 from runtime.use_sources import DeviceUse, Holder, UseSource
@@ -151,7 +153,10 @@ class SupportsTenants(Protocol):
     """
 
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
-        """Make it as it should be; return what had to be written or removed (``Kind/name``)."""
+        """Make it as it should be; return what had to be written or removed (``Kind/name``).
+
+        An error on the way says so of what was done before (``written``).
+        """
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         """Remove it with all that is in it. NotYet while ending."""
@@ -368,15 +373,37 @@ class SupportsLogs(Protocol):
         """
 
 
+class EventLines(NamedTuple):
+    """Whole lines of what a program told; others may stand between."""
+
+    data: bytes
+    cursor: str  # from where to go on; its form is the driver's own
+    more: bool = False  # there is more to read now
+    again: bool = False  # what comes next may have been read before
+    read: int = 0  # bytes that were fetched for it
+
+    @classmethod
+    def of_file(cls, data: bytes, offset: int, *, limit: int, is_over: bool) -> EventLines:
+        """Return whole lines of what was read from ``offset`` on; nobody ends those of an end.
+
+        A line that never ends is none of an event: of that, all that was read is passed over.
+        """
+        is_full = len(data) >= limit
+        cut = len(data) if is_over and not is_full else data.rfind(b"\n") + 1
+        if not cut and is_full:
+            cut = len(data)
+        return cls(data[:cut], str(offset + cut), more=is_full, read=len(data))
+
+
 @runtime_checkable
 class SupportsEvents(Protocol):
     def read_events(
-        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
-    ) -> tuple[bytes, int]:
-        """Return (bytes, next offset) of what the program of a launch told in ``BERTH_EVENTS``.
+        self, uid: str, *, launch: int, cursor: str = "", limit: int = 65536
+    ) -> EventLines:
+        """Read on in what the program of a launch told in ``BERTH_EVENTS``; ``""``: from its begin.
 
-        That of the first replica; other lines may stand between. A next offset that is smaller
-        than the one asked: read it anew. A launch that is not there any more tells nothing.
+        That of the first replica, all its attempts in their order. It can be read until the launch
+        after it has ended; one that is not there any more tells nothing, and the cursor stays.
         """
 
 

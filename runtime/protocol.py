@@ -172,6 +172,20 @@ class Sidecar:
 
 
 @dataclass(frozen=True)
+class Brought:
+    """What is brought into a folder of a pod before its program starts there (``BERTH_CODE``).
+
+    The image for data runs ``command``, with the folder as its last word, so the work's own image
+    needs nothing for it. ``secret`` names the variable of ``secret_env`` that opens it: the program
+    itself does not have that.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    secret: str
+
+
+@dataclass(frozen=True)
 class PodGroup:
     """Replicas of a workload that are alike, numbered from 0.
 
@@ -283,6 +297,7 @@ class WorkloadSpec:
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False
+    code: Brought | None = None  # it begins in that folder
     operator: str = ""  # of the cluster, that makes its pods; "": the cluster's own controllers
     # Secret file → where its pod copies it at the start, below ``/tmp``; by the same shell.
     unpacked: Mapping[str, str] = field(default_factory=dict)
@@ -310,6 +325,7 @@ class ReplicaSeen:
     pod: str = ""  # on a cluster: what its streams are asked of
     started_at: float | None = None
     ended_at: float | None = None
+    restarts: int = 0  # how often it began anew in this launch, whatever ended it
 
 
 def replicas_told(replicas: Iterable[ReplicaSeen]) -> list[dict[str, object]]:
@@ -418,6 +434,7 @@ class DriverError(Exception):
     def __init__(self, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.written: tuple[str, ...] = ()  # of several things those that were done before it
 
 
 class InvalidSpec(DriverError):  # noqa: N818 - named as the answer it is

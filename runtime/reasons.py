@@ -83,6 +83,7 @@ class Reason(StrEnum):
     # --- jobs -------------------------------------------------------------------------------
     SMOKE_RUN = "smoke-run"
     SMOKE_FAILED = "smoke-failed"
+    NO_TENSORBOARD = "no-tensorboard"
     FETCHING_CODE = "fetching-code"
     CODE_NOT_FETCHED = "code-not-fetched"
     MACHINE_LOST = "machine-lost"
@@ -290,6 +291,16 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("Its smoke run failed, so it was not queued."),
         _("Mend what the lines name and run it again; or run it without a smoke run."),
+    ),
+    Reason.NO_TENSORBOARD: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("Its image or environment has no TensorBoard."),
+        _(
+            "Name one with the packages tensorboard and jupyterhub in its settings, or ask an "
+            "operator to add them."
+        ),
     ),
     Reason.FETCHING_CODE: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("Its code is being fetched. No GPU is held meanwhile.")

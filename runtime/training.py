@@ -9,15 +9,27 @@ from runtime.protocol import PodGroup
 NONE, PYTORCH, TENSORFLOW, MPI = "none", "pytorch", "tensorflow", "mpi"
 CHIEF, WORKER, PS, MASTER, LAUNCHER = "chief", "worker", "ps", "master", "launcher"
 NODE = "node"  # how the Trainer calls each replica of PyTorch's
+TRAINER, JOBSET, MPI_OPERATOR = "trainer", "jobset", "mpi"
+PYTORCHJOB, TFJOB = "pytorchjob", "tfjob"  # of the training operator, older than the trainer
 # What operators of a cluster are called there: their word, and the API that shows they are there.
 OPERATORS: Mapping[str, str] = {
-    "mpi": "kubeflow.org/v2beta1",
-    "jobset": "jobset.x-k8s.io/v1alpha2",
-    "trainer": "trainer.kubeflow.org/v1alpha1",
+    MPI_OPERATOR: "kubeflow.org/v2beta1",
+    JOBSET: "jobset.x-k8s.io/v1alpha2",
+    TRAINER: "trainer.kubeflow.org/v1alpha1",
 }
 KATIB = "katib"  # chooses the values of searches: no job needs it
-# Notebooks and profiles of Kubeflow have the same API: a kind of its own shows that it is there.
-SEARCHES: Mapping[str, tuple[str, str]] = {KATIB: ("kubeflow.org/v1beta1", "experiments")}
+# Notebooks and profiles of Kubeflow have the same API: a kind of their own shows these are there.
+KINDS: Mapping[str, tuple[str, str]] = {
+    PYTORCHJOB: ("kubeflow.org/v1", "pytorchjobs"),
+    TFJOB: ("kubeflow.org/v1", "tfjobs"),
+    KATIB: ("kubeflow.org/v1beta1", "experiments"),
+}
+# What runs each framework on several replicas, the first of those that are there.
+_RUN_BY: Mapping[str, tuple[str, ...]] = {
+    PYTORCH: (TRAINER, PYTORCHJOB),
+    TENSORFLOW: (JOBSET, TFJOB),
+    MPI: (MPI_OPERATOR,),
+}
 # Programs that start the others themselves: they are run as they stand.
 _STARTERS = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
 
@@ -35,11 +47,15 @@ def groups(framework: str, replicas: int, parameter_servers: int = 0) -> tuple[P
     return tuple(found)
 
 
-def operator(framework: str, replicas: int, there: Sequence[str]) -> str:
+def operator(
+    framework: str, replicas: int, there: Sequence[str], *, older_first: bool = False
+) -> str:
     """Return which operator runs it on a cluster that has ``there``; "": an indexed Job."""
-    wanted = {PYTORCH: "trainer", TENSORFLOW: "jobset", MPI: "mpi"}.get(framework, "")
-    needs_it = framework == MPI or replicas > 1
-    return wanted if wanted in there and needs_it else ""
+    if framework != MPI and replicas == 1:
+        return ""
+    wanted = _RUN_BY.get(framework, ())
+    in_order = reversed(wanted) if older_first else wanted
+    return next((one for one in in_order if one in there), "")
 
 
 def roles(found: Sequence[PodGroup]) -> list[str]:

@@ -9,8 +9,10 @@ of all time, where a step that is computed again counts once.
 
 from __future__ import annotations
 
+import gzip
 import heapq
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,7 +30,7 @@ from runtime.reasons import Reason
 from usage.ledger import HOUR, MINUTE, millis
 from usage.listeners import LOST, TAKEN
 from usage.models import Interval, Mark, Wait
-from usage.told import Steps, Told, steps_of, told_of
+from usage.told import Start, Steps, Told, steps_of, told_of
 
 # In the order in which they are shown; only ``run`` is productive.
 CAUSES = ("run", "checkpoint", "restore", "data", "prepare", "accelerator", "other", "idle",
@@ -83,6 +85,24 @@ class Goodput:
             found[part.cause] += part.end - part.begin
         self.sums = {cause: length for cause, length in found.items() if length}
 
+    def packed(self) -> bytes:
+        """Return it as it is kept once a run is over; its parts have no gap."""
+        its = self.steps
+        steps = its and [its.count, its.mean, its.usual, list(its.slowest)]
+        parts = [[one.end - one.begin, CAUSES.index(one.cause), one.launch] for one in self.parts]
+        begin = self.parts[0].begin if self.parts else 0
+        said = [CAUSES, begin, parts, self.gpus, self.has_gpus, self.measured, steps]
+        return gzip.compress(json.dumps(said, separators=(",", ":")).encode())
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Goodput:
+        causes, at, parts, gpus, has_gpus, measured, steps = json.loads(gzip.decompress(content))
+        found = []
+        for length, cause, launch in parts:
+            found.append(Part(at, at + length, causes[cause], launch))
+            at += length
+        return cls(gpus, has_gpus, found, True, measured, Steps(*steps) if steps else None)
+
     @property
     def wall(self) -> int:
         return sum(self.sums.values())
@@ -123,6 +143,7 @@ def parts(
             at, word = moment, mark
         until = max(held.end, at)
         steps.append((at, until, word, held.launch))
+    told = _at_its_restarts(told, [first for first, _last, word, _n in steps if word == Mark.RUN])
     ends = {held.launch: max(held.end, held.begin) for held in run if held.taken}
     restarts = [first for first, _last, word, _n in steps if word in _AGAIN] + list(ends.values())
     for first, last, word, launch in steps:
@@ -138,6 +159,22 @@ def parts(
             cause = (_LATER if began_once else _FIRST)[Mark(word)]
             apart = [(*pair, "smoke") for pair in smoke if cause == "queue"]
             yield from _cut(Part(first, last, cause, launch), apart)
+
+
+def _at_its_restarts(told: Told, runs: Sequence[int]) -> Told:
+    """Return another start for each time that it ran anew and went on with a later step."""
+    starts: list[Start] = []
+    for start in told.starts:
+        left, steps = start, list(start.steps)
+        for began in (at for at in runs if at > start.begin):
+            before = [one for one in steps if one[1] < began]
+            if not before or len(before) == len(steps):
+                continue
+            starts.append(left._replace(steps=before))
+            steps = steps[len(before) :]
+            left = Start(steps[0][1], steps)
+        starts.append(left._replace(steps=steps))
+    return Told(told.spans, starts)
 
 
 _AGAIN = frozenset({Mark.DOWN, Mark.LOST, Mark.WAIT})

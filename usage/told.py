@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LINE = 4096  # bytes; a longer one is not an event
-_SPANS, _MARKS, _STARTS, _SLOWEST = 400, 256, 200, 10
+# What is kept, all of it no more than 64 KiB: marks of one start, and of all of them.
+_SPANS, _MARKS, _ALL_MARKS, _STARTS, _SLOWEST = 300, 256, 600, 100, 10
 _WIDTH = 60_000  # within which spans of one cause are first drawn together
 _BINS = 8  # of step times, for each doubling
 _SKEW = 5000  # that another machine's clock may be before ours, or behind
@@ -97,6 +98,11 @@ def feed(kept: Mapping[str, Any], data: bytes, *, begin: int, until: int) -> dic
     return state
 
 
+def is_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether something was told between the two."""
+    return any(before.get(name, 0) != after.get(name, 0) for name in ("at", "count"))
+
+
 def read_anew(kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept where the same lines come once more: what is known is passed over."""
     return {**_EMPTY, **kept, "known": kept.get("at", 0)}
@@ -113,6 +119,7 @@ _EMPTY: Mapping[str, Any] = {
     "sum": 0,
     "bins": {},
     "slow": [],
+    "behind": None,  # the step before, which began earlier than what was told until then
     "unused": 0,
 }
 
@@ -128,13 +135,13 @@ def _take(state: dict[str, Any], said: Mapping[str, Any], begin: int, until: int
 
     def moment(name: str) -> int | None:
         at = length(name)
-        is_near = begin - _SKEW <= at <= until + _SKEW
-        return min(max(round(at), begin), until) if is_near else None
+        # One that is ahead stays so: then it is right how long steps took. Parts end with a run.
+        return max(round(at), begin) if begin - _SKEW <= at <= until + _SKEW else None
 
     if (logged := _LOGGED.get(str(said.get("event_type")))) is not None:
         cause, key = logged
         at, took = moment(f"{key}_start_time"), length(f"{key}_duration_secs")
-        whole = at is not None and 0 <= took <= until - at
+        whole = at is not None and 0 <= took <= until + _SKEW - at
         return whole and _span(state, int(at or 0), int(at or 0) + round(took), cause)
     name = next((key for key in said if key in _KEYS), "")
     what, ends = _KEYS.get(name, ("", False))
@@ -192,19 +199,32 @@ def _step(state: dict[str, Any], step: int, at: int) -> bool:
     _begin_number, _stride, marks, last = state["starts"][-1]
     newest = last or (marks[-1] if marks else None)
     if newest is not None and at < newest[1]:
-        return False  # a clock that moved back
-    if newest is not None and step <= newest[0]:  # begun anew, without a word
+        before, state["behind"] = state["behind"], [step, at]
+        if before is None or not (before[0] < step and before[1] <= at and newest[0] < step):
+            return False
+        start = state["starts"][-1]  # two of them: what was before them had been ahead
+        marks = start[2] = [mark for mark in marks if mark[1] <= before[1]]
+        start[3] = last = [*before, 0]
+    elif newest is not None and step <= newest[0]:  # begun anew, without a word
         _begin(state, at)
         marks, last = state["starts"][-1][2], None
     if last is not None:
         _done(state, last, at)
-    start = state["starts"][-1]
+    state["behind"], start = None, state["starts"][-1]
     start[3] = [step, at, 0]
     if not marks or step - marks[0][0] >= start[1] * len(marks):
         marks.append([step, at])
     if len(marks) >= _MARKS:
-        start[1], start[2] = start[1] * 2, marks[::2]
+        _thin(start)
+    starts = state["starts"]
+    while sum(len(one[2]) for one in starts) > _ALL_MARKS:
+        _thin(max(starts, key=lambda one: len(one[2])))
     return True
+
+
+def _thin(start: list[Any]) -> None:
+    """Keep every second of its marks."""
+    start[1], start[2] = start[1] * 2, start[2][::2]
 
 
 def _done(state: dict[str, Any], last: Sequence[int], at: int) -> None:
@@ -225,9 +245,13 @@ def _span(state: dict[str, Any], begin: int, end: int, cause: str) -> bool:
         last[2] += max(0, end - max(begin, last[1]))
     spans = state["spans"]
     spans.append([begin, end, cause])
-    while len(spans) > _SPANS:  # very many: those of a while stand together at its begin
-        state["width"] = state["width"] * 2 or _WIDTH
-        spans = state["spans"] = _together(spans, state["width"])
+    if len(spans) > _SPANS:  # very many: those of a while stand together at its begin
+        state["width"] = state["width"] or _WIDTH
+        spans = _together(spans, state["width"])
+        while len(spans) > _SPANS // 2:
+            state["width"] *= 2
+            spans = _together(spans, state["width"])
+        state["spans"] = spans
     return True
 
 

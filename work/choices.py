@@ -20,6 +20,7 @@ class StopReason(TextChoices):
     OWNER_DISABLED = "owner-disabled", _("The account of its owner was disabled")
     OWNER_LEFT = "owner-left", _("Its owner left the project")
     BUDGET = "budget", _("The GPU-hours of its budget were spent")
+    SEARCH = "search", _("The search that it is a trial of ended it")
 
     @property
     def seen(self) -> Reason:

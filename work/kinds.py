@@ -145,6 +145,7 @@ class Kind:
     # What a new row sees where nothing is said of it; None: the project's volume.
     attached_first: Callable[[Principal, Any], Attached | None] = lambda _who, _row: None
     hidden: Q | None = None  # those that no list shows: they belong to another one
+    ends_hidden: bool = True  # who may end any of them may end one of those by itself, too
     timeline: bool = True  # its steps are kept; False: what happened to it is told otherwise
     alive: Q | None = None  # those of which something runs or will; None: their phase says it
 

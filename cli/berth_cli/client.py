@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import time
 import uuid
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any
@@ -14,7 +15,10 @@ import httpx
 from berth_cli import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_SENT_AGAIN_S = (1.0, 4.0)
+_PART = 256 * 1024
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -114,15 +118,27 @@ class Client:
                     raise self._unreachable(error) from error
         return self._answer(response)
 
-    def send(self, path: str, content: IO[bytes], length: int) -> Any:
-        """POST a file as it is; what is the same is kept once, so it may be sent again."""
+    def send(self, path: str, content: IO[bytes], length: int, told: Callable[[int], None]) -> Any:
+        """POST a file as it is, from its beginning once more where the connection breaks.
+
+        What is the same is kept once. ``told`` hears how many bytes went.
+        """
         headers = {"Content-Type": "application/gzip", "Content-Length": str(length)}
         timeout = httpx.Timeout(60.0, read=600.0)
-        try:
-            response = self._http.post(path, content=content, headers=headers, timeout=timeout)
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-        return self._answer(response)
+        for pause in (*_SENT_AGAIN_S, None):
+            try:
+                parts = _parts(content, told)
+                response = self._http.post(path, content=parts, headers=headers, timeout=timeout)
+                return self._answer(response)
+            except httpx.TransportError as error:
+                if pause is None:
+                    said = f"The connection to {self.server} broke while it was sent ({error})."
+                    again = "Nothing of it is kept: send it again."
+                    raise ApiError(f"{said} {again}", EXIT_UNREACHABLE) from error
+                if isinstance(error, httpx.ConnectError) and not content.tell():
+                    raise self._unreachable(error) from error
+                time.sleep(pause)
+        raise AssertionError
 
     def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
         """Yield every row of a cursor-paginated list."""
@@ -187,6 +203,13 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(f"{self.server} can't be reached: {error}", EXIT_UNREACHABLE)
+
+
+def _parts(content: IO[bytes], told: Callable[[int], None]) -> Iterator[bytes]:
+    content.seek(0)
+    while part := content.read(_PART):
+        yield part
+        told(content.tell())
 
 
 def opened(**options: Any) -> httpx.Client:

@@ -20,6 +20,7 @@ from berth_cli.output import age, cpus, mib, moment
 from berth_cli.packages import package_sent
 from berth_cli.work import DAY_S, Row, Work, gpus
 
+_OPENS_S = 60.0  # a file browser
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BEGAN = _OVER | {"running", "cancelling"}
 _COLUMNS: Any = (
@@ -44,9 +45,11 @@ _ONE: Any = (
 )
 _REPLICAS: Any = (
     ("REPLICA", lambda r: r["index"]),
+    ("ROLE", lambda r: r["role"]),
     ("STATE", lambda r: r["state"]),
     ("EXIT", lambda r: r["exit_code"]),
     ("NODE", lambda r: r["node"]),
+    ("RESTARTS", lambda r: r["restarts"]),
     ("REASON", lambda r: r["reason"]),
 )
 
@@ -322,8 +325,45 @@ def artifacts(s: Session, name: str, run: int | None, *, copied_again: bool) -> 
         s.show(found["named"], _ARTIFACTS)
     if (more := found["files"] - len(found["named"])) > 0:
         click.echo(f"{more} more files", err=True)
+    if found["volume"] and not found["named"]:
+        _show_files(s, f"{path}/files")
     if found["volume"]:
         click.echo(f"berth volumes files {found['volume']}:{found['folder']}", err=True)
+
+
+def _show_files(s: Session, path: str) -> None:
+    """Show what lies in the folder of a run now, once its file browser is open."""
+    deadline = time.monotonic() + _OPENS_S
+    while not (there := s.client.post(path))["is_open"] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    if there["files"]:
+        click.echo()
+        s.show(there["files"], _ARTIFACTS[:2])
+    said = "" if there["complete"] else "There are more than could be counted."
+    if said := there["message"] or said:
+        click.echo(said, err=True)
+
+
+@job.command("tensorboard")
+@click.argument("name", metavar="JOB", shell_complete=completing.jobs)
+@click.argument("runs", metavar="[RUN]...", type=click.IntRange(1), nargs=-1)
+@click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait.")
+@with_session
+def tensorboard(
+    s: Session, name: str, runs: tuple[int, ...], *, only_print: bool, timeout: float
+) -> None:
+    """Open TensorBoard on what a run of a job writes: the latest, or several beside each other.
+
+    It is a workspace of yours that stops when nobody looks: berth workspace stop, delete.
+    """
+    from berth_cli.workspaces import WORKSPACE, open_page
+
+    path = f"{JOB.path(s, JOB.find(s, name))}/tensorboard"
+    made = s.client.post(path, {"runs": list(runs)} if runs else {})
+    row = WORKSPACE.follow(s, WORKSPACE.find(s, made["workspace"]), timeout=timeout)
+    WORKSPACE.end(s, row, ended=False)
+    open_page(row, only_print=only_print)
 
 
 JOB.add_act("start", "Run one that has ended again, as it is set.")

@@ -129,7 +129,12 @@ WORKSPACE.add_delete("Delete a workspace and its installed packages. The home fo
 @with_session
 def open_(s: Session, name: str, *, only_print: bool) -> None:
     """Open a running workspace in the browser."""
-    url = _address(WORKSPACE.find(s, name))
+    open_page(WORKSPACE.find(s, name), only_print=only_print)
+
+
+def open_page(row: Row, *, only_print: bool) -> None:
+    """Open the page of one that runs, and print where it is."""
+    url = _address(row)
     click.echo(url)
     if not only_print:
         import webbrowser

@@ -96,6 +96,8 @@ TRAINING = {
     )
     for word, group, kinds in (
         ("mpi", "kubeflow.org", ("mpijobs",)),
+        ("pytorchjob", "kubeflow.org", ("pytorchjobs",)),
+        ("tfjob", "kubeflow.org", ("tfjobs",)),
         ("jobset", "jobset.x-k8s.io", ("jobsets",)),
         ("trainer", "trainer.kubeflow.org", ("trainjobs", "trainingruntimes")),
     )

@@ -30,6 +30,7 @@ from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
 from runtime import installation, leases, orphans, reconcilers
+from runtime.drivers.kubernetes.names import searches as searches_of
 from runtime.models import ObservedWorkload
 from runtime.protocol import DriverError, NotYet, Unreachable
 
@@ -53,7 +54,10 @@ def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> l
     if options_of(row.options).manages_queues:
         sentence = _("Berth keeps the queues of %(name)s. Switch that off first: it removes them.")
         raise Conflict(sentence % {"name": row.name})
-    if there := live_on(row.key, holding=True):
+    there = live_on(row.key, holding=True)
+    for held in hooks.cluster_held(row.key):
+        there |= held
+    if there:
         said = {"name": row.name, "kept": counted(there)}
         sentence = _("There is still work on %(name)s (%(kept)s). Delete it first.")
         if not row.reachable:
@@ -286,6 +290,7 @@ def _remove(row: Farewell) -> tuple[dict[str, str], bool]:
     acts: dict[str, Callable[[], str]] = {
         name: partial(leaving.remove_if_empty, name, uid) for name, uid in row.places.items()
     }
+    acts[searches_of(row.prefix)] = partial(leaving.remove_searches, searches_of(row.prefix))
     if row.queues:
         acts[_QUEUES] = removed_queues
     try:

@@ -40,13 +40,27 @@ def clear(state: State, progress: Progress) -> Stop:
             continue
         progress.deleted += 1
     progress.listed = True
-    for folder in sorted(folders, reverse=True):  # the deeper ones first
-        with suppress(OSError):  # it is gone, or somebody has put something there
-            state.volume.rmdir(folder)
+    is_empty = _fold(state, folders)
     if progress.failed:
         text = f"{progress.deleted} files removed; {progress.failed} stay and are named."
         return Stop(Final.PARTIAL, text)
+    if not is_empty:
+        text = f"{progress.deleted} files removed; what was not copied stays."
+        return Stop(Final.PARTIAL, text)
     return Stop(Final.DONE, f"{progress.deleted} files removed.")
+
+
+def _fold(state: State, folders: set[str]) -> bool:
+    """Remove folders that are empty; False: in some lies what nobody copied, or came later."""
+    is_empty = True
+    for folder in sorted(folders, reverse=True):  # the deeper ones first
+        try:
+            state.volume.rmdir(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            is_empty = False
+    return is_empty
 
 
 def forget(plan: Plan) -> None:

@@ -69,6 +69,7 @@ class Outward:
                 (item.key, item.size, item.etag, " ".join(f"{k}={v}" for k, v in item.sums.items()))
                 for item in page.items
             )
+        await self._unmark()
         found = walk(engine.state.folder, top=not engine.plan.folder, missed=self._miss)
         engine.progress.phase = "copying"
         while some := await asyncio.to_thread(lambda: list(islice(found, SOME))):
@@ -265,6 +266,19 @@ class Outward:
         if self._engine.plan.marker and whole:
             await self._mark()
         return None
+
+    async def _unmark(self) -> None:
+        """Take away what an earlier run said, until this one knows it anew."""
+        engine, key = self._engine, self.prefix + self._engine.plan.marker
+        writes = engine.plan.mode != "dry-run" and not engine.plan.retry_failed_only
+        if not engine.plan.marker or not writes or not engine.state.journal.remote([key]):
+            return
+        try:
+            await self._uploader.delete(key)
+        except Trouble as trouble:
+            if trouble.code is not Code.GONE:
+                engine.progress.found += 1
+                engine.fails(key, trouble)
 
     async def _mark(self) -> None:
         """Say at the store that everything is there; what is sent last."""

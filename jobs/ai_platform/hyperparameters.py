@@ -12,6 +12,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from jobs.ai_platform.searches import FAILED_USUAL, MAX_PARALLEL, MAX_TRIALS
+
 PATH = "hyperparameters"
 TAG = "training/hptuning/metric"  # where none is said
 ALGORITHMS = {
@@ -27,7 +29,6 @@ GOALS = {
 _TYPES = {"DOUBLE": "double", "INTEGER": "int", "CATEGORICAL": "", "DISCRETE": ""}
 _LISTS = {"CATEGORICAL": "categoricalValues", "DISCRETE": "discreteValues"}
 _SCALES = {"NONE": False, "UNIT_LINEAR_SCALE": False, "UNIT_LOG_SCALE": True}
-MAX_TRIALS, MAX_PARALLEL, MAX_FAILED = 500, 32, 3
 
 
 @dataclass
@@ -43,14 +44,6 @@ class Search:
         """Return the words that a trial gets, with the places of its values."""
         names = (one["name"] for one in self.said["parameters"])
         return [f"--{name}=${{trialParameters.{name}}}" for name in names]
-
-    @property
-    def first(self) -> dict[str, Any]:
-        """Return some values, for a plan of one trial."""
-        return {
-            one["name"]: one["values"][0] if "values" in one else one["min"]
-            for one in self.said["parameters"]
-        }
 
 
 def search_of(asked: Mapping[str, Any]) -> Search:
@@ -92,7 +85,7 @@ def _counts(asked: Mapping[str, Any], found: Search) -> None:
     for name, key, usual, most in (
         ("maxTrials", "trials_max", 1, MAX_TRIALS),
         ("maxParallelTrials", "parallel", 1, MAX_PARALLEL),
-        ("maxFailedTrials", "failed_max", MAX_FAILED, MAX_TRIALS),
+        ("maxFailedTrials", "failed_max", FAILED_USUAL, MAX_TRIALS),
     ):
         number = asked.get(name) or usual
         if number > most:

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from projects.models import Project
+    from work.services import Plan
+
+
+# What a search may ask for, in whichever words.
+MAX_TRIALS = 500
+MAX_PARALLEL = 32
+FAILED_USUAL = 3
 
 
 class Searches(Protocol):
@@ -29,6 +36,11 @@ class Searches(Protocol):
         labels: Mapping[str, Any],
     ) -> None:
         """Begin one and keep the file that it came as."""
+
+    def plan(
+        self, *, principal: Principal, project: Project, said: Mapping[str, Any]
+    ) -> tuple[Plan, str]:
+        """Return the plan of its first trial with what all of them take, and why it is refused."""
 
     def listed(self, who: Principal, project: Project) -> QuerySet[Any]:
         """Return their rows, with ``name`` and ``created_at``."""

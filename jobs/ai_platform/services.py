@@ -75,12 +75,12 @@ def training_plan(
         said = ", ".join(translation.refused)
         return tuple(translation.lines), None, _("Not supported: %(names)s") % {"names": said}
     translation.said.pop("code", None)  # for a plan nothing is sent
-    if translation.search is not None:  # of one trial
-        places = {f"${{trialParameters.{n}}}": str(v) for n, v in translation.search.first.items()}
-        for place, value in places.items():
-            args = translation.said["args"]
-            translation.said["args"] = [word.replace(place, value) for word in args]
     try:
+        if translation.search is not None:
+            plan, refusal = searches().plan(
+                principal=principal, project=project, said=_of_search(translation)
+            )
+            return tuple(translation.lines), plan, refusal
         plan = workload_plan(principal=principal, project=project, kind=JOB, said=translation.said)
     except BerthError as error:  # a field of the job itself: the table is of use all the same
         return tuple(translation.lines), None, error.message

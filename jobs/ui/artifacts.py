@@ -9,16 +9,19 @@ from urllib.parse import quote
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from common.errors import BerthError
 from jobs import outputs, runs
 from jobs.choices import OutputState
+from jobs.tensorboard import is_offered
 from work.ui.acts import Act
 from work.ui.views import READ, OneView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
 
+    from jobs.models import Run
     from jobs.outputs import Output
 
 CHOSEN_FROM = 50  # the latest runs
@@ -56,22 +59,51 @@ class Artifacts(OneView):
             numbers = list(has_output.values_list("launch", flat=True)[:CHOSEN_FROM])
             said |= {"numbers": numbers, "badge": (found.state.label, *_BADGES[found.state])}
             said |= self._files(found)
+            said |= {"chosen": [run.launch], "shows_curves": is_offered(self.principal, row)}
         return self.render(self.page(row, said))
 
     def _files(self, found: Output) -> dict[str, Any]:
         """Return its files, each with where it can be looked at."""
-        run, volume = found.run, found.run.output_volume
-        here = ""
-        if found.is_here and volume is not None:
-            keys = {"project": self.project.slug, "volume": volume.uid}
-            here = f"{reverse('files:browse', kwargs=keys)}#"
-        lines = []
-        for path, size in found.named[:SHOWN]:
-            folder = f"{run.output_folder}/{path}".rpartition("/")[0]
-            lines.append((path, size, f"{here}{quote(folder)}" if here else ""))
-        folder_url = f"{here}{quote(run.output_folder)}" if here else ""
-        more = found.files - len(lines) if lines else 0
-        return {"lines": lines, "folder_url": folder_url, "more": max(0, more)}
+        here = browser_of(found.run) if found.is_here else ""
+        folder_url = f"{here}{quote(found.run.output_folder)}" if here else ""
+        lines = lines_of(found.run, found.named, here)
+        more = max(0, found.files - len(lines)) if lines else 0
+        return {"lines": lines, "folder_url": folder_url, "more": more}
+
+
+class ArtifactFiles(OneView):
+    """What lies in the folder of a run now: part of its page, asked again until it is open."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
+    template_name = "jobs/_artifact_files.html"
+
+    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.inside()
+        run = runs.run_get(row, runs.run_number(request.POST.get("run", ""), "run"))
+        try:
+            found = outputs.files_of(self.principal, run)
+        except BerthError as error:
+            return self.render({"row": row, "run": run, "problem": error.message})
+        lines = lines_of(run, found.files, browser_of(run))
+        said = {"row": row, "run": run, "found": found, "lines": lines}
+        return self.render({**said, "more": len(found.files) - len(lines)})
+
+
+def browser_of(run: Run) -> str:
+    """Return where the volume that a run writes to is looked into; "": it is gone."""
+    if run.output_volume is None:
+        return ""
+    keys = {"project": run.job.project.slug, "volume": run.output_volume.uid}
+    return f"{reverse('files:browse', kwargs=keys)}#"
+
+
+def lines_of(run: Run, files: Sequence[tuple[str, int]], here: str) -> list[tuple[str, int, str]]:
+    """Return path, size and address of the first of its files; ``here``: of the file browser."""
+    lines = []
+    for path, size in files[:SHOWN]:
+        folder = f"{run.output_folder}/{path}".rpartition("/")[0]
+        lines.append((path, size, f"{here}{quote(folder)}" if here else ""))
+    return lines
 
 
 class CopyAgain(Act):

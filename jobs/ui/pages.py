@@ -27,7 +27,7 @@ from runtime.protocol import Seen
 from runtime.reasons import Reason
 from work.models import Workload
 from work.standard_fields import CPU, MEMORY
-from work.ui.pages import Fact, Fill, Pages, Words
+from work.ui.pages import Fact, Fill, Pages, Words, pages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,6 +69,7 @@ class ShownReplica:
     node: str
     took: timedelta | None
     has_log: bool
+    restarts: int = 0
 
     @property
     def word(self) -> str:
@@ -84,8 +85,10 @@ class ShownReplica:
 
 
 def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
-    """Return every replica of the latest launch; one that was not seen yet waits."""
+    """Return every replica of the latest launch, once one was seen; others wait."""
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
+    if not known and row.started_at is None:  # its state says all that there is to say
+        return _failed_log(row)
     groups = training.groups(row.framework, row.launched_replicas, row.parameter_servers)
     roles = training.roles(groups)
     shown = [
@@ -94,17 +97,23 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     ]
     counts = Counter(one.word for one in shown)
     words = [f"{count}\N{NO-BREAK SPACE}{word}" for word, count in counts.items()]
-    told: dict[str, Any] = {
+    return {
         "replicas": shown,
         "has_roles": any(one.role for one in shown),
+        "has_restarts": any(one.restarts for one in shown),
         "replica_counts": " · ".join(words),
+        **_failed_log(row),
     }
+
+
+def _failed_log(row: Job) -> dict[str, str]:
+    """Return where the log of what failed is."""
     if row.failed_replica is not None:
         query = {"replica": row.failed_replica}
-        told["failed_log_url"] = PAGES.address("logs", row, query=query)
-    elif row.reason == Reason.SMOKE_FAILED and (one := smoke.latest(row)) is not None:
-        told["failed_log_url"] = PAGES.address("logs", one)
-    return told
+        return {"failed_log_url": PAGES.address("logs", row, query=query)}
+    if row.reason == Reason.SMOKE_FAILED and (one := smoke.latest(row)) is not None:
+        return {"failed_log_url": PAGES.address("logs", one)}
+    return {}
 
 
 def _shown(row: Job, index: int, seen: Replica | None, roles: list[str]) -> ShownReplica:
@@ -117,7 +126,7 @@ def _shown(row: Job, index: int, seen: Replica | None, roles: list[str]) -> Show
     if seen.started_at is not None:
         took = max(timedelta(0), (seen.ended_at or row.stopped_at or now()) - seen.started_at)
     role, state = _role(seen.role), _state(seen)
-    return ShownReplica(index, role, state, seen.exit_code, seen.node, took, has_log=True)
+    return ShownReplica(index, role, state, seen.exit_code, seen.node, took, True, seen.restarts)
 
 
 def _role(word: str) -> str:
@@ -140,8 +149,10 @@ def _facts(row: Job) -> list[Fact]:
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
     found += _copies(row)
-    if row.made_in:
-        found.append(Fact(_("Made in workspace"), row.made_in, code=True))
+    if row.made_in_uid:
+        there = Workload.objects.filter(uid=row.made_in_uid).first()
+        url = pages_of(there).address("detail", there) if there is not None else ""
+        found.append(Fact(_("Made in workspace"), there.name if there else row.made_in, url=url))
     if submitted := TrainingInput.objects.filter(job=row).first():
         labels = ", ".join(f"{name}={value}" for name, value in submitted.labels.items())
         found += [Fact(_("Labels"), labels, code=True)] if labels else []
@@ -298,7 +309,11 @@ PAGES = Pages(
         ("accepted", "placed", "scheduled", "starting", "image", "running"),
     ),
     # it answers nobody; and who reads of a job that it stopped asks by whom
-    step_words={"ready": "", "stopped": _("Ended"), "waiting": _("Waits for what comes first")},
+    step_words={
+        "ready": "",
+        "stopped": _("Ended"),
+        "waiting": _("First its smoke run, code or data"),
+    },
     facts_of=_facts,
     own_part="jobs/_replicas.html",
     own_part_of=_replicas,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs import fetching, origin, smoke
+from jobs import fetching, origin, runs, smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Job
 from jobs.sources import repository
 from jobs.states import state_of
+from jobs.tensorboard import is_offered
 from jobs.ui.pages import PAGES
 from projects.access import permissions_of
 from runtime.reasons import Reason
@@ -28,10 +29,18 @@ def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
     return None
 
 
+def curves(who: Principal, row: Any, slot: Slot) -> Panel | None:
+    """Return the press that opens TensorBoard, of a job that keeps what it writes."""
+    if row.kind != Job.KIND or slot is not Slot.CARD or not is_offered(who, row):
+        return None
+    latest = runs.runs_of(row).values_list("launch", flat=True).first()
+    return Panel("jobs/_tensorboard_card.html", {"numbers": [latest]}) if latest else None
+
+
 def _run_as_job(who: Principal, row: Any) -> Panel | None:
     """Return the way from a workspace to a job, for who owns it."""
     may = JOB.create in permissions_of(who, row.project) and not row.project.archived_at
-    if row.owner_id != who.user.pk or not may:
+    if row.owner_id != who.user.pk or not may or row.is_tensorboard:
         return None
     query = {"workspace": row.short_id}
     address = PAGES.list_address("new", row.project.slug, query=query)
@@ -49,7 +58,9 @@ def _how_it_went(who: Principal, row: Job) -> Panel | None:
         told["smoke_failed"] = state == State.FAILED
         told["smoke_lines"] = one.failure if is_owner else ""
         told["smoke_log"] = PAGES.address("logs", one) if is_owner and one.started_at else ""
-    if is_owner and (failure := fetching.problem_of(row) or row.failure):
+    # one that is queued again since tells why by its reason
+    said = row.failure if state_of(row) == State.FAILED or row.reason == Reason.TRIED_AGAIN else ""
+    if is_owner and (failure := fetching.problem_of(row) or said):
         told["failure"], _, told["failure_lines"] = failure.partition("\n")
     if is_owner and row.reason == Reason.FETCHING_CODE:
         told["fetches"] = repository(row.code)

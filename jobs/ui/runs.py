@@ -16,6 +16,7 @@ from common.ui.responses import go, refuse
 from jobs import goodput, runs
 from jobs.choices import State
 from jobs.replicas import moment
+from jobs.tensorboard import is_offered, tensorboard_open
 from projects.access import roles_kept
 from work.selectors import (
     form_values,
@@ -52,7 +53,12 @@ def compared(view: WorkView, pair: Sequence[Run]) -> dict[str, Any]:
         return {"choose_two": True}
     private = all(reads_private(view.principal, run.job) for run in pair)
     one_job = pair[0].job_id == pair[1].job_id
-    return {"compared": runs.compare(*pair, private=private), "one_job": one_job}
+    return {
+        "compared": runs.compare(*pair, private=private),
+        "one_job": one_job,
+        "shows_curves": one_job and is_offered(view.principal, pair[0].job),
+        "chosen": [run.launch for run in pair],
+    }
 
 
 def lines(view: WorkView, found: Sequence[Run]) -> list[dict[str, Any]]:
@@ -61,6 +67,7 @@ def lines(view: WorkView, found: Sequence[Run]) -> list[dict[str, Any]]:
         {
             "run": run,
             "badge": _badge(view.pages, run.job, run),
+            "took": run.took,
             "code": runs.code_of(run) if reads_private(view.principal, run.job) else "",
             "mine": may_change(view.principal, run.job),
         }
@@ -181,6 +188,18 @@ class RunAgain(Act):
         number = runs.run_number(request.POST.get("run", ""), "run")
         runs.run_again(principal=self.principal, row=row, launch=number)
         return _("Run %(n)d of “%(name)s” starts again.") % {"n": number, "name": row.name}
+
+
+class TensorBoard(OneView):
+    """A press that opens TensorBoard on one run, or on several beside each other (``run``)."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}
+
+    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        launches = [runs.run_number(text, "run") for text in request.POST.getlist("run")]
+        who = {"principal": self.principal, "row": self.row()}
+        made = tensorboard_open(**who, launches=launches, must_fit=True)
+        return go(request, f"{made.get_absolute_url()}?open=1")
 
 
 class RunChanged(OneView):

@@ -16,11 +16,15 @@ from clusters.models import Device
 from common.clock import now
 from common.errors import BerthError
 from common.ids import next_name
+from experiments.models import Experiment
+from experiments.services import experiment_create, experiment_delete
 from jobs.kind import JOB
 from jobs.models import Job
 from jobs.states import ENDED
 from notebooks.kind import WORKSPACE
 from notebooks.models import Preset, Workspace
+from perftests.models import PerfTest
+from perftests.services import baseline_choose, perftest_create, perftest_delete
 from portal.demo import script
 from projects.models import Project
 from work import selectors
@@ -34,6 +38,8 @@ MOST_WAITING = 12  # nobody of the script asks for more while so many jobs wait
 KEPT = timedelta(minutes=20)  # what is over is looked at for a while
 TEAM_OF = {person: team for team in script.TEAMS for person in team.people}
 PROGRAM = str(Path(__file__).with_name("train.py"))
+SIZE = {"cpu_milli": 100, "memory_mib": 256}
+RATE = {"name": "lr", "type": "double", "min": 0.0001, "max": 0.1, "log": True}
 
 
 class Day:
@@ -77,6 +83,10 @@ class Day:
                 waiting = Job.objects.filter(owner=who.user, desired="running", phase="pending")
                 if row := waiting.order_by("asked_at").first():
                     workload_stop(principal=who, row=row)
+            case script.Search():
+                self._search(act, who, project)
+            case script.Measure():
+                _measure(who, project)
             case script.Open():
                 preset = Preset.objects.filter(gpu_flavor=act.kind, is_active=True).first()
                 if preset is not None:
@@ -92,12 +102,29 @@ class Day:
             "command": ["python", PROGRAM, str(act.seconds)],
             "gpus": act.gpus,
             "gpu_flavor": act.kind,
-            "cpu_milli": 100,
-            "memory_mib": 256,
+            "output": "volume:shared/results",
+            **SIZE,
         }
         if act.limited:
             said["time_limit_minutes"] = act.seconds // 60 + 1
         workload_create(principal=who, project=project, kind=JOB, said=said)
+
+    def _search(self, act: script.Search, who: Principal, project: Project) -> None:
+        taken = frozenset(project.experiments.values_list("name", flat=True))
+        program = {"command": ["python", PROGRAM, str(act.seconds)], **SIZE}
+        said: dict[str, Any] = {
+            "name": next_name(act.name, taken),
+            "parameters": [RATE],
+            "metric": "accuracy",
+            "objective": "maximize",
+            "algorithm": "tpe",
+            "seed": 1,
+            "trials_max": act.trials,
+            "parallel": 2,
+            "failed_max": 2,
+            "job": {**program, "args": ["--lr", "${trialParameters.lr}"]},
+        }
+        experiment_create(principal=who, project=project, said=said)
 
     def _tidy(self, at: datetime) -> None:
         """Delete what was over for long."""
@@ -108,6 +135,22 @@ class Day:
             old = old.filter(stopped_at__lt=at - KEPT).exclude(desired="absent")
             for row in old.select_related("owner"):
                 workload_delete(principal=Principal(user=row.owner), row=row)
+        theirs = {"owner__username__in": people, "ended_at__lt": at - KEPT}
+        for search in Experiment.objects.filter(**theirs).select_related("owner", "project"):
+            experiment_delete(principal=Principal(user=search.owner), row=search)
+        tests = PerfTest.objects.filter(**theirs, is_baseline=False)
+        for test in tests.select_related("owner", "project"):
+            if test.owner is not None:
+                perftest_delete(principal=Principal(user=test.owner), row=test)
+
+
+def _measure(who: Principal, project: Project) -> None:
+    """Measure once more; what was measured before is what it is compared with."""
+    ended = PerfTest.objects.filter(project=project, state="succeeded")
+    if not ended.filter(is_baseline=True).exists() and (first := ended.first()):
+        baseline_choose(principal=who, row=first)
+    said = {"test": "all-reduce", "replicas": 2, "gpus": 0, "max_mib": 1}
+    perftest_create(principal=who, project=project, said=said)
 
 
 def _live_jobs() -> QuerySet[Job]:

@@ -88,7 +88,26 @@ class Resume:
     at_s: float
 
 
-Act = Submit | Cancel | Open | Resume
+@dataclass(frozen=True)
+class Search:
+    """A search for the learning rate: short trials, two at a time, on CPUs."""
+
+    at_s: float
+    who: str
+    name: str
+    trials: int = 8
+    seconds: int = 15
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A test of what comes through between two replicas; the one before becomes the baseline."""
+
+    at_s: float
+    who: str
+
+
+Act = Submit | Cancel | Open | Resume | Search | Measure
 
 
 def day(number: int) -> list[Act]:
@@ -101,6 +120,9 @@ def day(number: int) -> list[Act]:
     for at_s in range(130, int(DAY_S) - 60, 150):
         acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(3, 6)))
     acts += [Resume(at_s) for at_s in range(330, int(DAY_S), 120)]
+    if number:
+        team = TEAMS[number % len(TEAMS)]
+        acts += [Search(70, team.people[3], "learning-rate"), Measure(300, "jonas")]
     return sorted(acts, key=lambda act: act.at_s)
 
 
@@ -126,6 +148,9 @@ def _opening() -> Iterator[Act]:
     yield Submit(28, "farid", "evaluate", 60, gpus=4, limited=True)
     yield Submit(34, "ben", "train-resnet", 80, gpus=2)
     yield Submit(40, "jonas", "policy-ppo", 45, limited=True)
+    yield Search(15, "daisuke", "learning-rate")
+    yield Measure(24, "jonas")
+    yield Measure(55, "jonas")
 
 
 def _submissions(random: Random, from_s: float) -> Iterator[Act]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
+from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from prometheus_client import Gauge
 
@@ -38,6 +40,36 @@ class _Answer:
             await self.send(message)
 
 
+class _Body:
+    """What comes of a request, until it is more than any door takes.
+
+    All of it lies on the disk before anybody asks who sends it.
+    """
+
+    def __init__(self, scope: Any, receive: Any, send: Any) -> None:
+        said = dict(scope["headers"]).get(b"content-length", b"")
+        self._receive, self._send, self.most = receive, send, most_of_a_body()
+        self._left = self.most
+        self._declared = int(said) if said.isdigit() else 0
+
+    async def __call__(self) -> Any:
+        message = {"type": "http.request"} if self._declared > self.most else await self._receive()
+        self._left -= len(message.get("body") or b"")
+        if self._left >= 0 and self._declared <= self.most:
+            return message
+        detail = f"This is larger than the {self.most // 2**20} MiB that Berth takes at once."
+        text = json.dumps({"status": 413, "title": "Too large", "detail": detail}).encode()
+        headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
+        await self._send({"type": "http.response.start", "status": 413, "headers": headers})
+        await self._send({"type": "http.response.body", "body": text})
+        return {"type": "http.disconnect"}
+
+
+def most_of_a_body() -> int:
+    """Return how many bytes a request may have: a package of code is the largest."""
+    return (max(settings.BERTH_PACKAGE_MIB, 64) + 1) * 2**20
+
+
 async def _nothing() -> AsyncIterator[bytes]:
     return
     yield b""
@@ -56,7 +88,7 @@ class Handler(ASGIHandler):
             raise ValueError(message)
         answer = _Answer(send)
         async with ThreadSensitiveContext():
-            await self.handle(scope, receive, answer)
+            await self.handle(scope, _Body(scope, receive, send), answer)
         if answer.stream is None:
             return
         telling = asyncio.get_running_loop().create_task(

@@ -431,7 +431,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": True,
     "ENUM_NAME_OVERRIDES": {
         "KubeconfigKindEnum": "projects.choices.GrantKind",
-        "WorkspaceKindEnum": ["notebook", "container"],
+        "PresetKindEnum": ["notebook", "container"],
+        "WorkspaceKindEnum": ["notebook", "container", "tensorboard"],
         "BudgetModeEnum": "budgets.choices.Mode",
         "IdleActEnum": "parking.choices.Act",
         "IdleStateEnum": "parking.choices.State",

@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import CannotGrow, ExperimentSpec, Held, Proposal, TrialEnd
+from runtime.capabilities import (
+    CannotGrow,
+    EventLines,
+    ExperimentSpec,
+    Held,
+    Proposal,
+    TrialEnd,
+)
 from runtime.drivers import mounts
 from runtime.drivers.mounts import checked
 from runtime.store import Store
@@ -355,14 +362,16 @@ class FakeDriver:
         return part, min(offset, len(data)) + len(part)
 
     def read_events(
-        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
-    ) -> tuple[bytes, int]:
+        self, uid: str, *, launch: int, cursor: str = "", limit: int = 65536
+    ) -> EventLines:
         with self._verb("read_events", uid) as world:
             data = str(world.get("events", {}).get(f"{uid}/{launch}", "")).encode()
-        if offset > len(data):
-            return b"", 0
+            seen = self._look(world, uid)
+        is_over = seen.launch != launch or seen.seen in (p.Seen.EXITED, p.Seen.MISSING)
+        if (offset := int(cursor or 0)) > len(data):
+            return EventLines(b"", "0", more=True, again=True)
         part = data[offset : offset + limit]
-        return part, offset + len(part)
+        return EventLines.of_file(part, offset, limit=limit, is_over=is_over)
 
     def tell_events(self, uid: str, launch: int, text: str) -> None:
         """Let the program of a launch tell of itself."""
@@ -452,7 +461,8 @@ class FakeDriver:
         detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
         detail["checkpoint"] = item.get("checkpoint", False)
         # All are as the whole is; one that ended badly took the others with it
-        replicas = [{**item, "index": n, "role": r} for n, r in enumerate(item["roles"])]
+        again = {"restarts": item["attempt"] - 1}
+        replicas = [{**item, **again, "index": n, "role": r} for n, r in enumerate(item["roles"])]
         for one in replicas if item.get("exit_code") else ():
             if one["index"] != item.get("ended_first", 0):
                 one.update(exit_code=-15, reason="stopped")

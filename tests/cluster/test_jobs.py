@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
+from devcluster.programs import go_environment
 from tests.cluster.visitors import until
 from tests.jobs.running import Jobs
 from tests.support import torch
@@ -102,6 +105,7 @@ with open(os.environ["BERTH_EVENTS"], "a", buffering=1) as told:
         print("step", step, flush=True)
         print(json.dumps({"step_count": step, "step_start_time": time.time()}), file=told)
         time.sleep(0.1)
+os._exit(3)
 """
 _TOLD = """
 from jobs.models import Told
@@ -113,8 +117,9 @@ answer = list(rows.values("launch", "state"))
 def test_g9_what_a_program_in_a_pod_tells_of_its_steps_is_read(
     portal: ClusteredPortal, jobs: Jobs
 ) -> None:
-    one = jobs.make("tells", command=["python3", "-c", TELLS], memory_mib=256)
-    found = jobs.until(one, "succeeded")
+    """Of both attempts, each in a pod of its own: all of it, and nothing twice."""
+    one = jobs.make("tells", command=["python3", "-c", TELLS], memory_mib=256, retries=1)
+    found = jobs.until(one, "failed")
     assert "step 4" in jobs.logs(found, 1)[0]
 
     def told() -> list[dict[str, Any]]:
@@ -122,7 +127,8 @@ def test_g9_what_a_program_in_a_pod_tells_of_its_steps_is_read(
         return rows
 
     (row,) = until(told, 60)
-    assert (row["launch"], row["state"]["count"], row["state"]["unused"]) == (1, 4, 0)
+    state = row["state"]
+    assert (row["launch"], state["count"], state["unused"], len(state["starts"])) == (1, 8, 0, 2)
 
 
 # Told to end it keeps why as a checkpoint, and half of another; it says what it begins with.
@@ -187,3 +193,59 @@ def test_code_of_a_repository_begins_in_a_pod_and_is_put_into_a_volume_for_the_n
         }
         one = ok(api.post("projects/demo/jobs", json=body)).json()["id"]
         assert jobs.logs(jobs.until(one, "succeeded"), 1) == ["['train.py'] True\n"]
+
+
+# It needs neither Python nor a shell, and its image has neither.
+GO = """
+package main
+
+import "os"
+
+func main() {
+	folder, _ := os.Getwd()
+	text, _ := os.ReadFile("beside.txt")
+	println(folder == os.Getenv("BERTH_CODE"), os.Getenv("BERTH_CODE_TOKEN") == "", string(text))
+}
+"""
+
+
+def test_code_comes_to_an_image_that_has_no_python_and_no_shell(
+    portal: ClusteredPortal, jobs: Jobs, served: GitServed, devcluster: dict[str, Any]
+) -> None:
+    served.make("golang", **{"hello.go": GO, "beside.txt": "it is here"})
+    tree = served.tree("golang")
+    words = ["go", "build", "-o", "hello", "hello.go"]
+    subprocess.run(words, cwd=tree, env={**os.environ, **go_environment()}, check=True)
+    served.commit("golang")
+    said = {"image": devcluster["images"]["pause"]["reference"], "command": ["./hello"]}
+    said |= {"cluster": KEY, "code": served.code("golang"), "cpu_milli": 250, "memory_mib": 256}
+    with portal.api(portal.token("admin")) as api:
+        one = ok(api.post("projects/demo/jobs", json={**said, "name": "go"})).json()["id"]
+    assert jobs.logs(jobs.until(one, "succeeded"), 1) == ["true true it is here\n"]
+
+
+def test_c35_a_smoke_run_on_a_cluster_lets_a_good_program_go_on_and_stops_a_typo(
+    portal: ClusteredPortal, jobs: Jobs, kube: Kube, served: GitServed, devcluster: dict[str, Any]
+) -> None:
+    looks = "import os; print('smoke' if os.environ.get('BERTH_SMOKE_RUN') else 'whole')"
+    served.make("smoked", **{"good.py": looks, "typo.py": "print('begun'\n"})
+    image = devcluster["images"]["jupyterlab"]["reference"]
+    said = {"cluster": KEY, "image": image, "code": served.code("smoked"), "smoke": True}
+    said |= {"cpu_milli": 250, "memory_mib": 256}
+    with portal.api(portal.token("admin")) as api:
+        good, typo = (
+            ok(
+                api.post("projects/demo/jobs", json={**said, "name": w, "command": ["python3", w]})
+            ).json()["id"]
+            for w in ("good.py", "typo.py")
+        )
+        found = jobs.until(good, "succeeded")
+        assert jobs.logs(found, 1) == ["whole\n"]
+        first = ok(api.get(f"projects/demo/jobs/{good}")).json()["smoke"]
+        assert first["state"] == "succeeded", first
+        failed = jobs.until(typo, "failed")
+        assert failed["reason"] == "smoke-failed"
+        smoke = ok(api.get(f"projects/demo/jobs/{typo}")).json()["smoke"]
+        told = ok(api.get(f"projects/demo/jobs/{smoke['id']}")).json()["status"]["failure"]
+    assert "typo.py" in told
+    assert not owned(kube, failed, "batch/v1", "Job")

@@ -343,3 +343,13 @@ def test_queues_that_nobody_can_remove_any_more_are_told(stub, forget):
     event = Event.objects.get(verb="cluster.namespaces-left")
     assert list(event.data["left"]) == ["Kueue"]
     assert "not installed" in event.data["left"]["Kueue"]
+
+
+@pytest.mark.parametrize("marks", [{"berth.dev/instance": "berth"}, {}])
+def test_what_katib_has_of_ended_searches_goes_with_the_cluster(stub, detach, marks):
+    stub.put("/api/v1/namespaces", {"metadata": {"name": "berth-searches", "labels": marks}})
+    detach()
+    run_due()
+    assert (("/api/v1/namespaces", "/berth-searches") in stub.objects) != bool(marks)
+    left = Event.objects.filter(verb="cluster.namespaces-left")
+    assert left.exists() != bool(marks)  # of somebody else's of that name it is said

@@ -61,6 +61,8 @@ class Subject:
 
     # Prepares that each attempt ends with the next of these codes, where no script does.
     ends_in_turn: Callable[[str, list[int]], object] = lambda _uid, _codes: None
+    # Prepares that its program tells so, where no script does.
+    tells: Callable[[str, list[str]], object] = lambda _uid, _lines: None
     # Prepares that a group ends so, where no script does.
     ends_as: Callable[[str, int | None, int], object] = lambda _uid, _code, _replica: None
 
@@ -168,8 +170,17 @@ def _fake() -> Iterator[Subject]:
         if code is not None:
             driver.script(uid, exit_after_s=0, exit_code=code, exit_replica=replica)
 
+    def tells(uid: str, lines: list[str]) -> None:
+        driver.tell_events(uid, 1, "".join(f"{line}\n" for line in lines))
+
     yield Subject(
-        driver, ("serve", "{port}"), end, ending=ending, ends_as=ends_as, ends_in_turn=ends_in_turn
+        driver,
+        ("serve", "{port}"),
+        end,
+        ending=ending,
+        tells=tells,
+        ends_as=ends_as,
+        ends_in_turn=ends_in_turn,
     )
 
 
@@ -461,8 +472,41 @@ def test_of_a_launch_that_told_nothing_no_events_are_read(subject):
     assert isinstance(driver, SupportsEvents)
     spec = subject.spec()
     subject.ready(spec)
-    assert driver.read_events(spec.uid, launch=spec.launch + 1) == (b"", 0)
-    assert driver.read_events(str(uuid.uuid4()), launch=1) == (b"", 0)
+    assert driver.read_events(spec.uid, launch=spec.launch + 1).data == b""
+    assert driver.read_events(str(uuid.uuid4()), launch=1).data == b""
+
+
+def test_what_a_program_tells_is_read_on_and_once_more_after_its_end(subject):
+    driver, said = subject.driver, [f'{{"step_count": {n}, "step_start_time": {n}}}' for n in "123"]
+    script = f"""
+        tell() {{ echo "a line of the log"; echo "$1" >> "$BERTH_EVENTS"; }}
+        tell '{said[0]}'; sleep 3; tell '{said[1]}'; tell '{said[2]}'
+    """
+    spec = subject.group(script, replicas=1, code=0, tells=True)
+    subject.tells(spec.uid, said)
+    made(subject, spec)
+    cursor, found = "", []
+
+    def told(count: int) -> Callable[[], bool]:
+        def look() -> bool:
+            nonlocal cursor
+            part = driver.read_events(spec.uid, launch=1, cursor=cursor)
+            found.extend(line.decode() for line in part.data.splitlines() if line[:1] == b"{")
+            cursor = part.cursor
+            return len(found) >= count and not part.more
+
+        return look
+
+    wait_for(told(1), seconds=subject.timeout_s)
+    subject.until(spec.uid, Seen.EXITED)
+    wait_for(told(3), seconds=subject.timeout_s)
+    assert found == said
+    assert driver.read_events(spec.uid, launch=1, cursor=cursor).data == b""
+    after = subject.group("true", replicas=1, code=0, tells=True, uid=spec.uid, launch=2)
+    subject.finish(lambda: subject.driver.ensure(after))
+    subject.until(spec.uid, Seen.EXITED)
+    whole = driver.read_events(spec.uid, launch=1).data  # also of the launch before
+    assert [line.decode() for line in whole.splitlines() if line[:1] == b"{"] == said
 
 
 def test_usage_of_what_runs_is_known_and_of_the_rest_absent(subject):

@@ -44,6 +44,28 @@ def test_the_marker_comes_last_and_only_where_everything_is_there(
     assert done.reports[-1]["final"]["files"] == [["a.txt", 1], ["c.txt", 3]]
 
 
+def test_a_later_copy_that_is_not_whole_takes_the_marker_away(
+    tmp_path: Path, hostile: HostileS3
+) -> None:
+    copying = out(tmp_path, hostile, **MARKED)
+    write(copying, FILES)
+    assert copying.run().code == 0
+    assert "to/_BERTH_COMPLETE" in stored(hostile)
+    time.sleep(0.01)
+    write(copying, {"c.txt": b"changed"})
+
+    def deny(handler: Handler, call: Call) -> bool:
+        if call.method != "PUT" or not call.key.endswith("c.txt"):
+            return False
+        handler.error(403, "AccessDenied")
+        return True
+
+    hostile.tricks.append(deny)
+    partial = copying.run()
+    assert partial.code in {3, 4}, partial.output
+    assert "to/_BERTH_COMPLETE" not in stored(hostile)
+
+
 def test_what_was_copied_is_cleared_away_and_nothing_else(
     tmp_path: Path, hostile: HostileS3
 ) -> None:
@@ -60,6 +82,9 @@ def test_what_was_copied_is_cleared_away_and_nothing_else(
     assert found(copying) == {"a.txt", "deep/new.txt"}
     assert copying.state.is_dir()
     (copying.target / "a.txt").unlink()
+    later = clearing.run()  # nothing of it was copied, and the folder is still there
+    assert (later.code, found(copying)) == (3, {"deep/new.txt"}), later.output
+    assert "what was not copied stays" in later.output
     (copying.target / "deep" / "new.txt").unlink()
     gone = clearing.run()
     assert gone.code == 0, gone.output

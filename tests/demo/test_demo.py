@@ -14,8 +14,10 @@ from clusters import services
 from clusters.models import Claim, Cluster
 from common.clock import now
 from events.models import Event
+from experiments.models import Experiment
 from jobs.models import Job
 from notebooks.models import Workspace
+from perftests.models import PerfTest
 from portal.demo import script, world
 from portal.demo.duty import KEPT, MOST_WAITING, Day
 from portal.management.commands.berth_bootstrap import first_administrator
@@ -164,3 +166,23 @@ def test_nothing_of_others_is_touched(machine: Any, alice: Any) -> None:
     own.refresh_from_db()
     assert own.desired == "running"
     assert Cluster.objects.count() == 1
+
+
+def test_a_search_and_a_measurement_are_begun_and_go_when_they_are_old(
+    machine: Any, settle: Any
+) -> None:
+    day = Day()
+    go(day, 30)
+    settle()
+    search, test = Experiment.objects.get(), PerfTest.objects.get()
+    assert (search.owner.username, search.project.slug) == ("daisuke", "vision")
+    assert test.project.slug == "robotics"
+    PerfTest.objects.update(state="succeeded", ended_at=now())
+    go(day, 60)  # what was measured first is what the second is compared with
+    assert list(PerfTest.objects.values_list("is_baseline", flat=True)) == [False, True]
+    long_ago = now() - KEPT - timedelta(seconds=1)
+    Experiment.objects.update(state="succeeded", ended_at=long_ago)
+    PerfTest.objects.update(state="succeeded", ended_at=long_ago)
+    day.tick()
+    assert not Experiment.objects.exists()
+    assert PerfTest.objects.get().is_baseline

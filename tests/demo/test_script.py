@@ -9,8 +9,10 @@ from portal.demo.script import (
     ORGANISATION,
     TEAMS,
     Cancel,
+    Measure,
     Open,
     Resume,
+    Search,
     Submit,
     acts,
     day,
@@ -23,7 +25,7 @@ EXISTS = {H100: 8, A100: 4}
 def test_a_day_is_the_same_each_time_and_another_day_is_not() -> None:
     assert day(3) == day(3)
     assert day(3) != day(4)
-    assert {type(act) for act in day(1)} == {Submit, Cancel, Open, Resume}
+    assert {type(act) for act in day(1)} == {Submit, Cancel, Open, Resume, Search, Measure}
     people = {person for team in TEAMS for person in team.people}
     assert len(people) == 12
     assert {

@@ -42,7 +42,7 @@ def go(settle: Any, fake: Any) -> Callable[..., Experiment]:
     """Turn once; then let each running trial print ``says`` and end with ``code``."""
 
     def turn(row: Experiment, says: str = "", code: int | None = None) -> Experiment:
-        steering.turn()
+        steering.Turns().tick()
         for trial in row.trials.filter(state="running").select_related("job"):
             settle(trial.job)
             if says:

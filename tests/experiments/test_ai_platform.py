@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from experiments import steering
 from experiments.models import Experiment
@@ -112,7 +114,7 @@ def test_a_search_is_submitted_told_with_its_trials_and_cancelled(
     assert answer.json()["trainingOutput"]["trials"] == []
     row = Experiment.objects.get()
     assert (row.name, row.trials_max, row.parallel) == ("tune_1", 4, 2)
-    steering.turn()
+    steering.Turns().tick()
     for number, loss in ((1, "0.9"), (2, "0.3")):
         job = row.trials.get(number=number).job
         assert job is not None
@@ -125,7 +127,7 @@ def test_a_search_is_submitted_told_with_its_trials_and_cancelled(
         fake.exit(str(job.uid), code=0)
         hint(job)
         settle(job)
-    steering.turn()
+    steering.Turns().tick()
     told = api(vera, "GET", f"{HERE}/tune_1").json()
     assert (told["state"], "args" in told["trainingInput"]) == ("RUNNING", False)
     output = told["trainingOutput"]
@@ -135,13 +137,15 @@ def test_a_search_is_submitted_told_with_its_trials_and_cancelled(
     assert best["finalMetric"] == {"trainingStep": "1", "objectiveValue": 0.3}
     assert set(best["hyperparameters"]) == {"learning_rate", "layers", "act", "batch"}
     assert api(alice, "GET", HERE).json()["results"] == []
-    listed = api(alice, "GET", f"{HERE}?searches=1").json()["results"]
+    with CaptureQueriesContext(connection) as asked:
+        listed = api(alice, "GET", f"{HERE}?searches=1").json()["results"]
     assert [one["jobId"] for one in listed] == ["tune_1"]
+    assert not any('_trial"."curve",' in one["sql"] for one in asked)  # a million numbers of 2,000
     assert api(alice, "POST", f"{HERE}/tune_1/cancel").json()["state"] == "CANCELLING"
-    steering.turn()
+    steering.Turns().tick()
     for job in Job.objects.all():
         settle(job)
-    steering.turn()
+    steering.Turns().tick()
     assert api(alice, "GET", f"{HERE}/tune_1").json()["state"] == "CANCELLED"
 
 
@@ -152,6 +156,9 @@ def test_a_plan_says_each_field_and_what_a_trial_would_be(submit: Any) -> None:
     becomes = {one["field"]: one["becomes"] for one in told["fields"]}
     assert becomes["hyperparameters.params"] == "learning_rate, layers, act, batch"
     assert becomes["hyperparameters.goal"] == "minimize"
+    assert "4 trials, up to 2 at the same time." in told["plan"]["sentences"]
+    too_many = submit(plan=True, params=[{**ASKED["params"][1], "minValue": "9"}]).json()
+    assert (too_many["allowed"], "layers: It needs a min" in too_many["refusal"]) == (False, True)
     assert not Experiment.objects.exists()
 
 

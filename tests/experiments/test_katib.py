@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from clusters import hooks
 from clusters.models import Cluster
 from common.clock import now
 from experiments import katib, steering
 from experiments.models import Experiment
 from runtime.capabilities import Proposal
+from runtime.hints import hint
 from runtime.protocol import DriverError
 from tests.experiments.conftest import HERE, LEAST
 
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def with_katib(api: Any, alice: Any, project: Any) -> None:
     plan = api(alice, "POST", f"{HERE}/apply?plan=1", LEAST)  # the first look makes the machine
-    assert plan.json()["sentences"] == ["Values are chosen by: Optuna, in this portal."]
+    assert "Values are chosen by: Optuna, in this portal." in plan.json()["sentences"]
     Cluster.objects.update(operators=["katib"])
 
 
@@ -76,9 +78,10 @@ def test_katib_away_is_said_and_after_a_while_optuna_goes_on_with_all_trials(
     go(row)
     assert (row.state, row.engine, row.trials.count()) == ("running", "katib", 2)
     assert "Katib does not answer" in row.message
-    long_ago = now() - timedelta(seconds=steering.PATIENCE_S + 1)
-    row.trials.update(ended_at=long_ago)
-    Experiment.objects.update(created_at=long_ago)
+    row.trials.update(ended_at=now() - timedelta(hours=9))  # since when it is asked is what counts
+    go(row)
+    assert row.engine == "katib"
+    Experiment.objects.update(silent_since=now() - timedelta(seconds=steering.PATIENCE_S + 1))
     go(row)
     go(row)
     assert (row.engine, row.message, _states(row)) == (
@@ -122,6 +125,7 @@ def test_a_search_is_changed_let_go_on_and_deleted_with_its_jobs(
     row = go(begin(trials_max=2), "score=0.5\n", code=0)
     one = f"{HERE}/{row.uid}"
     assert api(alice, "PATCH", one, {"trials_max": 2}).status_code == 400
+    assert api(alice, "PATCH", one, {"parallel": 1}).status_code == 400  # all are begun
     assert api(bob, "PATCH", one, {"trials_max": 3}).status_code == 403
     go(row)
     assert row.state == "succeeded"
@@ -210,3 +214,69 @@ def test_where_its_proposal_can_not_be_read_optuna_goes_on(
     row.refresh_from_db()
     assert (row.engine, row.state) == ("instead", "running")
     assert row.trials.exists()
+
+
+def test_its_silence_counts_also_while_a_trial_runs(begin: Any, go: Any, fake: Any) -> None:
+    """A trial of ten hours does not keep the other place empty for as long."""
+    fake.propose({"x": "0.1"})
+    row = go(begin())
+    assert (_states(row), row.silent_since) == (["running"], None)
+    go(row)
+    assert row.silent_since is not None
+    Experiment.objects.update(silent_since=now() - timedelta(seconds=steering.PATIENCE_S + 1))
+    go(row)
+    go(row)
+    assert (row.engine, _states(row)) == ("instead", ["running"] * 2)
+
+
+def test_a_project_has_so_many_pods_of_katib_and_its_next_search_goes_by_optuna(
+    begin: Any, go: Any, api: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(katib, "MOST", 1)
+    first = begin()
+    second = begin(name="next")
+    assert (first.engine, second.engine) == ("katib", "optuna")
+    refused = api(alice, "POST", HERE, {**LEAST, "name": "third", "algorithm": "sobol"})
+    assert (refused.status_code, "1 searches already" in refused.json()["detail"]) == (409, True)
+    Experiment.objects.update(engine="katib", cluster_key="local")  # both pressed at once
+    for _turn in range(3):
+        go(first)
+        go(second)
+    assert sorted(Experiment.objects.values_list("engine", flat=True)) == ["instead", "katib"]
+
+
+def test_a_deleted_project_waits_until_katib_has_nothing_of_it(
+    begin: Any, go: Any, fake: Any, project: Any, settle: Any
+) -> None:
+    fake.propose({"x": "0.1"}, {"x": "0.2"})
+    row = go(begin())
+    jobs = [trial.job for trial in row.trials.all()]
+    type(project).objects.filter(pk=project.pk).update(
+        desired="absent", generation=project.generation + 1, phase_since=now()
+    )
+    hint(project)
+    fake.fail("remove_experiment", "not-yet", times=-1)
+    settle(project)
+    for job in jobs:
+        settle(job)
+    go(row)
+    go(row)
+    assert (row.state, row.reason, row.in_katib) == ("stopped", "project", True)
+    settle(project)
+    assert type(project).objects.get(pk=project.pk).phase == "deleting"
+    fake.heal()
+    go(row)
+    assert not fake.experiments_seen()
+    settle(project)
+    assert type(project).objects.get(pk=project.pk).deleted_at is not None
+
+
+def test_a_search_there_keeps_its_cluster_and_an_ended_one_does_not(begin: Any, go: Any) -> None:
+    row = begin()
+    (held,) = hooks.cluster_held("local")
+    assert held == {"experiment": 1}
+    Experiment.objects.update(state="stopped", in_katib=True)
+    assert hooks.cluster_held("local") == [{}]
+    Cluster.objects.filter(key="local").update(key="gone")
+    go(row)
+    assert not row.in_katib  # it went with the namespace

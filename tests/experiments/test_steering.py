@@ -15,6 +15,8 @@ from experiments import steering
 from experiments.forms import EXAMPLE
 from experiments.models import Experiment
 from jobs.models import Job
+from notifications.models import Notification
+from quotas.models import Limit
 from runtime.hints import hint
 from tests.experiments.conftest import HERE, LEAST
 from work.services.ending import workload_delete
@@ -74,7 +76,7 @@ def test_a_worker_that_is_killed_between_two_steps_makes_no_trial_twice(
         raise Conflict("killed", code="killed")
 
     monkeypatch.setattr(steering.Trial.objects, "create", killed)
-    steering.turn()
+    steering.Turns().tick()
     assert (row.trials.count(), Job.objects.count()) == (0, 0)
     monkeypatch.undo()
     go(row)
@@ -307,3 +309,94 @@ def test_a_document_that_is_no_yaml_of_its_types_is_said_on_the_page(
     page = as_user(alice).post(f"/projects/{project.slug}/experiments/new", {"document": text})
     assert page.status_code in {400, 422}
     assert not Experiment.objects.exists()
+
+
+def test_a_trial_that_lags_ends_early_and_is_done(
+    begin: Any, go: Any, fake: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = begin(early_stopping=True, parallel=1, trials_max=5, goal=0.9)
+    for _number in range(3):
+        go(row, "".join(f"score=0.{n}\n" for n in range(4, 9)), code=0)
+    go(row, "".join("score=0.1\n" for _n in range(4)))
+    real = steering.request_stop
+
+    def killed(*_of: Any, **_how: Any) -> bool:
+        raise RuntimeError
+
+    monkeypatch.setattr(steering, "request_stop", killed)
+    go(row)
+    monkeypatch.setattr(steering, "request_stop", real)
+    assert _states(row)[3] == "running"  # a worker that is killed there has done neither
+    go(row)
+    fourth = row.trials.get(number=4)
+    assert (fourth.state, fourth.job.desired, fourth.job.stop_reason) == (
+        *("early-stopped", "stopped", "search"),
+    )
+    settle(fourth.job)
+    go(row, "score=0.1\n" * 3 + "score=0.95\n", code=0)  # the last of its values is the best
+    go(row)
+    assert (row.state, row.reason) == ("succeeded", "goal-reached")
+
+
+def test_its_owner_is_told_once_how_it_ended_and_of_no_trial(
+    begin: Any, go: Any, alice: Any
+) -> None:
+    row = go(begin(failed_max=0), code=3)
+    go(row)
+    go(row)
+    assert row.state == "failed"
+    told = list(Notification.objects.filter(user=alice).values_list("kind", "params__name"))
+    assert told == [("experiment.ended", "search")]
+
+
+def test_what_a_manager_stops_and_deletes_is_told_its_owner_once(
+    begin: Any, go: Any, api: Any, mona: Any, alice: Any
+) -> None:
+    row = go(begin())
+    why = {"reason": "It fills the queue."}
+    assert api(mona, "POST", f"{HERE}/{row.uid}/stop", why).status_code == 202
+    for _turn in range(3):
+        go(row)
+    assert row.state == "stopped"
+    assert api(mona, "DELETE", f"{HERE}/{row.uid}?reason=It+is+old.").status_code == 204
+    assert set(Job.objects.values_list("desired", flat=True)) == {"absent"}
+    told = Notification.objects.filter(user=alice).order_by("pk")
+    assert [one.kind for one in told] == ["work.stopped", "work.deleted"]
+    assert "It fills the queue." in told[0].params["reason"]
+    assert told[1].url == "/projects/vision/experiments/"
+
+
+def test_what_is_changed_during_a_turn_is_not_lost(
+    begin: Any, go: Any, api: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn read the row, and then its owner gave it more trials."""
+    row = go(begin(trials_max=2), "score=0.5\n", code=0)
+    real = steering._gpu_seconds
+
+    def meanwhile(job: Job) -> float:
+        Experiment.objects.filter(pk=row.pk).update(trials_max=3)
+        return real(job)
+
+    monkeypatch.setattr(steering, "_gpu_seconds", meanwhile)
+    go(row)
+    assert row.state == "running"
+    monkeypatch.undo()
+    go(row, "score=0.5\n", code=0)
+    go(row)
+    assert (row.state, row.trials.count()) == ("succeeded", 3)
+
+
+def test_a_trial_larger_than_a_limit_is_refused_and_one_that_waits_is_not(
+    api: Any, alice: Any, project: Any
+) -> None:
+    Limit.objects.create(project=project, resource="cpu_milli", amount=1000)
+    large = {**LEAST, "job": {**LEAST["job"], "cpu_milli": 2000}}
+    plan = api(alice, "POST", f"{HERE}/apply?plan=1", large).json()
+    assert (plan["allowed"], bool(plan["refusal"])) == (False, True)
+    assert api(alice, "POST", HERE, large).status_code == 409
+    assert not Experiment.objects.exists()
+    fits = {**LEAST, "job": {**LEAST["job"], "cpu_milli": 1000}}
+    plan = api(alice, "POST", f"{HERE}/apply?plan=1", fits).json()
+    assert plan["allowed"], plan
+    assert "4 trials, up to 2 at the same time." in plan["sentences"]
+    assert api(alice, "POST", HERE, fits).status_code == 202

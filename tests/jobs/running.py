@@ -36,7 +36,7 @@ answer = {{
     "times": [bool(row.started_at), bool(row.finished_at)],
     "steps": list(row.steps.values_list("word", flat=True)),
     "replicas": list(row.replica_rows.values(
-        "index", "role", "seen", "exit_code", "node", "reason"
+        "index", "role", "seen", "exit_code", "node", "reason", "restarts"
     )),
 }}
 """

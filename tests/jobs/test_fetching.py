@@ -214,6 +214,18 @@ def test_a_worker_that_dies_loses_nothing_and_a_late_one_writes_nothing(
     assert state_of(settle(row)) == "running"
 
 
+def test_a_package_that_went_meanwhile_is_fetched_once_more(
+    served: GitServed, made: Any, sent: Any, settle: Any, alice: Any
+) -> None:
+    row = made(alice, code=served.code("trainer"))
+    assert fetching._claim(row.uid, "me") is not None
+    found = {"commit": "c" * 40, "package": "package:" + "0" * 64, "left_out": {}}
+    assert fetching._write(row.uid, "me", found)
+    assert Job.objects.get(pk=row.pk).fetched == {"tries": 0, "until": 0.0}
+    fetch(sent)
+    assert state_of(settle(row)) == "running"
+
+
 def test_a_new_launch_takes_nothing_from_the_one_before(
     served: GitServed, made: Any, sent: Any, settle: Any, alice: Any, principal: Any, want: Any
 ) -> None:

@@ -129,7 +129,9 @@ def test_what_lacks_is_told_and_copied_again_by_whoever_owns_the_job(
     load = Load.objects.get()
     for user in (alice, bob):  # nor by the door of loads
         at = f"/api/v1/projects/{row.project.slug}/loads/{load.uid}"
-        assert as_user(user).post(f"{at}/resume").status_code == 403
+        for act in ("resume", "cancel", "pause"):
+            assert as_user(user).post(f"{at}/{act}").status_code == 403, act
+        assert as_user(user).delete(at).status_code == 403
     assert as_user(alice).post(url_of(row, more="/copy")).json()["state"] == "copying"
     assert as_user(alice).post(url_of(row, more="/copy")).status_code == 202  # pressed twice
     load.refresh_from_db()
@@ -251,6 +253,24 @@ def test_its_folder_goes_after_some_days_and_its_load_with_the_job(
     settle()
     assert not Load.objects.filter(deleted_at=None).exists()
     assert len(outputs.output_of(Run.objects.get()).named) == 2
+
+
+def test_what_stays_in_its_folder_is_said(
+    made: Any, end: Any, copied: Any, credential: Any, alice: Any, principal: Any, as_user: Any
+) -> None:
+    credential()
+    row = end(made(alice), 0)
+    outputs.outputs_copy()
+    copied()
+    Run.objects.update(ended_at=now() - timedelta(days=8))
+    outputs.outputs_tidy()
+    copied(3, code="partial", message="2 files removed; what was not copied stays.")
+    told = as_user(alice).get(url_of(row)).json()
+    assert (told["state"], told["volume"]) == ("complete", "shared")
+    assert told["message"] == "Files that were not copied, or changed since, stay in its folder."
+    assert Run.objects.get().output_cleared_at is None
+    with pytest.raises(Conflict, match="copied already"):
+        outputs.output_again(principal=principal(alice), row=row, launch=1)
 
 
 def test_its_load_goes_with_the_job(

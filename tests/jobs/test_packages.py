@@ -192,3 +192,50 @@ def test_a_package_stays_as_long_as_a_job_needs_it(api: Any, send: Any, alice: A
     assert packages.packages_prune() == 0
     Job.objects.update(deleted_at=now())
     assert packages.packages_prune() == 1
+
+
+def test_one_that_is_named_again_is_not_pruned_in_that_moment(
+    send: Any, api: Any, alice: Any, django_assert_num_queries: Any
+) -> None:
+    """What names it moves ``sent_at`` in its own transaction, which the one statement looks at."""
+    from jobs.models import Package
+
+    kept = send().json()["sha256"]
+    Package.objects.update(sent_at=now() - timedelta(days=2))
+    send()
+    assert packages.packages_prune() == 0
+    Package.objects.update(sent_at=now() - timedelta(days=2))
+    body = {"name": "t", "command": ["python3", "x"], "code": f"package:{kept}"}
+    assert api(alice, "POST", JOBS, body).status_code == 202
+    assert Package.objects.get().sent_at > now() - timedelta(minutes=1)
+    with django_assert_num_queries(1):
+        packages.packages_prune()
+
+
+def test_what_a_process_of_the_version_before_wrote_down_keeps_its_package(
+    send: Any, api: Any, alice: Any
+) -> None:
+    from jobs.models import Job, Package, Run
+
+    kept = send().json()["sha256"]
+    body = {"name": "t", "command": ["python3", "x"], "code": f"package:{kept}"}
+    api(alice, "POST", JOBS, body)
+    Package.objects.update(sent_at=now() - timedelta(days=2))
+    Job.objects.update(code="")
+    Run.objects.update(code="")  # that version has no such column
+    assert packages.packages_prune() == 0
+
+
+def test_a_start_whose_package_is_gone_is_refused_and_not_begun(
+    send: Any, api: Any, alice: Any
+) -> None:
+    from jobs.models import Job, Package, Run
+
+    kept = send().json()["sha256"]
+    body = {"name": "t", "command": ["python3", "x"], "code": f"package:{kept}"}
+    row = api(alice, "POST", JOBS, body).json()
+    Job.objects.update(desired="stopped", phase="stopped", stop_reason="cancelled")
+    Package.objects.all().delete()
+    answer = api(alice, "POST", f"{JOBS}/{row['id']}/start")
+    assert (answer.status_code, "Send it once more" in answer.content.decode()) == (400, True)
+    assert Run.objects.count() == 1

@@ -79,7 +79,7 @@ def test_e13_a_double_click_makes_one_job(as_user, project, alice):
         ({"command": "python 'train"}, "A quotation mark is not closed."),
         ({"replicas": "65"}, "less than or equal to 64"),
         ({"env": "LD_PRELOAD=x"}, "cannot be set"),
-        ({"command": ""}, "a job needs a command here"),
+        ({"command": ""}, "a job needs a command or a file"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(

@@ -37,3 +37,9 @@ def test_a_smoke_run_that_ends_while_its_job_is_cancelled_on_postgresql(
 def test_of_many_workers_one_fetches_the_code_on_postgresql(migrated_postgres: str) -> None:
     once = {"fetched": 1, "packages": 1, "known": True, "written": True, "vendor": "postgresql"}
     assert race_on(migrated_postgres, "tests.jobs.race_of_fetching") == once
+
+
+def test_a_job_is_held_as_long_as_one_large_file_of_its_code_takes(races: Races) -> None:
+    found = races.run("tests.jobs.holding_of_fetching")
+    assert found["looks"] >= 10, "it went by faster than it is held"
+    assert (found["taken"], found["is_kept"]) == ([], True)

@@ -229,7 +229,7 @@ def _is_git(stat: Path) -> bool:
         "git+https://github.com/a/b@main#subdirectory=../x",
         "git+https://github.com/a/b@a..b",
         "git+https://github.com/a b",
-        "git+ssh://git@github.com/a/b",
+        "git+ssh://git@git@github.com/a/b",
         "git+file:///etc",
     ],
 )

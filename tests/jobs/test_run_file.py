@@ -91,6 +91,13 @@ def test_who_forks_and_leaves_is_not_waited_for_and_ends_with_it(tmp_path: Path)
     assert found.stdout == b""
 
 
+def test_a_smoke_run_may_tell_of_itself_as_its_run_does(tmp_path: Path) -> None:
+    """What the goodput page says to write must not fail the smoke run; it is of no run."""
+    script = "import os\nprint('{}', file=open(os.environ['BERTH_EVENTS'], 'a'))\n"
+    code, said = smoke(tmp_path, script)
+    assert (code, "passed" in said) == (0, True)
+
+
 def test_who_ignores_sigterm_has_passed_and_is_killed(tmp_path: Path) -> None:
     script = (
         "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('on')\ntime.sleep(900)\n"

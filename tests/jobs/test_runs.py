@@ -296,7 +296,7 @@ def test_the_page_of_all_runs_is_filtered_and_compares_any_two(
     assert "Enter a valid date" in as_user(alice).get(f"{base}?since=x").content.decode()
     pair = f"of={first.short_id}.1&of={second.short_id}.1"
     html = as_user(alice).get(f"{base}?{pair}").content.decode()
-    assert "first · Run 1" in html
+    assert "first</a> · Run 1" in html
     assert "--lr" not in html  # the arguments of the other one are not alice's to compare
     assert "Choose two runs" in as_user(alice).get(f"{base}?of={first.short_id}.1").content.decode()
     assert as_user(alice).get(f"{base}?of=nope.1&{pair}").status_code == 404

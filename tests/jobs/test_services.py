@@ -283,7 +283,7 @@ def test_d13_a_credential_that_goes_wakes_who_has_it(ran: Ran, project: Any, ask
             {"framework": "tensorflow", "parameter_servers": 1},
             ["trainer"],
             "parameter_servers",
-            "Parameter servers need JobSet on this cluster",
+            "Parameter servers need JobSet or the training operator",
         ),
         ({"parameter_servers": 1}, ["jobset"], "parameter_servers", "Only TensorFlow"),
         ({"framework": "mpi", "command": []}, ["mpi"], "command", "MPI needs the command"),

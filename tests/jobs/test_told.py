@@ -11,7 +11,7 @@ import pytest
 from common.clock import now
 from jobs import told
 from jobs.goodput import goodput_of
-from jobs.models import Job, Run, Told
+from jobs.models import Job, Run, RunGoodput, Told
 from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 from usage.models import Interval
@@ -77,6 +77,74 @@ def test_g9_a_flood_that_is_no_event_is_passed_over(running: Any, fake: Any) -> 
     found = read(running)
     assert found.state["unused"] == 1
     assert found.offset > 600_000
+
+
+def test_g9_what_the_launch_before_told_last_is_read_though_the_next_one_has_begun(
+    running: Any, fake: Any, end: Any, want: Any, settle: Any
+) -> None:
+    began = Interval.objects.get(uid=running.uid).started_at.timestamp()
+    end(running)
+    fake.tell_events(str(running.uid), 1, steps(0, 3, at=began))
+    fake.fail("read_events", "crash", times=-1)  # the engine waits for no reading
+    again = settle(want(running, "running"))
+    assert (again.launch, again.phase) == (2, "running")
+    fake.heal()
+    assert read(again).state["count"] == 2
+
+
+def test_g9_who_prints_much_beside_is_read_before_its_node_cuts_the_log(
+    running: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told, "_FRESH", 1000)
+    began = Interval.objects.get(uid=running.uid).started_at.timestamp()
+    fake.tell_events(str(running.uid), 1, steps(0, 3, at=began))
+    pauses = [read(running).pause_s for _ in range(4)]
+    fake.tell_events(str(running.uid), 1, "x" * 1999 + "\n")
+    assert [*pauses, read(running).pause_s] == [5, 10, 20, 40, 20]
+
+
+def test_g9_what_a_turn_reads_is_bounded_and_who_is_left_comes_first(
+    job: Any, settle: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told, "_TURN", 5000)
+    rows = [settle(job(name=f"of-{n}")) for n in range(3)]
+    for row in rows:
+        fake.tell_events(str(row.uid), 1, "x" * 3999 + "\n")
+    Told.objects.update(next_at=now())
+    told.read_due()
+    assert Told.objects.filter(offset__gt=0).count() == 2
+    told.read_due()
+    assert Told.objects.filter(offset__gt=0).count() == 3
+
+
+def test_g9_what_a_job_that_moved_told_last_is_asked_where_it_ran(
+    running: Any, fake: Any, end: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end(running)
+    Job.objects.update(cluster_key="another")
+    asked = []
+    monkeypatch.setattr(told, "driver_for", lambda key: asked.append(key) or fake)
+    read(running)
+    assert asked == ["local"]
+
+
+def test_g9_goodput_of_a_run_that_is_over_stays_what_it_was(
+    running: Any, fake: Any, end: Any, alice: Any, as_user: Any
+) -> None:
+    Run.objects.create(job=running, launch=1, asked_at=now())
+    began = Interval.objects.get(uid=running.uid).started_at.timestamp()
+    fake.tell_events(str(running.uid), 1, steps(0, 3, at=began))
+    end(running)
+    read(running)
+    assert not RunGoodput.objects.exists()  # it may have told more
+    read(running)
+    url = f"/api/v1/projects/{running.project.slug}/jobs/{running.short_id}/goodput"
+    before = as_user(alice).get(url).json()
+    Told.objects.all().delete()
+    Interval.objects.all().delete()  # as samples go, or a rule changes
+    assert RunGoodput.objects.count() == 1
+    after = as_user(alice).get(url).json()
+    assert (after, after["over"], after["steps"]["count"]) == (before, True, 2)
 
 
 def test_g9_goodput_of_an_older_run_is_told_beside_that_of_the_latest(

@@ -6,13 +6,15 @@ import pytest
 
 from clusters import hooks as clusters
 from clusters.models import Cluster
+from common.clock import now
 from events.models import Event
 from projects import hooks, namespaces, reconciler
 from projects.hooks import ContentSummary
 from projects.models import Project, ProjectNamespace
 from projects.services import life
 from runtime import observe, ports
-from runtime.protocol import Observation, Seen
+from runtime.protocol import Observation, Seen, Unreachable
+from runtime.reasons import Reason
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from tests.support import driving
 
@@ -100,6 +102,28 @@ def test_what_was_changed_by_hand_is_put_back_and_told_once(
     place.refresh_from_db()
     assert alpha.ensured == asked  # again so soon: it waits some seconds
     assert place.next_reconcile_at is not None
+
+
+def test_what_was_put_back_before_an_error_is_told_with_the_rest(
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure, ends = alpha.ensure_tenant, Unreachable("The cluster does not answer.")
+    ends.written = ("ResourceQuota/objects",)
+
+    def away(_spec: Any) -> Any:
+        raise ends
+
+    monkeypatch.setattr(alpha, "ensure_tenant", away)
+    both = ["LimitRange/defaults", "ResourceQuota/objects"]
+    _watch(monkeypatch, place, 1, drift=both)
+    place.refresh_from_db()
+    assert (place.phase, place.reason) == ("running", Reason.UNREACHABLE)
+    assert place.external_ref["untold"] == ["ResourceQuota/objects"]
+    monkeypatch.setattr(alpha, "ensure_tenant", ensure)
+    alpha.broken = both[:1]
+    ProjectNamespace.objects.update(next_reconcile_at=now())
+    _watch(monkeypatch, place, 2, drift=both[:1])
+    assert Event.objects.get(verb="place.repaired").message == ", ".join(both)
 
 
 def test_what_keeps_projects_apart_is_put_back_at_once_however_often(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from usage.goodput import CAUSES, TOLD, Goodput, Held, parts
 from usage.ledger import MINUTE
-from usage.told import Start, Told
+from usage.told import Start, Steps, Told
 
 T0 = 480_000 * 60 * MINUTE
 
@@ -63,6 +63,27 @@ def test_g9_each_part_of_a_run_has_its_name() -> None:
         "idle": 2,
         "end": 1,
     }
+
+
+def test_g9_a_restart_that_goes_on_with_the_next_step_did_nothing_again() -> None:
+    """Though its program says no word of its start."""
+    lost = held(0, 0, 60, (0, "run"), (20, "down"), (25, "run"))
+    every = {n: n for n in range(1, 20)}
+    again = {20 + n: 26 + n for n in range(30)}
+    assert sums(lost, starts=[(1, every | again)]) == {"prepare": 2, "run": 53, "restart": 5}
+    later = {n: 10 + n for n in range(16, 50)}  # from step 16 on
+    assert sums(lost, starts=[(1, every), (26, later)])["repeated"] == 4
+
+
+def test_g9_what_is_kept_of_a_run_is_what_it_was() -> None:
+    told_ = Steps(3, 2.5, 2.0, [(2, 9)])
+    cut = list(parts([held(0, 10, 41, *RUN)], {}, told(), busy=5.0))
+    found = Goodput(2, True, cut, True, False, told_)
+    kept = Goodput.unpacked(found.packed())
+    assert (kept.parts, kept.sums, kept.gpus) == (found.parts, found.sums, 2)
+    assert (kept.is_over, kept.measured, kept.has_gpus) == (True, False, True)
+    assert kept.steps is not None
+    assert (kept.steps.count, [tuple(one) for one in kept.steps.slowest]) == (3, [(2, 9)])
 
 
 def test_g9_what_a_restart_does_again_is_not_productive() -> None:

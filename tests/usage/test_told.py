@@ -111,6 +111,7 @@ def test_g9_a_million_steps_are_kept_in_little() -> None:
     assert start.began(12_345) == T0 + 1_234_500
     loading = sum(end - begin for begin, end, _cause in told_of(found).spans)
     assert abs(loading - count * 20) < 100
+    assert found["width"] <= 120_000  # where they stand is known to two minutes
 
 
 HOSTILE = [
@@ -146,6 +147,42 @@ def test_g9_hostile_lines_and_lying_clocks_are_counted_and_change_nothing() -> N
     assert (back["unused"], back["count"]) == (1, 1)
 
 
+def test_g9_a_step_whose_clock_was_ahead_spoils_no_other() -> None:
+    ahead = [step(0, 10), step(1, 11), step(2, 300), *(step(n, 10 + n) for n in range(3, 8))]
+    found = fed(*ahead)
+    (start,) = told_of(found).starts
+    assert (start.began(1), start.began(7)) == (T0 + 11_000, T0 + 17_000)
+    told = steps_of(found)
+    assert told is not None
+    assert (found["unused"], told.count) == (1, 6)  # 0, the one that was ahead, 3 to 6
+    late = fed(*(step(n, 58 + n) for n in range(5)), until=60)  # as it is read, 2 s ahead
+    assert [at for _n, at in told_of(late).starts[0].steps] == [
+        T0 + 1000 * n for n in range(58, 63)
+    ]
+
+
+def hostile_steps(count: int) -> list[bytes]:
+    """Another start after every 250 steps, with the largest numbers; what takes most room."""
+    large = (1 << 53) - 1000
+    lines = []
+    for n in range(count):
+        if not n % 250:
+            lines.append(line(job_start_time=n / 100))
+        lines += [
+            step(large + n % 250, n / 100),
+            line(checkpoint_restore_start_time=n / 100),
+            line(checkpoint_restore_end_time=n / 100 + 0.001 * (n % 7)),
+        ]
+    return lines
+
+
+def test_g9_hostile_events_hold_no_more_than_64_kib() -> None:
+    found = fed(*hostile_steps(60_000))
+    assert len(json.dumps(found)) < 64 * 1024
+    assert len(told_of(found).starts) == 100
+    assert found["count"] == 60_000 - 240  # the last of a start has no end
+
+
 def test_g9_lines_that_are_read_again_count_once() -> None:
     lines = [line(job_start_time=1), *(step(n, 10 + n) for n in range(5))]
     once = fed(*lines)
@@ -166,7 +203,7 @@ def test_g9_lines_that_are_read_again_count_once() -> None:
 )
 def test_g9_any_bytes_give_spans_and_starts_within_the_launch(lines: list[bytes]) -> None:
     found = told_of(json.loads(json.dumps(fed(*lines))))
-    low, high = T0, T0 + 3_600_000
+    low, high = T0, T0 + 3_605_000  # 5 s are let pass for another clock; parts end with their run
     assert all(low <= begin <= end <= high for begin, end, _cause in found.spans)
     for start in found.starts:
         times = [at for _step, at in start.steps]

@@ -7,8 +7,10 @@ from typing import Any
 
 from django import template
 from django.template.defaultfilters import floatformat
+from django.utils.translation import gettext as _
 
 from common.clock import now
+from common.templatetags.berth import duration
 from projects.models import Project
 from usage import ratio_history
 from usage.ratios import By, Scope
@@ -29,6 +31,14 @@ def as_percent(part: float | None) -> str:
 @register.filter
 def as_hours(seconds: float) -> float:
     return seconds / 3600
+
+
+@register.filter
+def gpu_time(hours: float) -> str:
+    """Return hours of GPUs as they are worth reading; less than one by its minutes."""
+    if hours < 1:
+        return duration(timedelta(hours=hours))
+    return _("%(n)s h") % {"n": floatformat(hours, "1g")}
 
 
 @register.filter

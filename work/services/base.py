@@ -27,8 +27,7 @@ def own(principal: Principal, row: Workload) -> None:
     """Raise unless ``principal`` may change it: who owns it and may have such work."""
     kind = kinds.kind_of(row.kind)
     require(principal, row.project, kind.read)
-    if kind.hidden is not None and kind.model.objects.filter(kind.hidden, pk=row.pk).exists():
-        raise Forbidden(_("It belongs to another one: change that."))
+    _require_shown(kind, row)
     if not kind.managed and not selectors.is_owner(principal, row):
         raise Forbidden(_("Only its owner may do this."))
     require(principal, row.project, kind.create)
@@ -39,8 +38,15 @@ def own(principal: Principal, row: Workload) -> None:
 def require_end(principal: Principal, row: Workload) -> None:
     kind = kinds.kind_of(row.kind)
     require(principal, row.project, kind.read)
+    if not kind.ends_hidden:
+        _require_shown(kind, row)
     if not selectors.may_end(principal, row):
         raise Forbidden(denial(kind.manage))
+
+
+def _require_shown(kind: Kind, row: Workload) -> None:
+    if kind.hidden is not None and kind.model.objects.filter(kind.hidden, pk=row.pk).exists():
+        raise Forbidden(_("It belongs to another one: change that."))
 
 
 def require_startable(principal: Principal, project: Project, kind: Kind) -> None:

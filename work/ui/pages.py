@@ -53,11 +53,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of what it is; ``code``: as it is typed."""
+    """A line of what it is; ``code``: as it is typed; ``url``: where more of it stands."""
 
     label: Text
     value: str
     code: bool = False
+    url: str = ""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class WorkTable(tables.Table):
     state = tables.Column(verbose_name=_("State"), empty_values=(), order_by="phase")
     owner = tables.Column(verbose_name=_("Owner"), order_by="owner__username")
     size = tables.Column(verbose_name=_("Size"), empty_values=(), orderable=False)
-    started = tables.Column(verbose_name=_("Started"), accessor="asked_at")
+    started = tables.Column(verbose_name=_("Asked for"), accessor="asked_at")
     took = tables.Column(verbose_name=_("Took"), empty_values=(), orderable=False, attrs=WHOLE)
     ends = tables.Column(verbose_name=_("Ends"), accessor="ends_at")
     acts = tables.Column(verbose_name=_("Actions"), empty_values=(), orderable=False, attrs=MENU)

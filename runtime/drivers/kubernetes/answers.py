@@ -63,7 +63,7 @@ class _Event(TypedDict, total=False):
 
 
 KINDS = frozenset(
-    ("pods", "statefulsets", "jobs", "jobsets", "mpijobs", "trainjobs")
+    ("pods", "statefulsets", "jobs", "jobsets", "mpijobs", "pytorchjobs", "tfjobs", "trainjobs")
 )  # plurals that are read so
 _PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _PAGE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Page)

@@ -22,7 +22,7 @@ from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.names import uid_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job, statefulset
-from runtime.drivers.kubernetes.shapes.base import Hands
+from runtime.drivers.kubernetes.shapes.base import Hands, firsts
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.mounts import checked, filled
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
@@ -266,6 +266,10 @@ class Workloads:
     def pods_of(self, found: Object) -> list[Object | None]:
         """Return the pod of each replica."""
         return shapes.of_owner(found).pods(found, self._hands.pods(found))
+
+    def first_pods_of(self, found: Object) -> list[Object]:
+        """Return all pods that the first replica had in its launch, also those that failed."""
+        return firsts(shapes.of_owner(found).pods, found, self._hands.pods(found))
 
     def all_with_pods(self) -> tuple[list[tuple[Object, list[Object | None]]], list[Object]]:
         """Return everything of ours, each with its replicas' pods, and all pods: three lists."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import structlog
 
 from runtime.capabilities import (
+    EventLines,
     ExperimentSpec,
     Inspection,
     KubeToken,
@@ -53,7 +54,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
-from runtime.training import OPERATORS, SEARCHES
+from runtime.training import KINDS, OPERATORS
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
@@ -167,10 +168,11 @@ class KubernetesDriver:
         told = self.client.read("/apis")
         groups = (told.json() or {}).get("groups") if told.status == 200 else None  # noqa: PLR2004
         there = {v.get("groupVersion") for group in groups or () for v in group["versions"]}
-        operators = tuple(word for word, api in OPERATORS.items() if api in there)
-        for word, (api, kind) in SEARCHES.items():
-            if api in there and kind in self._kinds(api):
-                operators = (*operators, word)
+        kinds = {api: self._kinds(api) for api, _kind in KINDS.values() if api in there}
+        operators = (
+            *(word for word, api in OPERATORS.items() if api in there),
+            *(word for word, (api, kind) in KINDS.items() if kind in kinds.get(api, ())),
+        )
         return Health(
             reachable=good,
             version=str((version.json() or {}).get("gitVersion", "")),
@@ -286,16 +288,15 @@ class KubernetesDriver:
         return self._logs.read(found, pods[replica], replica, offset=offset, limit=limit)
 
     def read_events(
-        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
-    ) -> tuple[bytes, int]:
-        """They stand among the lines of the log of the first pod (``names.EVENTS``)."""
+        self, uid: str, *, launch: int, cursor: str = "", limit: int = 65536
+    ) -> EventLines:
+        """They stand among the lines of the log of its first pods (``names.EVENTS``)."""
+        if (place := self._locator.workload(uid)) is None:
+            return EventLines(b"", cursor)
         found = self._work.find(uid)
-        if found is None or observe.launch_of(found) != launch:
-            return b"", offset
-        pods = self._work.pods_of(found)
-        if not pods:
-            return b"", 0
-        return self._logs.read(found, pods[0], 0, offset=offset, limit=limit)
+        is_its = found is not None and observe.launch_of(found) == launch
+        pods = self._work.first_pods_of(found) if found is not None and is_its else []
+        return self._logs.read_events(pods, (place[1], place[0]), launch, cursor, limit)
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.usage(uids)

@@ -138,7 +138,11 @@ def built(spec: ExperimentSpec, options: KubernetesOptions) -> Object:
 
 def standing(parameters: Sequence[str]) -> Object:
     """Return the Job that stands for a trial at Katib, and that nothing lets start."""
-    values = {f"{names.DOMAIN}/parameter.{n}": f"${{trialParameters.{n}}}" for n in parameters}
+    # By number: a key of 63 characters has no room for a name that may have as many.
+    values = {
+        f"{names.DOMAIN}/parameter.{number}": f"{n}=${{trialParameters.{n}}}"
+        for number, n in enumerate(parameters, 1)
+    }
     container = {"name": names.MAIN, "image": "none", "command": ["none"]}
     pod = {
         "containers": [container],

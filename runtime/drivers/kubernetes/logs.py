@@ -6,7 +6,8 @@ asks the node only for what is younger; lines are told apart by their nanosecond
 that the node has rotated becomes shorter: the next offset then is smaller than the one asked.
 
 When a workload is stopped, the end of its log is kept in a Secret beside it (nobody but its
-owner may read it), so that why it failed can be read when its pod is gone.
+owner may read it), so that why it failed can be read when its pod is gone. What its program told
+of itself (``events``) is kept there, too.
 """
 
 import base64
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from runtime.drivers.kubernetes import names, observe
+from runtime.capabilities import EventLines
+from runtime.drivers.kubernetes import events, names, observe
 from runtime.drivers.kubernetes.builders.workload import secret
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.protocol import DriverError
@@ -31,11 +33,11 @@ _SPOOLS = 64
 _SPOOL_BYTES = 2 * 1024 * 1024
 _FIRST_BYTES = 16 * 1024 * 1024
 _KEEP_BYTES = 256 * 1024
-_KEEP_ALL_BYTES, _KEEP_LEAST = 640 * 1024, 4 * 1024  # of a group: a Secret holds a MiB
+_KEEP_ALL_BYTES, _KEEP_LEAST = 512 * 1024, 4 * 1024  # of a group: a Secret holds a MiB
 _KEEP_LINES = 2000
+_KEEP_EVENTS_OF_LINES = 20_000  # the last, in which events are looked for
 _FRESH_S = 0.5
 _OK = 200
-_STAMP = re.compile(rb"\A(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
 
 
 @dataclass
@@ -44,7 +46,7 @@ class _Spool:
 
     start: int = 0
     data: bytearray = field(default_factory=bytearray)
-    stamp: bytes = b""  # of the last line
+    stamp: str = ""  # of the last line
     read_at: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -71,9 +73,12 @@ class Logs:
         self, found: Object, pod: Object | None, replica: int = 0, *, offset: int, limit: int
     ) -> tuple[bytes, int]:
         """Return bytes of the present launch's log from ``offset``, and where to go on."""
-        if pod is None or observe.launch_of(pod) != observe.launch_of(found):
-            return _part(0, self._kept(found, replica), offset, limit)
-        previous = _previous(pod)
+        launch = observe.launch_of(found)
+        if pod is None or observe.launch_of(pod) != launch:
+            meta = found["metadata"]
+            kept = self._kept(meta["name"], meta["namespace"], launch, _key(replica))
+            return _part(0, _unzipped(kept), offset, limit)
+        previous = _previous(found, pod)
         spool = self._spool(pod["metadata"]["uid"], previous)
         with spool.lock:
             self._refresh(spool, pod, previous=previous)
@@ -81,10 +86,51 @@ class Logs:
                 return _part(spool.start, bytes(spool.data), offset, limit)
         return _part(0, self._fetch(pod, previous=previous, limit=offset + limit), offset, limit)
 
-    def keep(self, found: Object, pods: Sequence[Object | None]) -> None:
+    def read_events(
+        self, pods: Sequence[Object], where: tuple[str, str], launch: int, cursor: str, limit: int
+    ) -> EventLines:
+        """Read on in what the first replica's ``pods`` told; where there are none, in what is kept.
+
+        ``where``: name and namespace of the workload. Of a second in which more was printed than
+        one answer holds, the rest is passed over.
+        """
+        its = events.sources(pods)
+        if not its:
+            return events.unpacked(self._kept(*where, launch, events.KEY), cursor)
+        container, _, stamp = cursor.partition(" ")
+        known = [source.container for source in its]
+        at, stamp = (known.index(container), stamp) if container in known else (0, "")
+        data, read = bytearray(), 0
+        for source in its[at:]:
+            text = self._fetch(
+                source.pod,
+                previous=source.previous,
+                since=events.second(stamp),
+                stamps=True,
+                limit=limit,
+            )
+            read, is_cut, before = read + len(text), len(text) >= limit, stamp
+            for when, line in events.stamped(text):
+                if events.order(when) > events.order(stamp):
+                    stamp = when
+                    if events.is_event(line):
+                        data += line + b"\n"
+            if is_cut and stamp == before:
+                first = text.partition(b" ")[0].decode(errors="replace")
+                stamp = events.second(stamp or first, after=1)
+            cursor = f"{source.container} {stamp}"
+            if is_cut or read >= limit:
+                return EventLines(bytes(data), cursor, more=True, read=read)
+            stamp = ""
+        return EventLines(bytes(data), cursor, read=read)
+
+    def keep(
+        self, found: Object, pods: Sequence[Object | None], tells: Sequence[Object] = ()
+    ) -> None:
         """Save the end of each replica's log before its pod goes; of very many, of the first.
 
-        A failure must not hold up a stop.
+        ``tells``: those that its first replica had, of which events are kept. A failure must not
+        hold up a stop.
         """
         room = _KEEP_BYTES if len(pods) == 1 else max(_KEEP_ALL_BYTES // len(pods), _KEEP_LEAST)
         data = {}
@@ -92,13 +138,15 @@ class Logs:
             for number, pod in enumerate(pods[: _KEEP_ALL_BYTES // _KEEP_LEAST]):
                 if pod is None or not observe.main_status(pod).get("containerID"):
                     continue
-                before = _previous(pod)
+                before = _previous(found, pod)
                 tail = self._fetch(pod, previous=before, lines=_KEEP_LINES)
                 tail = tail or self._fetch(pod, previous=not before, lines=_KEEP_LINES)
                 if tail := tail[-room:]:
                     data[_key(number)] = base64.b64encode(gzip.compress(tail, 6)).decode()
             if not data:
                 return
+            if lines := self._events_of(its := events.sources(tells)):
+                data[events.KEY] = events.packed([source.container for source in its], lines)
             meta = found["metadata"]
             kept = {
                 "labels": dict(meta.get("labels") or {}),
@@ -112,15 +160,24 @@ class Logs:
         except DriverError as error:
             log.info("kubernetes.log_not_kept", error=str(error))
 
-    def _kept(self, found: Object, replica: int) -> bytes:
-        meta = found["metadata"]
-        row = self._client.get("v1", "secrets", names.log_secret(meta["name"]), meta["namespace"])
-        if row is None or observe.launch_of(row) != observe.launch_of(found):
-            return b""
-        try:
-            return gzip.decompress(base64.b64decode((row.get("data") or {}).get(_key(replica), "")))
-        except (OSError, EOFError, ValueError):
-            return b""
+    def _events_of(self, its: Sequence[events.Source]) -> list[events.Line]:
+        found = []
+        for source in its:
+            text = self._fetch(
+                source.pod, previous=source.previous, stamps=True, lines=_KEEP_EVENTS_OF_LINES
+            )
+            found += [
+                events.Line(source.container, when, line)
+                for when, line in events.stamped(text)
+                if events.is_event(line)
+            ]
+        return found
+
+    def _kept(self, name: str, namespace: str, launch: int, key: str) -> str:
+        row = self._client.get("v1", "secrets", names.log_secret(name), namespace)
+        if row is None or observe.launch_of(row) != launch:
+            return ""
+        return str((row.get("data") or {}).get(key, ""))
 
     # --- the node -----------------------------------------------------------------------------
     def _spool(self, pod_uid: str, previous: bool) -> _Spool:  # noqa: FBT001
@@ -136,18 +193,18 @@ class Logs:
         over = observe.ending_of(pod) is not None
         if time.monotonic() - spool.read_at < _FRESH_S and not over:
             return
-        match = _STAMP.match(spool.stamp)
-        since = (match.group(1) + match.group(3)).decode() if match else ""
+        since = events.second(spool.stamp)
         text = self._fetch(pod, previous=previous, since=since, stamps=True)
         spool.read_at = time.monotonic()
         last = spool.stamp
         fresh = bytearray()
-        for line in text.splitlines(keepends=True):
-            stamp, _, rest = line.partition(b" ")
-            if not _STAMP.match(stamp):
+        for line in re.findall(rb"[^\n]*\n|[^\n]+", text):  # a return ends none
+            first, _, rest = line.partition(b" ")
+            stamp = first.decode(errors="replace")
+            if not events.second(stamp):
                 fresh += line
                 continue
-            if _order(stamp) <= _order(last):
+            if events.order(stamp) <= events.order(last):
                 continue
             spool.stamp = stamp
             fresh += rest
@@ -165,7 +222,7 @@ class Logs:
     ) -> bytes:
         meta = pod["metadata"]
         params = {
-            "container": names.MAIN,
+            "container": observe.main_name(pod),
             "limitBytes": str(min(limit, _FIRST_BYTES)),
             "previous": "true" if previous else "",
             "sinceTime": since,
@@ -177,12 +234,21 @@ class Logs:
         return answer.body if answer.status == _OK else b""
 
 
+def _unzipped(value: str) -> bytes:
+    try:
+        return gzip.decompress(base64.b64decode(value))
+    except (OSError, EOFError, ValueError):
+        return b""
+
+
 def _key(replica: int) -> str:
     return f"log-{replica}.gz" if replica else "log.gz"
 
 
-def _previous(pod: Object) -> bool:
-    """Whether the run that counts is the one before the node's own restart."""
+def _previous(found: Object, pod: Object) -> bool:
+    """Whether the run that counts is the one before the node's own restart: of no Job's pods."""
+    if observe.is_job(found):
+        return False
     status = observe.main_status(pod)
     ended = (status.get("lastState") or {}).get("terminated")
     return bool(ended) and observe.ending_of(pod) is not None
@@ -193,9 +259,3 @@ def _part(start: int, data: bytes, offset: int, limit: int) -> tuple[bytes, int]
     at = min(max(offset, start), end)
     part = data[at - start : at - start + limit]
     return part, at + len(part)
-
-
-def _order(stamp: bytes) -> tuple[bytes, bytes]:
-    """Stamps drop the last zeros of their fraction: compare seconds, then padded fractions."""
-    match = _STAMP.match(stamp)
-    return (match.group(1), (match.group(2) or b"").ljust(10, b"0")) if match else (b"", b"")

@@ -27,13 +27,22 @@ WAITS = f"{DOMAIN}/waits"  # a Workload of Kueue that is not let in until there 
 PRIORITY = "kueue.x-k8s.io/priority-class"
 JOB = "batch.kubernetes.io/job-name"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it
+# And how often it was taken away before, which costs no attempt.
+IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
 INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a group's pod
+ROLE_INDEX = "training.kubeflow.org/replica-index"  # label of a pod of the training operator
 
-JOBS = frozenset(("Job", "JobSet", "MPIJob", "TrainJob"))  # kinds of what runs to its end
+# kinds of what runs to its end
+JOBS = frozenset(("Job", "JobSet", "MPIJob", "PyTorchJob", "TFJob", "TrainJob"))
 REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
+# The training operator finds its pods' main container by these, and knows no other name.
+PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
+MAINS = frozenset((MAIN, PYTORCH, TENSORFLOW))
 NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
 EVENTS = "/proc/1/fd/1"  # lines of the log: these are kept when the pod has ended
+CODE = "/berth-code"  # of the pod, gone with it
+BRINGS = "code"  # the container that brings it
 HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY
 
 _LABEL_MAX = 63

@@ -125,6 +125,17 @@ class Leaving:
         self._client.delete("v1", "namespaces", namespace, uid=found["metadata"]["uid"])
         return ""
 
+    def remove_searches(self, namespace: str) -> str:
+        """Remove the one that holds what Katib has of ended searches: all in it is Berth's."""
+        found = self._client.get("v1", "namespaces", namespace)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return ""
+        marked = names.INSTANCE in (found["metadata"].get("labels") or {})
+        if not marked or names.is_foreign(found, self._installation):
+            return "made by another Berth" if marked else "not made by Berth"
+        self._client.delete("v1", "namespaces", namespace, uid=found["metadata"]["uid"])
+        return ""
+
     def _held(self, namespace: str) -> str:
         if self._kinds is None:
             self._kinds = sorted(self._discover(), key=lambda kind: kind[1] not in FIRST)

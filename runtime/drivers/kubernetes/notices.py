@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import structlog
 
 from runtime.drivers.kubernetes.client import KubeClient, Object
-from runtime.drivers.kubernetes.observe import is_going
+from runtime.drivers.kubernetes.observe import is_going, main_name
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ def at_the_end(grace_s: int) -> str:
 def tell(client: KubeClient, pods: Iterable[Object], notice: Mapping[str, str]) -> None:
     """Write a notice into each pod that runs and is not ending."""
     running = [
-        (str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
+        (str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]), main_name(pod))
         for pod in pods
         if (pod.get("status") or {}).get("phase") == "Running" and not is_going(pod)
     ]
@@ -54,7 +54,7 @@ def tell(client: KubeClient, pods: Iterable[Object], notice: Mapping[str, str]) 
 
 
 async def _in_each(
-    client: KubeClient, pods: Sequence[tuple[str, str]], command: Sequence[str]
+    client: KubeClient, pods: Sequence[tuple[str, str, str]], command: Sequence[str]
 ) -> None:
     # only a process that tells something holds what streams need
     from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
@@ -62,8 +62,8 @@ async def _in_each(
 
     streams = KubeStreams(Endpoint.of(client.access, client.check))
 
-    async def run(namespace: str, name: str) -> None:
-        async with await streams.exec(Pod(namespace, name), command, stdin=False) as running:
+    async def run(*pod: str) -> None:
+        async with await streams.exec(Pod(*pod), command, stdin=False) as running:
             async for _said in running.output():
                 pass
 

@@ -11,7 +11,7 @@ The rules:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -120,10 +120,16 @@ def note_of(owner: Object) -> Mapping[str, Any]:
 
 def main_status(pod: Object) -> Object:
     for status in (pod.get("status") or {}).get("containerStatuses") or []:
-        if status.get("name") == names.MAIN:
+        if status.get("name") in names.MAINS:
             found: Object = status
             return found
     return {}
+
+
+def main_name(pod: Object) -> str:
+    """Return what the container is called that is the workload."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    return next((c["name"] for c in containers if c["name"] in names.MAINS), names.MAIN)
 
 
 def is_going(pod: Object) -> bool:
@@ -279,6 +285,16 @@ def _by_deletion(pod: Object, ended: Object) -> bool:
     return over is None or over >= asked
 
 
+def not_brought(pod: Object) -> Found | None:
+    """Return the end of a pod whose code did not come, and why; its program never began."""
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if status.get("name") == names.BRINGS and ended.get("exitCode"):
+            found, words = ended_as(ended), waiting.short(str(ended.get("message") or ""))
+            return replace(found, reason=found.reason or Reason.CODE_NOT_FETCHED, message=words)
+    return None
+
+
 def ended_as(ended: Object) -> Found:
     word, text = ended.get("reason"), str(ended.get("message") or "")
     reason: str = ""
@@ -323,7 +339,7 @@ def condition_of(pod: Object, kind: str) -> Object:
 
 def _port(pod: Object) -> int:
     for container in pod["spec"]["containers"]:
-        if container["name"] == names.MAIN and container.get("ports"):
+        if container["name"] in names.MAINS and container.get("ports"):
             return int(container["ports"][0]["containerPort"])
     return names.PORT
 

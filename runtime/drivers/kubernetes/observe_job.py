@@ -27,13 +27,15 @@ Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _LAST_WORDS = 4096
 _BACKOFF = 6  # where a Job says nothing
 _OVER = ("Succeeded", "Failed")
+_GIVEN_PORTS = names.MAINS - {names.MAIN}
 
 
 def judge(sight: Sight) -> Observation:
     """Return the observation of whatever owns the pod."""
     if not observe.is_job(sight.owner):
         return observe.judge(sight)
-    return observe.told(sight, _found(sight))
+    told = observe.told(sight, _found(sight))
+    return replace(told, detail={**told.detail, "restarts": restarts_of(sight.owner, sight.pod)})
 
 
 def newest(job: Object, pods: Iterable[Pod]) -> Pod | None:
@@ -141,11 +143,10 @@ def alive(sight: Sight) -> Found:
         if reason:
             return Found(Seen.CREATED, reason, message)
         return observe.again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
-    if observe.is_going(pod):
-        end = own_end(pod)
-        if end is None:
-            return Found(Seen.STARTING, *waiting.interruption(pod))
+    if (end := own_end(pod)) is not None:
         return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
+    if observe.is_going(pod):
+        return Found(Seen.STARTING, *waiting.interruption(pod))
     if not (pod.get("spec") or {}).get("nodeName"):
         return observe.unplaced(sight, pod)
     found = observe.placed(sight, pod)
@@ -163,7 +164,13 @@ def own_end(pod: Object) -> Found | None:
     """How the program ended; None when it did not, or was taken away with its node or pod."""
     if observe.is_disrupted(pod):
         return None
-    ended = (observe.main_status(pod).get("state") or {}).get("terminated")
+    status = observe.main_status(pod)
+    state = status.get("state") or {}
+    ended = state.get("terminated")
+    if "waiting" in state:  # for its next start, where the node starts it again
+        ended = (status.get("lastState") or {}).get("terminated")
+    if not ended and (lacks := observe.not_brought(pod)) is not None:
+        return lacks
     if not ended or ended.get("reason") in observe.NOT_AN_END:
         return None
     words = str(ended.get("message") or "").encode()[:_LAST_WORDS].decode(errors="ignore")
@@ -172,7 +179,9 @@ def own_end(pod: Object) -> Found | None:
 
 
 def _listens(pod: Object) -> bool:
-    return any(c.get("ports") for c in (pod.get("spec") or {}).get("containers") or [])
+    """Whether its program answers at a port; to its own containers an operator adds one."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    return any(c.get("ports") and c["name"] not in _GIVEN_PORTS for c in containers)
 
 
 def _has(job: Object, kind: str) -> bool:
@@ -231,6 +240,7 @@ def judge_group(sights: Sequence[Sight]) -> Observation:
             pod=str(sight.pod["metadata"]["name"]) if sight.pod is not None else "",
             started_at=found.started_at,
             ended_at=found.ended_at,
+            restarts=restarts_of(job, sight.pod, roles[number]),
         )
         for number, (sight, found) in enumerate(zip(sights, each, strict=True))
     )
@@ -324,9 +334,33 @@ def _is_last(job: Object, pod: Object, end: Found) -> bool:
     if observe.is_deleted(pod) or end.exit_code is None:
         return False
     policy = policy_of(job)
-    tried = (pod["metadata"].get("annotations") or {}).get(names.FAILURES, "0")
-    used_up = str(tried).isdigit() and int(tried) >= policy.attempts - 1
-    return used_up or policy.is_final(end.exit_code)
+    return failures_of(pod) >= policy.attempts - 1 or policy.is_final(end.exit_code)
+
+
+def failures_of(pod: Object) -> int:
+    """Return how often the replica ended badly before: in earlier pods, and in this one."""
+    said = str((pod["metadata"].get("annotations") or {}).get(names.FAILURES, "0"))
+    return _started_again(pod) + (int(said) if said.isdigit() else 0)
+
+
+def restarts_of(job: Object, pod: Object | None, role: str = "") -> int:
+    """Return how often a replica began anew: what its pod knows, or the whole of who is alone.
+
+    An operator tells of its launcher, as a Job of a lone pod, how many of its pods ended badly.
+    """
+    if not is_group(job) or role == training.LAUNCHER:
+        failed = int((job.get("status") or {}).get("failed") or 0)
+        return max(0, failed - is_failing(job))
+    if pod is None:
+        return 0
+    notes = pod["metadata"].get("annotations") or {}
+    said = (str(notes.get(name, "0")) for name in (names.FAILURES, names.IGNORED))
+    return _started_again(pod) + sum(int(one) for one in said if one.isdigit())
+
+
+def _started_again(pod: Object) -> int:
+    """Return how often the node started its container again, in the same pod."""
+    return int(observe.main_status(pod).get("restartCount") or 0)
 
 
 def _when(end: Found) -> float:

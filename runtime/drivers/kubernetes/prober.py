@@ -149,7 +149,7 @@ def question_of(pod: Mapping[str, Any]) -> Question | None:
     host = (pod.get("status") or {}).get("podIP")
     for container in (pod.get("spec") or {}).get("containers") or []:
         asked = (container.get("startupProbe") or {}).get("httpGet")
-        if host and asked and container["name"] == names.MAIN:
+        if host and asked and container["name"] in names.MAINS:
             uid, path = pod["metadata"].get("uid", ""), str(asked.get("path", "/"))
             return Question(uid, str(host), int(asked["port"]), path)
     return None

@@ -21,7 +21,7 @@ _META = (
     "generation",
     "creationTimestamp",
 )
-_NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.RETRIES, names.FAILURES}
+_NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.RETRIES, names.FAILURES, names.IGNORED}
 # What a Job's ends are judged by, and how many pods it has.
 _JOB = ("backoffLimit", "backoffLimitPerIndex", "completionMode", "completions", "podFailurePolicy")
 
@@ -61,7 +61,10 @@ def small_job(obj: Object) -> Object:
             "suspend": bool(spec.get("suspend")),
             **{name: spec[name] for name in _JOB if name in spec},
         },
-        "status": {"conditions": status.get("conditions") or []},
+        "status": {
+            "conditions": status.get("conditions") or [],
+            "failed": status.get("failed") or 0,
+        },
     }
 
 

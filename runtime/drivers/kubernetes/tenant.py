@@ -23,7 +23,7 @@ from runtime.drivers.kubernetes.builders import tenant, tenant_access
 from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, Seen
+from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Observation, Seen
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +67,15 @@ class Tenants:
     # --- make it as it should be ----------------------------------------------------------------
     def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
         """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
+        written: list[str] = []
+        try:
+            self._ensure(spec, written)
+        except DriverError as error:
+            error.written = tuple(sorted(written))
+            raise
+        return tuple(sorted(written))
+
+    def _ensure(self, spec: TenantSpec, written: list[str]) -> None:
         found = self._own_namespace(spec)
         before = expected_of(found)
         secrets = tenant.secret_versions(spec)
@@ -85,15 +94,15 @@ class Tenants:
         # The portal's own rights come first and go last; the API server may see them a moment
         # later.
         own = [o for o in todo if tenant.key_of(o) == _PORTAL]
-        written = [*(revoked - left), *self._write(own)]
+        written += revoked - left
+        self._write(own, written)
         pauses = _PAUSES if own else ()
         with self._settling(spec.namespace):
-            written += _patient(lambda: self._prune(spec.namespace, stale - {_PORTAL}), pauses)
-            written += _patient(lambda: self._write([o for o in todo if o not in own]), pauses)
+            _patient(lambda: self._prune(spec.namespace, stale - {_PORTAL}, written), pauses)
+            _patient(lambda: self._write([o for o in todo if o not in own], written), pauses)
             written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
             written += self._write_namespace(spec, wanted[0], found, expected)
-            written += self._prune(spec.namespace, stale & {_PORTAL})
-        return tuple(sorted(written))
+            self._prune(spec.namespace, stale & {_PORTAL}, written)
 
     def _revoke(self, namespace: str, keys: set[str]) -> set[str]:
         """End tokens before anything else is read, built or written; return what has to wait.
@@ -102,7 +111,7 @@ class Tenants:
         here, or is refused with all the rest, finds them again.
         """
         try:
-            self._prune(namespace, keys)
+            self._prune(namespace, keys, [])
         except Denied:  # our own rights may be what is missing: they are written next
             return keys
         return set()
@@ -159,9 +168,13 @@ class Tenants:
             f"Namespace/{namespace}": {**found, "kind": "Namespace"}
         }
 
-    def _write(self, objects: list[Object]) -> list[str]:
-        _parallel(self._put, objects)
-        return [tenant.key_of(o) for o in objects]
+    def _write(self, objects: list[Object], written: list[str]) -> None:
+        def put(obj: Object) -> None:
+            if (key := tenant.key_of(obj)) not in written:  # asked a second time
+                self._put(obj)
+                written.append(key)
+
+        _parallel(put, objects)
 
     def _put(self, obj: Object) -> None:
         """Apply; where that leaves what somebody added, or can't change it, put ours in its place.
@@ -233,14 +246,13 @@ class Tenants:
         self._client.apply({**wanted, "metadata": {**meta, "annotations": notes}})
         return [tenant.key_of(wanted)]
 
-    def _prune(self, namespace: str, keys: Iterable[str]) -> list[str]:
+    def _prune(self, namespace: str, keys: Iterable[str], gone: list[str]) -> None:
         def drop(key: str) -> None:
             kind, _, name = key.partition("/")
             self._delete(kind, name, namespace)
+            gone.append(key)
 
-        gone = sorted(keys)
-        _parallel(drop, gone)
-        return gone
+        _parallel(drop, sorted(set(keys) - set(gone)))
 
     def _delete(self, kind: str, name: str, namespace: str) -> None:
         version, plural = _PLURALS[kind]

@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 
 from runtime import training
+from runtime.capabilities import EventLines
 from runtime.drivers.local.gpus import GpuSource, gpu_source, played
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
 from runtime.drivers.mounts import checked
@@ -37,6 +38,7 @@ from runtime.use_sources import DeviceUse, Holder, UseSource
 _TIMEOUT_S = 30.0
 _STOP_CHECK_S = 1.0
 _SILENCE_S = HEARTBEAT_S * 2.5
+_EVENTS_BYTES = 1024 * 1024  # no more of a file is in an answer
 
 _KINDS: dict[str, type[DriverError]] = {
     "invalid-spec": InvalidSpec,
@@ -236,10 +238,15 @@ class LocalDriver:
         return base64.b64decode(answer["data"]), answer["next"]
 
     def read_events(
-        self, uid: str, *, launch: int, offset: int = 0, limit: int = 65536
-    ) -> tuple[bytes, int]:
+        self, uid: str, *, launch: int, cursor: str = "", limit: int = 65536
+    ) -> EventLines:
+        offset, limit = int(cursor or 0), min(limit, _EVENTS_BYTES)
         answer = self._client.ask("read_events", uid=uid, launch=launch, offset=offset, limit=limit)
-        return base64.b64decode(answer["data"]), answer["next"]
+        if answer["next"] < offset:  # its program began the file anew
+            return EventLines(b"", "0", more=True, again=True)
+        data = base64.b64decode(answer["data"])
+        is_over = answer.get("over", False)  # not told by a supervisor of the version before
+        return EventLines.of_file(data, offset, limit=limit, is_over=is_over)
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         answer = self._client.ask("usage", uids=list(uids))

@@ -230,9 +230,10 @@ class Server:
         if not parts:
             return {"data": "", "next": offset}
         limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
+        is_over = parts[0].launch != launch or not parts[0].is_alive
         path = events_file(self.world.machine.spaces / parts[0].uid, launch)
         data, position = records.read_users(path, offset=offset, limit=limit)
-        return {"data": base64.b64encode(data).decode(), "next": position}
+        return {"data": base64.b64encode(data).decode(), "next": position, "over": is_over}
 
     async def do_usage(self, message: dict[str, Any]) -> Any:
         found = {str(uid): self.world.parts(str(uid)) for uid in message["uids"]}

@@ -244,7 +244,9 @@ class World:
         if (retry := self._retries.get(uid)) is None:
             return found
         due = retry.is_due(parts)
-        found["detail"] = {**found["detail"], "failed_attempts": retry.made - 1 + due}
+        again = retry.made - 1 + due  # all of a group begin anew together
+        found["detail"] = {**found["detail"], "failed_attempts": again}
+        found["replicas"] = [{**one, "restarts": again} for one in found.get("replicas", ())]
         return group.tried_again(found) if due else found
 
     async def ensure(self, spec: Facts, secrets: Secrets | None) -> Facts:

@@ -15,7 +15,16 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume, workload
 from runtime.drivers.kubernetes.notices import at_the_end
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
+from runtime.protocol import (
+    Brought,
+    Mount,
+    Network,
+    Placement,
+    Probe,
+    Resources,
+    Sidecar,
+    WorkloadSpec,
+)
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import built
 
@@ -151,6 +160,24 @@ def test_the_folder_of_what_a_program_leaves_is_made_before_it_starts():
     assert first["command"][-2:] == ["", folder]  # no checkpoints
     assert workload.environment(given, {})["BERTH_OUTPUT"] == folder
     assert "BERTH_OUTPUT" not in workload.environment(spec(once=True), {})
+
+
+def test_code_is_brought_into_a_folder_that_its_program_begins_in_without_the_key_to_it():
+    code = Brought(("python3", "-c", "text", "sha"), {"BERTH_CODE_URL": "http://h/c"}, "KEY")
+    asked = {"once": True, "probe": None, "checkpoints": "shared/k7", "code": code}
+    given = spec(**asked, env={"PYTHONPATH": "/mine"}, mounts=(Mount("data-1", name="shared"),))
+    pod = built(given, replace(OPTIONS, data_image="registry.example/data"))["spec"]["template"]
+    first, brings = pod["spec"]["initContainers"]
+    (main,) = pod["spec"]["containers"]
+    assert [one["name"] for one in first["volumeMounts"]] == ["v0"]
+    assert brings["command"] == ["python3", "-c", "text", "sha", names.CODE]
+    assert brings["volumeMounts"] == [{"mountPath": names.CODE, "name": "code"}]
+    key = {"key": "KEY", "name": names.workload(given.name, given.uid)}
+    assert {"name": "KEY", "valueFrom": {"secretKeyRef": key}} in brings["env"]
+    assert (main["workingDir"], {"name": "KEY", "value": ""} in main["env"]) == (names.CODE, True)
+    assert {"emptyDir": {}, "name": "code"} in pod["spec"]["volumes"]
+    told = workload.environment(given, {})
+    assert (told["BERTH_CODE"], told["PYTHONPATH"]) == (names.CODE, f"{names.CODE}:/mine")
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])

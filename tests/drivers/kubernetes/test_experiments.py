@@ -58,6 +58,8 @@ def test_every_parameter_stands_in_the_template_as_katib_demands() -> None:
     assert [one["reference"] for one in template["trialParameters"]] == ["x", "y"]
     for name in ("x", "y"):
         assert f"${{trialParameters.{name}}}" in str(template["trialSpec"])
+    long = experiments.standing(["p" * 63])["metadata"]["annotations"]
+    assert all(len(key.partition("/")[2]) <= 63 for key in long)  # Kubernetes' own limit
 
 
 def test_its_namespace_is_no_projects_restricted_and_open_to_katib_only() -> None:

@@ -299,6 +299,16 @@ def test_memory_that_ran_out_is_said():
     assert seen(job(over="Failed"), made).reason == Reason.OOM
 
 
+def test_code_that_did_not_come_is_no_end_of_the_program():
+    said = "Its code could not be fetched from the portal: HTTP Error 404: Not Found"
+    brings = {"name": names.BRINGS, **ended(1, again=False, message=said)}
+    held = waits("PodInitializing")
+    made = try_of(main=held, phase="Failed", initContainerStatuses=[brings])
+    found = seen(job(over="Failed"), made)
+    assert (found.seen, found.reason, found.message) == (Seen.EXITED, "code-not-fetched", said)
+    assert status_of("running", found, launch=1).phase == Phase.FAILED
+
+
 def test_the_last_words_are_bounded():
     found = seen(job(), over(4, message="é" * 4000))
     assert len(found.message.encode()) <= 4096

@@ -61,6 +61,21 @@ class TestEnsure:
         assert tenants.ensure(SPEC) == expected
         assert _seen(api).detail["drift"] == []
 
+    def test_what_was_put_back_before_an_error_is_named_by_it(self) -> None:
+        api = Api()
+        tenants = _tenants(api)
+        tenants.ensure(SPEC)
+        del api.objects["NetworkPolicy/default-deny"]
+        del api.objects["LimitRange/defaults"]
+        del api.objects["ResourceQuota/objects"]
+        away = Unreachable("The cluster does not answer.")
+        api.refuse = lambda act: away if act == "apply NetworkPolicy/default-deny" else None
+        with pytest.raises(Unreachable) as refused:
+            tenants.ensure(SPEC)
+        assert refused.value.written == ("LimitRange/defaults", "ResourceQuota/objects")
+        api.refuse = lambda _act: None
+        assert tenants.ensure(SPEC) == ("NetworkPolicy/default-deny",)
+
     def test_an_account_whose_grants_are_gone_is_removed_with_its_secret(self) -> None:
         api = Api()
         tenants = _tenants(api)

@@ -13,6 +13,7 @@ from tests.drivers.kubernetes.test_groups import work
 
 OPTIONS = KubernetesOptions(queue="berth")
 FRAMEWORKS = [("pytorch", "trainer"), ("tensorflow", "jobset"), ("mpi", "mpi")]
+FRAMEWORKS += [("pytorch", "pytorchjob"), ("tensorflow", "tfjob")]
 
 
 def asked(framework, operator, replicas=3, **more):

@@ -91,7 +91,9 @@ def named(values: Mapping[str, str]) -> list[dict[str, str]]:
 
 MEETING_PORT = 29500  # a pod's network is its own, so the usual one is free
 NUMBER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
-
+_LABELLED = {"fieldRef": {"fieldPath": f"metadata.labels['{names.ROLE_INDEX}']"}}
+# Operators that make a set of pods of each role: these have no number of the whole.
+_IN_ROLES = frozenset((training.MPI_OPERATOR, training.JOBSET, training.TFJOB))
 
 OWN_NUMBER = ("BERTH_REPLICA", "RANK")
 
@@ -99,17 +101,18 @@ OWN_NUMBER = ("BERTH_REPLICA", "RANK")
 def hosts(spec: WorkloadSpec) -> list[str]:
     """Return the host of each replica, as it is resolved in the pods themselves."""
     name = names.workload(spec.name, spec.uid)
-    if spec.operator == "mpi":
+    if spec.operator == training.MPI_OPERATOR:
         workers = (f"{name}-worker-{number}.{name}" for number in range(spec.replicas - 1))
         return [f"{name}-launcher.{name}", *workers]
-    if spec.operator == "trainer":
+    if spec.operator == training.TRAINER:
         return [f"{name}-{training.NODE}-0-{number}.{name}" for number in range(spec.replicas)]
-    if spec.operator == "jobset":
-        return [
-            f"{name}-{group.role}-0-{number}.{name}"
-            for group in spec.groups
-            for number in range(group.replicas)
-        ]
+    if spec.operator == training.PYTORCHJOB:
+        return [f"{name}-worker-{number}" for number in range(spec.replicas)]
+    each = [(group.role, number) for group in spec.groups for number in range(group.replicas)]
+    if spec.operator == training.TFJOB:
+        return [f"{name}-{role}-{number}" for role, number in each]
+    if spec.operator == training.JOBSET:
+        return [f"{name}-{role}-0-{number}.{name}" for role, number in each]
     return [f"{name}-{number}.{name}" for number in range(spec.replicas)]
 
 
@@ -134,14 +137,12 @@ def environment(spec: WorkloadSpec) -> dict[str, str]:
 
 
 def own_number(spec: WorkloadSpec) -> list[Object]:
-    """Return what each is told for itself, which one template can say by a reference only.
-
-    Where an operator makes a Job of each role, its pods have no number of the whole.
-    """
-    if not spec.is_group or spec.operator in {"mpi", "jobset"}:
+    """Return what each is told for itself, which one template can say by a reference only."""
+    if not spec.is_group or spec.operator in _IN_ROLES:
         return []
+    number = _LABELLED if spec.operator == training.PYTORCHJOB else NUMBER
     told = [*OWN_NUMBER, *(["PET_NODE_RANK"] if spec.framework == training.PYTORCH else [])]
-    found: list[Object] = [{"name": name, "valueFrom": NUMBER} for name in told]
+    found: list[Object] = [{"name": name, "valueFrom": number} for name in told]
     if spec.framework == training.TENSORFLOW:
         text = training.tf_config(spec.groups, meeting_places(spec), spec.groups[0].role, 0)
         own = text.replace('"index":0', '"index":$(BERTH_REPLICA)')

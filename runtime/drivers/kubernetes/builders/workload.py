@@ -35,6 +35,7 @@ START_S = 900  # how long the node waits for the first answer before it starts t
 # What is there stays as it is, but for a link that leads nowhere here (the home came from
 # elsewhere). It never fails: a full home must start.
 _LINK = f'h={names.HOME}/volumes; [ -e "$h" ] || ln -sfn {names.VOLUMES} "$h" || true'
+_CODE = {"mountPath": names.CODE, "name": "code"}
 _SIDECAR = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
@@ -78,7 +79,14 @@ def template(
         pod["subdomain"] = name
     if options.user_namespaces:
         pod["hostUsers"] = False
-    volumes: list[dict[str, Any]] = [
+    if volumes := _volumes(spec, name, files=files):
+        pod["volumes"] = volumes
+    meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
+    return {"metadata": meta, "spec": pod}
+
+
+def _volumes(spec: WorkloadSpec, name: str, *, files: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
         {
             "name": f"v{number}",
             "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
@@ -87,14 +95,13 @@ def template(
     ]
     if spec.shm_mib:
         memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
-        volumes.append({"emptyDir": memory, "name": "shm"})
+        found.append({"emptyDir": memory, "name": "shm"})
     if files:
         source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
-        volumes.append({"name": "secrets", "secret": source})
-    if volumes:
-        pod["volumes"] = volumes
-    meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
-    return {"metadata": meta, "spec": pod}
+        found.append({"name": "secrets", "secret": source})
+    if spec.code is not None:
+        found.append({"emptyDir": {}, "name": "code"})
+    return found
 
 
 def grace(spec: WorkloadSpec) -> int:
@@ -121,6 +128,9 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
         ours["BERTH_CHECKPOINT_LATEST"] = f"{folder}/{checkpoints.LATEST}"
     if spec.output:
         ours["BERTH_OUTPUT"] = _output(spec)
+    if spec.code is not None:
+        ours["BERTH_CODE"] = names.CODE
+        ours["PYTHONPATH"] = ":".join(filter(None, [names.CODE, spec.env.get("PYTHONPATH")]))
     port = str(port_of(spec))
     asked = {
         key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
@@ -140,22 +150,32 @@ def _output(spec: WorkloadSpec) -> str:
 
 
 def _before(spec: WorkloadSpec, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """Return what runs before the main container: it makes folders in its volumes."""
-    if not (spec.checkpoints or spec.output) or not options.data_image:
+    """Return what runs before the main container: folders in its volumes, and its code."""
+    if not options.data_image:
         return []
-    text = Path(checkpoints.__file__).read_text()
-    return [
-        {
-            "command": ["python3", "-c", text, _checkpoints(spec), *filter(None, [_output(spec)])],
-            "env": pod_fields.named(pod_fields.NONE),
-            "image": options.data_image,
-            "imagePullPolicy": "IfNotPresent",
-            "name": "checkpoints",
-            "resources": _SIDECAR,
-            "securityContext": pod_fields.LOCKED,
-            "volumeMounts": [one for one in _mounts(spec, files=False) if one["name"] != "shm"],
-        }
-    ]
+    found: list[dict[str, Any]] = []
+    common: dict[str, Any] = {
+        "image": options.data_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": _SIDECAR,
+        "securityContext": pod_fields.LOCKED,
+    }
+    if spec.checkpoints or spec.output:
+        text = Path(checkpoints.__file__).read_text()
+        said = [_checkpoints(spec), *filter(None, [_output(spec)])]
+        mounted = [m for m in _mounts(spec, files=False) if m["name"] not in {"shm", "code"}]
+        made: dict[str, Any] = {"command": ["python3", "-c", text, *said]}
+        made |= {"env": pod_fields.named(pod_fields.NONE), "volumeMounts": mounted}
+        found.append({"name": "checkpoints", **made, **common})
+    if (code := spec.code) is not None:
+        key = {"key": code.secret, "name": names.workload(spec.name, spec.uid)}
+        env: list[Any] = pod_fields.named({**code.env, **pod_fields.NONE})
+        env.append({"name": code.secret, "valueFrom": {"secretKeyRef": key}})
+        made = {"command": [*code.command, names.CODE], "env": env}
+        # Why it did not come is a sentence of ours, without the address of anything.
+        made["terminationMessagePolicy"] = "FallbackToLogsOnError"
+        found.append({"name": names.BRINGS, **made, "volumeMounts": [_CODE], **common})
+    return found
 
 
 def beside(sidecar: Sidecar) -> dict[str, str]:
@@ -167,18 +187,6 @@ def _main(
     spec: WorkloadSpec, options: KubernetesOptions, name: str, *, files: bool
 ) -> dict[str, Any]:
     port = port_of(spec)
-    # Requests equal limits, so that nobody slows another and nobody is thrown out first. Only
-    # processors may be promised several times, where the operator says so.
-    asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
-    if spec.resources.gpus:
-        asked[spec.placement.resource] = str(spec.resources.gpus)
-    asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
-    requests, limits = dict(asked), dict(asked)
-    requests["cpu"] = cpu(max(10, spec.resources.cpu_milli // max(1, options.cpu_overcommit)))
-    if options.scratch_gib:
-        # A limit alone would become a request too, which simulated and small nodes lack.
-        requests["ephemeral-storage"] = "0"
-        limits["ephemeral-storage"] = f"{options.scratch_gib}Gi"
     found: dict[str, Any] = {
         "envFrom": [{"secretRef": {"name": name}}],
         "image": spec.image,
@@ -186,12 +194,16 @@ def _main(
         # start here from the node's store without one.
         "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
-        "resources": {"limits": limits, "requests": requests},
+        "resources": _resources(spec, options),
         "securityContext": pod_fields.LOCKED,
         # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
         "terminationMessagePolicy": "File",
     }
-    if told := pod_fields.own_number(spec):
+    told = pod_fields.own_number(spec)
+    if spec.code is not None:
+        found["workingDir"] = names.CODE
+        told.append({"name": spec.code.secret, "value": ""})
+    if told:
         found["env"] = told
     if spec.command:
         found["command"] = [_said(word, spec) for word in spec.command]
@@ -211,6 +223,22 @@ def _main(
         # there.
         found["lifecycle"]["postStart"] = {"exec": {"command": ["sh", "-c", first]}}
     return found
+
+
+def _resources(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
+    # Requests equal limits, so that nobody slows another and nobody is thrown out first. Only
+    # processors may be promised several times, where the operator says so.
+    asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
+    if spec.resources.gpus:
+        asked[spec.placement.resource] = str(spec.resources.gpus)
+    asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
+    requests, limits = dict(asked), dict(asked)
+    requests["cpu"] = cpu(max(10, spec.resources.cpu_milli // max(1, options.cpu_overcommit)))
+    if options.scratch_gib:
+        # A limit alone would become a request too, which simulated and small nodes lack.
+        requests["ephemeral-storage"] = "0"
+        limits["ephemeral-storage"] = f"{options.scratch_gib}Gi"
+    return {"limits": limits, "requests": requests}
 
 
 def _first(spec: WorkloadSpec) -> str:
@@ -285,7 +313,7 @@ def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
         found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
     if files:
         found.append({"mountPath": names.SECRETS, "name": "secrets", "readOnly": True})
-    return found
+    return [*found, _CODE] if spec.code is not None else found
 
 
 def where(mount: Mount) -> str:

@@ -8,12 +8,14 @@ from runtime.drivers.kubernetes.shapes import job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Shape
 from runtime.drivers.kubernetes.shapes.jobset import JOBSET
 from runtime.drivers.kubernetes.shapes.mpijob import MPIJOB
+from runtime.drivers.kubernetes.shapes.pytorchjob import PYTORCHJOB
+from runtime.drivers.kubernetes.shapes.tfjob import TFJOB
 from runtime.drivers.kubernetes.shapes.trainjob import TRAINJOB
 from runtime.protocol import WorkloadSpec
 
 __all__ = ["Shape", "of_operators", "of_owner", "of_spec"]
 
-_OPERATED = (TRAINJOB, JOBSET, MPIJOB)
+_OPERATED = (TRAINJOB, JOBSET, MPIJOB, PYTORCHJOB, TFJOB)
 
 
 def of_spec(spec: WorkloadSpec) -> Shape:

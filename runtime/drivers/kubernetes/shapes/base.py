@@ -1,6 +1,6 @@
 """What every shape needs to look and to act, and what it promises."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -63,3 +63,10 @@ class Shape(Protocol):
 
     def beside(self, owner: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         """Return what was written with it besides Secrets: apiVersion, plural, name."""
+
+
+def firsts(
+    of: Callable[[Object, list[Object]], list[Object | None]], owner: Object, pods: list[Object]
+) -> list[Object]:
+    """Return those that are or were the first replica of this launch. ``of``: ``Shape.pods``."""
+    return [pod for pod in pods if of(owner, [pod])[:1] == [pod]]

@@ -20,7 +20,7 @@ from runtime.drivers.kubernetes.client import Object
 from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.shapes.base import Hands, Pod
+from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
 from runtime.protocol import InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
 from runtime.training import PS
 
@@ -127,7 +127,7 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
         raise NotYet(ENDING, retry_in=0.5)
     found = [p for p in hands.pods(owner) if names.JOB in (p["metadata"].get("labels") or {})]
     if seeing.note_of(owner).get("launch") != seeing.launch_of(owner):
-        _end(hands, owner, pods(owner, found))
+        _end(hands, owner, found)
     alive = [pod for pod in found if not observe_job.is_over(pod)]
     for pod in alive:
         hurry(hands.client, pod, grace_s)
@@ -137,13 +137,14 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
         raise NotYet(ENDING, retry_in=0.3)  # a pod may just be made
 
 
-def _end(hands: Hands, owner: Object, found: list[Object | None]) -> None:
+def _end(hands: Hands, owner: Object, found: list[Object]) -> None:
     """Note how it ended, keep the end of its log, and let no pod come any more."""
+    its = pods(owner, found)
     if observe_job.is_group(owner):
-        end = observe_job.note_group(owner, found)
+        end = observe_job.note_group(owner, its)
     else:
-        end = observe_job.note(owner, found[0])
-    hands.logs.keep(owner, found)
+        end = observe_job.note(owner, its[0])
+    hands.logs.keep(owner, its, firsts(pods, owner, found))
     note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
     text = json.dumps({**note, **end}, separators=(",", ":"))
     change: dict[str, Any] = {"metadata": {"annotations": {names.ENDED: text}}}

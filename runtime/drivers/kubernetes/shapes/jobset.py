@@ -7,18 +7,18 @@ whole has succeeded when chief and workers have, and then they are ended.
 from dataclasses import replace
 from typing import Any
 
+from runtime import training
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.shapes import job
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
 from runtime.protocol import PodGroup
-from runtime.training import PS, tf_config
 
 VERSION = "jobset.x-k8s.io/v1alpha2"
 _INDEX = "BERTH_ROLE_INDEX"
 
 
 def _made(roles: Roles) -> list[dict[str, Any]]:
-    ends = [group.role for group in roles.spec.groups if group.role != PS]
+    ends = [group.role for group in roles.spec.groups if group.role != training.PS]
     made = {
         "apiVersion": VERSION,
         "kind": "JobSet",
@@ -36,14 +36,20 @@ def _role(roles: Roles, group: PodGroup) -> dict[str, Any]:
     alone = replace(roles.spec, groups=(replace(group, meets=True),))
     pods = {**job.bounds(alone), **job.endings(alone), "template": roles.template(group)}
     container = pods["template"]["spec"]["containers"][0]
-    own = [one for one in container.get("env", ()) if one["name"] not in pod_fields.OWN_NUMBER]
     # a number of its role, which TF_CONFIG takes over; numbers of the whole would count on
     number = {"name": _INDEX, "valueFrom": pod_fields.NUMBER}
-    told = tf_config(roles.spec.groups, pod_fields.meeting_places(roles.spec), group.role, 0)
+    told = training.tf_config(
+        roles.spec.groups, pod_fields.meeting_places(roles.spec), group.role, 0
+    )
     text = told.replace('"index":0', f'"index":$({_INDEX})')
     told_role = {"name": "BERTH_ROLE", "value": group.role}
-    container["env"] = [*own, told_role, number, {"name": "TF_CONFIG", "value": text}]
+    container["env"] = [
+        *container.get("env", ()),
+        told_role,
+        number,
+        {"name": "TF_CONFIG", "value": text},
+    ]
     return {"name": group.role, "replicas": 1, "template": {"spec": pods}}
 
 
-JOBSET = Operated(VERSION, "jobsets", "JobSet", "jobset", _made)
+JOBSET = Operated(VERSION, "jobsets", "JobSet", training.JOBSET, _made)

@@ -7,6 +7,7 @@ port that needs no right, keys that the operator makes, and the launcher's varia
 
 from typing import Any
 
+from runtime import training
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
 from runtime.protocol import PodGroup
 
@@ -65,9 +66,16 @@ def _pod(roles: Roles, group: PodGroup) -> dict[str, Any]:
     container = pod["spec"]["containers"][0]
     agent = {"name": "OMPI_MCA_plm_rsh_agent", "value": _SSH}
     container["env"] = [*container.get("env", ()), agent]
-    if group.role != "launcher":
+    if group.role != training.LAUNCHER:
         container["command"], container["args"] = ["sh", "-c", _SERVE], []
     return pod
 
 
-MPIJOB = Operated(VERSION, "mpijobs", "MPIJob", "mpi", _made, ("spec", "runPolicy", "suspend"))
+MPIJOB = Operated(
+    VERSION,
+    "mpijobs",
+    "MPIJob",
+    training.MPI_OPERATOR,
+    _made,
+    ("spec", "runPolicy", "suspend"),
+)

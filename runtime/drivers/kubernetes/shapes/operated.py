@@ -18,7 +18,7 @@ from runtime.drivers.kubernetes.client import Object
 from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.shapes.base import Hands, Pod
+from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
 from runtime.protocol import NotYet, Observation, PodGroup, WorkloadSpec
 
 _POLICIES = pod_fields.KINDS[1]
@@ -130,7 +130,7 @@ class Operated:
         """Note how it ended, keep the end of its log, and let no pod come any more."""
         its = self.pods(owner, found)
         end = observe_job.note_group(as_job(owner), its)
-        hands.logs.keep(owner, its)
+        hands.logs.keep(owner, its, firsts(self.pods, owner, found))
         note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
         text = json.dumps({**note, **end}, separators=(",", ":"))
         change: dict[str, Any] = {"metadata": {"annotations": {names.ENDED: text}}}
@@ -159,6 +159,7 @@ def as_job(owner: Mapping[str, Any]) -> dict[str, Any]:
         return dict(owner)
     notes = owner["metadata"].get("annotations") or {}
     held = spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend")
+    launcher = (status.get("replicaStatuses") or {}).get("Launcher") or {}
     conditions = [
         {**one, "type": _ENDS.get(str(one.get("type")), one.get("type"))}
         for one in status.get("conditions") or []
@@ -173,7 +174,7 @@ def as_job(owner: Mapping[str, Any]) -> dict[str, Any]:
             "suspend": bool(held),
             "backoffLimitPerIndex": int(notes.get(names.RETRIES, "0")),
         },
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions, "failed": launcher.get("failed") or 0},
     }
 
 

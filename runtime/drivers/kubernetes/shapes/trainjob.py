@@ -6,10 +6,10 @@ are those of one indexed Job: they are numbered as today's are.
 
 from typing import Any
 
+from runtime import training
 from runtime.drivers.kubernetes.shapes import job
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
 from runtime.protocol import PodGroup
-from runtime.training import NODE
 
 VERSION = "trainer.kubeflow.org/v1alpha1"
 _GROUP = VERSION.partition("/")[0]
@@ -18,7 +18,7 @@ _GROUP = VERSION.partition("/")[0]
 def _made(roles: Roles) -> list[dict[str, Any]]:
     spec = roles.spec
     pods = {**job.bounds(spec), **job.endings(spec)}
-    node = {"name": NODE, "template": {"spec": {**pods, "template": _node(roles)}}}
+    node = {"name": training.NODE, "template": {"spec": {**pods, "template": _node(roles)}}}
     runtime = {
         "apiVersion": VERSION,
         "kind": "TrainingRuntime",
@@ -43,5 +43,5 @@ def _node(roles: Roles) -> dict[str, Any]:
 
 
 TRAINJOB = Operated(
-    VERSION, "trainjobs", "TrainJob", "trainer", _made, more=((VERSION, "trainingruntimes"),)
+    VERSION, "trainjobs", "TrainJob", training.TRAINER, _made, more=((VERSION, "trainingruntimes"),)
 )

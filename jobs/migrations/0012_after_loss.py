@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0010_output'),
+        ('jobs', '0011_events_read_by_cursor'),
     ]
 
     operations = [

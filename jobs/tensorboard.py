@@ -1,0 +1,129 @@
+"""TensorBoard of runs: a workspace of whoever looks, which reads the folders that runs write to.
+
+How it is signed in to, stopped when nobody looks, counted and shared is that of any workspace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from common.errors import Conflict
+from common.ids import next_name
+from jobs import runs
+from jobs.origin import KIND as WORKSPACE
+from jobs.outputs import credential_for
+from loaders.choices import Direction
+from loaders.services import load_ensure
+from projects.access import permissions_of
+from runtime.protocol import Desired
+from work import kinds
+from work.selectors import names_taken
+from work.services.edit import workload_edit
+from work.services.launch import workload_create, workload_start
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accounts.principal import Principal
+    from jobs.models import Job, Run
+
+MOST = 20  # runs beside each other
+_NAMED = 40  # of a job's name in that of its TensorBoard
+
+
+def tensorboard_open(
+    *, principal: Principal, row: Job, launches: Sequence[int] = (), must_fit: bool = False
+) -> Any:
+    """Return the person's workspace that shows these runs, the latest where none is said.
+
+    It is begun where there is none, and started where it has stopped. Pressed twice at once it is
+    one. ``must_fit``: as ``workload_create`` has it.
+    """
+    found = _chosen(row, launches)
+    folders, gone = _folders(row, found), [run for run in found if run.output_cleared_at]
+    kind = kinds.kind_of(WORKSPACE)
+    shows = {"project": row.project, "owner": principal.user, "logdir": folders}
+    same = kind.model.objects.filter(**shows)
+    there = same.filter(deleted_at=None).exclude(desired=Desired.ABSENT).first()
+    if there is not None and there.is_on_its_way:
+        return there
+    needs = {"needs": [_brought_back(principal, run) for run in gone]}
+    if there is not None:
+        there = workload_edit(principal=principal, row=there, said=needs) if gone else there
+        return workload_start(principal=principal, row=there)
+    number = found[0].launch if len(found) == 1 else f"{found[-1].launch}-{found[0].launch}"
+    name = f"TensorBoard {row.name[:_NAMED].strip()} {number}"
+    volumes = dict.fromkeys(folder.partition("/")[0] for folder in folders)
+    return workload_create(
+        principal=principal,
+        project=row.project,
+        kind=kind,
+        nonce=f"tensorboard-{found[0].pk}-{len(found)}-{same.count()}",
+        must_fit=must_fit,
+        said={
+            "kind": "tensorboard",
+            "name": next_name(name, names_taken(row.project, principal.user, kind)),
+            "cluster": row.cluster_key,
+            "volumes": [f"{volume}:ro" for volume in volumes],
+            "logdir": folders,
+            **needs,
+        },
+    )
+
+
+def is_offered(who: Principal, row: Job) -> bool:
+    """Whether a press on it may show something: what it writes is kept, and has been written."""
+    kind = kinds.kind_of(WORKSPACE)
+    may = kind.create in permissions_of(who, row.project) and not row.project.archived_at
+    return may and row.launch > 0 and bool(row.output or row.checkpoints)
+
+
+def _chosen(row: Job, launches: Sequence[int]) -> list[Run]:
+    """Return the runs, the newest first."""
+    if not launches:
+        latest = runs.runs_of(row).first()
+        found = [latest] if latest is not None else []
+    elif len(set(launches)) > MOST:
+        raise Conflict(_("At most %(n)d runs are shown at once.") % {"n": MOST}, code="too-many")
+    else:
+        found = [runs.run_get(row, launch) for launch in sorted(set(launches), reverse=True)]
+    if not found:
+        raise Conflict(_("It has no run yet."), code="no-run")
+    return found
+
+
+def _folders(row: Job, found: Sequence[Run]) -> list[str]:
+    """Return the folders that these runs write to, as VOLUME/FOLDER."""
+    folders = [
+        f"{run.output_volume.name}/{run.output_folder}"
+        for run in found
+        if run.output_volume is not None and run.output_folder
+    ]
+    if row.checkpoints:
+        folders.append(f"{row.checkpoints}/{row.short_id}")
+    if not folders:
+        said = _(
+            "Nothing that it writes is kept: name an output or a folder for checkpoints in its "
+            "settings, and have it write its event files there."
+        )
+        raise Conflict(said, code="no-output")
+    return folders
+
+
+def _brought_back(principal: Principal, run: Run) -> str:
+    """Return the load that brings a folder back that went once it was copied to a bucket.
+
+    TensorBoard waits for it: to read the bucket itself it would need programs and keys of its own.
+    """
+    job, volume = run.job, run.output_volume
+    opens = credential_for(principal, job.project, run.output_url, job.output_credential, ())
+    said = {
+        "direction": Direction.IN.value,
+        "url": run.output_url,
+        "credential": str(opens.uid),
+        "volume": str(volume.uid) if volume else "",
+        "folder": run.output_folder,
+    }
+    return str(load_ensure(principal=principal, project=job.project, said=said).uid)

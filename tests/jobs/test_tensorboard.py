@@ -1,0 +1,165 @@
+"""TensorBoard of runs, by services and pages; the real one is in test_real_tensorboard.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from common.clock import now
+from common.errors import Conflict, Forbidden, Invalid, NotFound
+from jobs.models import Job, Run
+from jobs.tensorboard import tensorboard_open
+from loaders.models import Load
+from notebooks.models import Workspace
+from notebooks.programs import LACKS, tensorboard
+from notebooks.runtime_spec import process_spec
+from notebooks.services import ensure_default_presets
+from runtime.hints import hint
+from work import services
+from work.kinds import kind_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _presets() -> None:
+    ensure_default_presets()
+
+
+@pytest.fixture
+def made(project: Any, principal: Any, settle: Any, shared: Any) -> Callable[..., Job]:
+    """A job that keeps what it writes, started so many times."""
+
+    def make(user: Any, times: int = 1, **said: Any) -> Job:
+        base = {"name": "train", "command": ["python", "train.py"], "output": "volume:shared/kept"}
+        row: Job = services.workload_create(
+            principal=principal(user), project=project, kind=kind_of("job"), said={**base, **said}
+        )
+        settle(shared)
+        settle(row)
+        for launch in range(2, times + 1):
+            services.workload_stop(principal=principal(user), row=row)
+            settle(row)
+            row = services.workload_start(principal=principal(user), row=row)
+            assert row.launch == launch
+            settle(row)
+        return row
+
+    return make
+
+
+def test_one_press_makes_a_workspace_that_only_reads_and_another_finds_it(
+    made: Any, principal: Any, alice: Any, fake: Any, settle: Any
+) -> None:
+    job = made(alice, checkpoints="shared/saved")
+    row = tensorboard_open(principal=principal(alice), row=job)
+    assert isinstance(row, Workspace)
+    assert (row.variant, row.name, row.gpus) == ("tensorboard", "TensorBoard train 1", 0)
+    assert row.idle_stop_minutes == 60
+    folder = f"kept/train-{job.short_id}/1"
+    assert row.logdir == [f"shared/{folder}", f"shared/saved/{job.short_id}"]
+    assert [(one.volume.name, one.read_only) for one in row.mounts.all()] == [("shared", True)]
+    assert tensorboard_open(principal=principal(alice), row=job) == row
+    spec = process_spec(Workspace.objects.get(pk=row.pk))
+    assert spec.command[:2] == ("python3", "-c")
+    assert spec.command[-2:] == tuple(row.logdir)
+    assert [(mount.name, mount.read_only) for mount in spec.mounts] == [("shared", True)]
+
+    services.workload_stop(principal=principal(alice), row=row)
+    settle(row)
+    again = tensorboard_open(principal=principal(alice), row=job)
+    assert (again.pk, again.launch) == (row.pk, 2)  # the same, started
+    services.workload_delete(principal=principal(alice), row=again)
+    other = tensorboard_open(principal=principal(alice), row=job)
+    assert other.pk != row.pk  # also a moment after the first one went
+
+
+def test_it_is_of_whoever_may_read_the_run_and_never_of_a_stranger(
+    made: Any, principal: Any, alice: Any, bob: Any, vera: Any, as_user: Any, charlie: Any
+) -> None:
+    job = made(alice)
+    mine = tensorboard_open(principal=principal(alice), row=job)
+    his = tensorboard_open(principal=principal(bob), row=job)
+    assert his.pk != mine.pk
+    assert (his.owner, his.logdir) == (bob, mine.logdir)
+    with pytest.raises(Forbidden):  # who may only look starts nothing
+        tensorboard_open(principal=principal(vera), row=job)
+    url = f"/api/v1/projects/{job.project.slug}/jobs/{job.short_id}/tensorboard"
+    assert as_user(charlie).post(url, {}, content_type="application/json").status_code == 404
+    page = f"/projects/{job.project.slug}/jobs/{job.short_id}/"
+    assert as_user(charlie).post(f"{page}tensorboard/").status_code == 404
+    assert "Open TensorBoard" in as_user(bob).get(page).content.decode()
+    assert "Open TensorBoard" not in as_user(vera).get(page).content.decode()
+
+
+def test_several_runs_stand_beside_each_other(
+    made: Any, principal: Any, alice: Any, as_user: Any
+) -> None:
+    job = made(alice, times=2)
+    base = f"/projects/{job.project.slug}/jobs/{job.short_id}/"
+    compared = as_user(alice).get(f"{base}runs/", {"of": ["1", "2"]}).content.decode()
+    assert "Both in TensorBoard" in compared
+    answer = as_user(alice).post(f"{base}tensorboard/", {"run": ["1", "2"]})
+    row = Workspace.objects.get()
+    assert answer["Location"] == f"{row.get_absolute_url()}?open=1"
+    folder = f"shared/kept/train-{job.short_id}"
+    assert row.logdir == [f"{folder}/2", f"{folder}/1"]
+    assert row.name == "TensorBoard train 1-2"
+    with pytest.raises(NotFound):
+        tensorboard_open(principal=principal(alice), row=job, launches=[1, 9])
+    with pytest.raises(Conflict, match="At most 20"):
+        tensorboard_open(principal=principal(alice), row=job, launches=range(1, 30))
+
+
+def test_what_keeps_nothing_says_what_to_do(made: Any, principal: Any, alice: Any) -> None:
+    job = made(alice, output="")
+    with pytest.raises(Conflict, match="Nothing that it writes is kept: name an output"):
+        tensorboard_open(principal=principal(alice), row=job)
+
+
+def test_a_folder_that_went_after_its_copy_is_loaded_back_first(
+    made: Any, principal: Any, alice: Any, credential: Any
+) -> None:
+    credential(alice)
+    job = made(alice, output="s3://lake/results")
+    Run.objects.filter(job=job).update(output_cleared_at=now())
+    row = tensorboard_open(principal=principal(alice), row=job)
+    load = Load.objects.get(made_for=None)
+    assert load.url == f"s3://lake/results/train-{job.short_id}/1/"
+    assert (load.direction, load.folder) == ("in", f"job-outputs/train-{job.short_id}/1")
+    assert [need.needed.uid for need in row.needs.all()] == [load.uid]
+
+
+def test_an_image_without_it_is_said_in_one_sentence(
+    made: Any, principal: Any, alice: Any, fake: Any, settle: Any
+) -> None:
+    row = settle(tensorboard_open(principal=principal(alice), row=made(alice)))
+    fake.exit(str(row.uid), code=LACKS)
+    hint(row)
+    row = settle(row)
+    assert row.shown_phase == "failed"
+    assert str(row.why.text) == "Its image or environment has no TensorBoard."
+    assert f"\nLACKS = {LACKS} " in tensorboard()
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "words"),
+    [
+        ({"kind": "tensorboard"}, "logdir", "Say which folders"),
+        ({"kind": "notebook", "logdir": ["shared/a"]}, "logdir", "Only TensorBoard"),
+        ({"kind": "tensorboard", "logdir": ["shared/../x"]}, "logdir", "without"),
+        ({"kind": "tensorboard", "logdir": ["theirs/x"]}, "logdir", "none of its volumes"),
+        ({"kind": "tensorboard", "logdir": ["shared/a"], "gpus": 1}, "gpus", "uses no GPU"),
+        ({"kind": "tensorboard", "logdir": ["shared/a"], "command": ["x"]}, "command", ""),
+    ],
+)
+def test_what_it_can_not_show_is_refused_at_its_field(
+    project: Any, principal: Any, alice: Any, shared: Any, said: Any, field: str, words: str
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        services.workload_plan(
+            principal=principal(alice), project=project, kind=kind_of("workspace"), said=said
+        )
+    assert words in str(refused.value.fields[field])
