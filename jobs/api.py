@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from jobs import checkpoints, smoke
+from jobs import checkpoints, origin, smoke
 from jobs.choices import State
 from jobs.fetching import problem_of
 from jobs.goodput import WorkGoodput
@@ -79,7 +79,10 @@ class CheckpointCopiesOut(serializers.Serializer[Any]):
 
 
 def _failure(row: Job, reader: Reader) -> dict[str, Any]:
-    return {"failure": (problem_of(row) or row.failure) if reader.owns else None}
+    if not reader.owns:
+        return {"failure": None}
+    told = (problem_of(row) or row.failure, origin.lacking(row))
+    return {"failure": "\n".join(filter(None, told))}
 
 
 def _in_detail(row: Job) -> dict[str, Any]:

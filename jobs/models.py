@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -15,7 +16,8 @@ from credentials.sealing import SealedMapping
 from jobs.choices import AfterLoss
 from loaders.models import Load
 from projects.models import Project
-from runtime.protocol import Seen
+from runtime import training
+from runtime.protocol import PodGroup, Resources, Seen
 from volumes.models import Volume
 from work.models import Workload
 
@@ -54,6 +56,16 @@ class Job(Workload):
     framework = models.CharField(_("framework"), max_length=12, default="none", db_default="none")
     parameter_servers = models.PositiveSmallIntegerField(
         _("parameter servers"), default=0, db_default=0
+    )
+    # Of each of those; 0: as much of it as a replica has, but of GPUs none.
+    server_cpu_milli = models.PositiveIntegerField(
+        _("CPU of a parameter server"), default=0, db_default=0
+    )
+    server_memory_mib = models.PositiveIntegerField(
+        _("memory of a parameter server"), default=0, db_default=0
+    )
+    server_gpus = models.PositiveSmallIntegerField(
+        _("GPUs of a parameter server"), default=0, db_default=0
     )
     # Where what its program leaves is kept or copied: volume:NAME/PATH, gs://… or s3://…
     output = models.CharField(_("output"), max_length=1024, blank=True, default="", db_default="")
@@ -103,6 +115,22 @@ class Job(Workload):
     def all_replicas(self) -> int:
         """How many processes or pods it is."""
         return self.launched_replicas + self.parameter_servers
+
+    @property
+    def server_size(self) -> Resources:
+        """What each parameter server has."""
+        return replace(
+            self.resources,
+            cpu_milli=self.server_cpu_milli or self.cpu_milli,
+            memory_mib=self.server_memory_mib or self.memory_mib,
+            gpus=self.server_gpus,
+        )
+
+    @property
+    def groups(self) -> tuple[PodGroup, ...]:
+        """Its roles, in the order of its replicas."""
+        own = self.server_size if self.server_size != self.resources else None
+        return training.groups(self.framework, self.launched_replicas, self.parameter_servers, own)
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
@@ -199,6 +227,16 @@ class Run(models.Model):
         return found if len(set(found)) > 1 else []
 
 
+class RunGoodput(models.Model):
+    """What the time of a run that is over came to: what it was computed from goes after days."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="kept_goodput")
+    content = models.BinaryField()  # as ``usage.goodput`` packs it
+
+    def __str__(self) -> str:
+        return str(self.run_id)
+
+
 class Copies(models.Model):
     """The copies of a job's checkpoints at a store (``jobs.checkpoints``)."""
 
@@ -220,16 +258,6 @@ class Copies(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}: {len(self.kept)}"
-
-
-class RunGoodput(models.Model):
-    """What the time of a run that is over came to: what it was computed from goes after days."""
-
-    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="kept_goodput")
-    content = models.BinaryField()  # as ``usage.goodput`` packs it
-
-    def __str__(self) -> str:
-        return str(self.run_id)
 
 
 class Told(models.Model):

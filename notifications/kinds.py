@@ -71,16 +71,16 @@ KINDS: dict[str, Kind] = {
             "alert-circle",
         ),
         Kind(
-            "job.checkpoints",
-            _("Checkpoints of a job can't be copied"),
-            _("Checkpoints of “%(name)s” can't be copied; it goes on all the same: %(reason)s"),
-            "alert-circle",
-        ),
-        Kind(
             "experiment.ended",
             _("A search has ended"),
             _("“%(name)s” has ended: %(reason)s"),
             "adjustments",
+        ),
+        Kind(
+            "job.checkpoints",
+            _("Checkpoints of a job can't be copied"),
+            _("Checkpoints of “%(name)s” can't be copied; it goes on all the same: %(reason)s"),
+            "alert-circle",
         ),
         Kind(
             "load.done",

@@ -89,8 +89,7 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
     if not known and row.started_at is None:  # its state says all that there is to say
         return _failed_log(row)
-    groups = training.groups(row.framework, row.launched_replicas, row.parameter_servers)
-    roles = training.roles(groups)
+    roles = training.roles(row.groups)
     shown = [
         _shown(row, index, known.get(index), roles)
         for index in sorted(known) or range(row.all_replicas)
