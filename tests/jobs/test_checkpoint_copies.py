@@ -51,8 +51,13 @@ def ended(fake: Any, settle: Any) -> Callable[..., Load]:
         load = settle(Load.objects.filter(direction=direction).latest("pk"))
         counts = dict.fromkeys(("found", "done", "unchanged", "skipped", "failed", "deleted"), 0)
         body = {
-            "launch": load.launch, "seq": load.seq + 1, "phase": "ended", "files": counts,
-            "bytes": {"found": 0, "done": 0, "read": 0}, "rate_bytes_s": 0, "concurrency": 1,
+            "launch": load.launch,
+            "seq": load.seq + 1,
+            "phase": "ended",
+            "files": counts,
+            "bytes": {"found": 0, "done": 0, "read": 0},
+            "rate_bytes_s": 0,
+            "concurrency": 1,
             "listed": True,
             "final": {"exit": ends, "code": "done", "message": "", "files": list(files), **final},
         }
