@@ -145,7 +145,8 @@ def test_g13_a_start_waits_until_its_folder_has_the_newest_copy(
     assert (state_of(row), row.reason) == ("queued", "restoring")
     back = Load.objects.get(direction="in")
     assert (back.folder, back.url) == (f"runs/{row.short_id}", Copies.objects.get().url)
-    assert plan_of(back, None)["newest"] == 2
+    plan = plan_of(back, None)
+    assert (plan["newest"], plan["newest_at"]) == (2, int(KEY.partition("-")[0]))
     ended("in", 4, (), code="denied", message="The store refuses this credential.")
     row = settle(row)
     assert (state_of(row), row.reason) == ("queued", "not-restored")
