@@ -174,10 +174,13 @@ def _started(copies: Copies, load: Load | None, direction: Direction) -> Load:
     )
     below = job.checkpoints.partition("/")[2]
     folder = f"{below}/{job.short_id}" if below else job.short_id
+    newest_at = _time(copies.kept[0][0]) if copies.kept and direction == Direction.IN else 0
     if load is not None:
         has = (load.url, load.folder, load.newest)
         if has == (copies.url, folder, job.checkpoints_kept):
-            return loads.made_start(principal=who, row=load, credential=credential)
+            return loads.made_start(
+                principal=who, row=load, credential=credential, newest_at=newest_at
+            )
         loads.made_drop(load)
     volume: Any = copies.volume
     words = {Direction.OUT: "checkpoints", Direction.IN: "checkpoint-back"}
@@ -185,7 +188,7 @@ def _started(copies: Copies, load: Load | None, direction: Direction) -> Load:
         principal=who,
         project=job.project,
         made_for=job.uid,
-        newest=job.checkpoints_kept,
+        newest=(job.checkpoints_kept, newest_at),
         said={
             "name": f"{words[direction]}-{job.short_id}-{job.launch}",
             "direction": direction.value,
@@ -295,3 +298,7 @@ def told_of(row: Job) -> dict[str, Any] | None:
 
 def _name(key: str) -> str:
     return key.partition("-")[2]
+
+
+def _time(key: str) -> int:
+    return int(key.partition("-")[0])

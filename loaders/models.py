@@ -114,6 +114,8 @@ class Load(Progress, Workload):
 
     # So many complete checkpoints are copied out of it, and nothing else; in: the newest back.
     newest = models.PositiveSmallIntegerField(default=0, db_default=0)
+    # In: the time of the newest at the store, in nanoseconds; a folder with one as new needs none.
+    newest_at = models.BigIntegerField(default=0, db_default=0)
 
     # The target of a load that is not saved, where it is a cache that is made with it.
     cache: NewVolume | None = None

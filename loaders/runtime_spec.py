@@ -109,7 +109,7 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
 
 def _of_other_work(row: Load) -> dict[str, Any]:
     if row.newest:
-        return {"newest": row.newest}
+        return {"newest": row.newest, "newest_at": row.newest_at}
     return {"marker": MARKER, "tells": TELLS} if row.made_for else {}
 
 

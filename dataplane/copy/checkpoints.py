@@ -177,7 +177,8 @@ class Keeping(Outward):
 class Restoring(Inward):
     """Brings the newest copy back, where the folder has none that is as new.
 
-    It gets its name when all of it is there, with the time that it had.
+    It gets its name when all of it is there, with the time that it had. A store that is away holds
+    up nobody whose folder has what was copied last.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -188,9 +189,11 @@ class Restoring(Inward):
     async def find(self) -> None:
         engine = self._engine
         engine.progress.phase = "listing"
-        there = next(iter(await copies_there(engine, self._prefix)), None)
-        mine = next(iter(await asyncio.to_thread(here, engine.state.folder)), None)
-        if there is None or (mine is not None and mine.at >= there.at):
+        mine = next((one.at for one in await asyncio.to_thread(here, engine.state.folder)), 0)
+        has_newest = 0 < engine.plan.newest_at <= mine
+        copies = [] if has_newest else await copies_there(engine, self._prefix)
+        there = next(iter(copies), None)
+        if there is None or mine >= there.at:
             engine.progress.listed = True
             engine.work.start()
             engine.work.close()

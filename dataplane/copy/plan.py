@@ -71,6 +71,7 @@ class Plan:
     marker: str = ""  # an object beside what was copied out, once all of it is there
     tells: int = 0  # how many files the last report names
     newest: int = 0  # so many complete checkpoints, and nothing else; in: the newest of them
+    newest_at: int = 0  # in: a folder with one of this time, or a later, needs none
     outbound: OutboundPlan = field(default_factory=OutboundPlan)
     report_url: str = ""
     report_every: float = 1.0
@@ -118,6 +119,7 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         marker=str(data.get("marker") or ""),
         tells=int(data.get("tells") or 0),
         newest=int(data.get("newest") or 0),
+        newest_at=int(data.get("newest_at") or 0),
         outbound=_outbound(data.get("outbound") or {}, beside),
         report_url=str(report.get("url") or ""),
         report_every=max(0.1, float(report.get("every_s") or 1.0)),

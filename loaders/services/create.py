@@ -45,15 +45,16 @@ def load_create(
     task: Task | None = Task.LOAD,
     nonce: str = "",
     made_for: UUID | None = None,
-    newest: int = 0,
+    newest: tuple[int, int] = (0, 0),
 ) -> Load:
     """Make a load and start it. ``task`` None: only make it (its schedule starts it).
 
-    ``made_for``: the work whose output it copies; ``newest``: its checkpoints, so many.
+    ``made_for``: the work whose output it copies; ``newest``: how many of its checkpoints,
+    and when the newest at the store was written (nanoseconds).
     """
 
     def belongs(row: Load) -> None:
-        row.made_for, row.newest = made_for, newest  # its first run saves it
+        row.made_for, (row.newest, row.newest_at) = made_for, newest
 
     def launch(who: Principal, row: Load) -> None:
         rest(row) if task is None else begin(who, row, task=task)

@@ -25,6 +25,7 @@ def made_start(
     row: Load,
     task: Task = Task.LOAD,
     credential: Credential | None = None,
+    newest_at: int = 0,
 ) -> Load:
     """Run it, also by another credential than before; one that is on its way goes on."""
     row = lock(row)
@@ -32,6 +33,7 @@ def made_start(
         return row
     if credential is not None:
         row.credential, row.anonymous = credential, False
+    row.newest_at = newest_at
     require_runnable(principal, row)
     begin(principal, row, task=task)
     changed(row)

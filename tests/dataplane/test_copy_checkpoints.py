@@ -141,6 +141,25 @@ def test_g13_what_is_lost_comes_back_whole_and_what_is_newer_is_left(
     assert {one.name for one in keeping.target.iterdir()} == {"step-3"}
 
 
+def test_g13_a_store_that_denies_holds_up_nobody_whose_folder_is_whole(
+    keeping: Copying, hostile: HostileS3
+) -> None:
+    folder = checkpoint(keeping, "step-1", 1_700_000_001, model=b"m1")
+    assert keeping.run().code == 0
+
+    def deny(handler: Handler, _call: Call) -> bool:
+        handler.error(403, "AccessDenied")
+        return True
+
+    hostile.tricks.append(deny)
+    back = restoring(keeping, hostile)
+    back.others = {**back.others, "newest_at": folder.stat().st_mtime_ns}
+    done = back.run()
+    assert (done.code, done.final["files"]) == (0, []), done.output
+    shutil.rmtree(folder)
+    assert back.run().code not in {0, 3}
+
+
 def test_g13_a_copy_that_lacks_a_file_is_not_brought_back(
     keeping: Copying, hostile: HostileS3
 ) -> None:

@@ -95,8 +95,8 @@ def test_a7_complete_ones_are_copied_beside_the_run_and_once_more_at_its_end(
     end(row, 0)
     assert checkpoints.copies_due() == 1
     ended("out")
-    copies = Copies.objects.get()
-    assert (copies.due_at, copies.load.launch, Load.objects.count()) == (None, 2, 1)
+    load.refresh_from_db()
+    assert (Copies.objects.get().due_at, load.launch, Load.objects.count()) == (None, 2, 1)
 
 
 def test_a_bucket_that_denies_is_said_once_and_harms_no_training(
@@ -145,7 +145,8 @@ def test_g13_a_start_waits_until_its_folder_has_the_newest_copy(
     assert (state_of(row), row.reason) == ("queued", "restoring")
     back = Load.objects.get(direction="in")
     assert (back.folder, back.url) == (f"runs/{row.short_id}", Copies.objects.get().url)
-    assert plan_of(back, None)["newest"] == 2
+    plan = plan_of(back, None)
+    assert (plan["newest"], plan["newest_at"]) == (2, int(KEY.partition("-")[0]))
     ended("in", 4, (), code="denied", message="The store refuses this credential.")
     row = settle(row)
     assert (state_of(row), row.reason) == ("queued", "not-restored")
