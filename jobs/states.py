@@ -73,8 +73,8 @@ _OWN: Mapping[str, tuple[Promise, Promise | str]] = {
     Reason.FINISHED: (_("Its program ended well."), ""),
     Reason.USER: (_("It was cancelled by request."), _KEPT),
     Reason.PREEMPTED: (
-        _("Its place was needed by work that goes first."),
-        _("It starts again by itself, from its newest checkpoint where it keeps any."),
+        _("Its place was needed by work that goes first; it is started again."),
+        _("It goes on by itself, from its newest checkpoint where it keeps any."),
     ),
     Reason.DATA_MISSING: (
         _("A load that it needs did not finish."),

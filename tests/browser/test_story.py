@@ -33,7 +33,16 @@ from tests.support.gpus import NO_REAL_GPUS
 from tests.support.portal import Portal, environments
 from tests.support.stores import RcloneS3, run_client
 
-pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(300), NO_REAL_GPUS]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.real,
+    pytest.mark.timeout(300),
+    NO_REAL_GPUS,
+    pytest.mark.long(
+        "two minutes; its parts: browser/test_run_as_job.py, queues/test_real_reclaim.py, "
+        "browser/test_outputs.py"
+    ),
+]
 
 SEEN_WITHIN_MS = 60_000
 STEPS = 60
