@@ -17,7 +17,7 @@ from console.fields import (
 )
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
-from notebooks.kind import TABLE
+from notebooks.kind import PRESET_TABLE
 from notebooks.models import Preset
 from notifications.choices import Severity
 from projects.choices import Role
@@ -143,7 +143,7 @@ class PresetForm(GroupedForm):
 
     OF_WORK = (
         *(s.ENVIRONMENT, s.CPU, s.MEMORY, s.GPUS, s.GPU_FLAVOR, s.SHM, s.POOL, s.NETWORK, s.IMAGE),
-        *(TABLE[name] for name in ("kind", "command", "args", "ports")),
+        *(PRESET_TABLE[name] for name in ("kind", "command", "args", "ports")),
     )
 
     name = forms.CharField(label=_("Name"), max_length=60)

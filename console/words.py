@@ -29,6 +29,7 @@ DUTIES: dict[str, Promise] = {
     "health": _("Asks clusters and machines whether they answer"),
     "housekeeping": _("Removes what is too old to keep"),
     "job-events": _("Reads what programs of jobs tell of their steps"),
+    "job-checkpoints": _("Copies complete checkpoints of jobs to their buckets"),
     "job-outputs": _("Copies what jobs left to where it is to go"),
     "job-hints": _("Tells owners of workspaces that would run as well as jobs"),
     "load-retries": _("Tries failed loads again"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,12 +28,22 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
 
 
+class FiniteField(serializers.FloatField):
+    """A number: what is none, or beyond all of them, can't be compared or told again."""
+
+    def to_internal_value(self, data: Any) -> float:
+        found = super().to_internal_value(data)
+        if not math.isfinite(found):
+            self.fail("invalid")
+        return found
+
+
 class ParameterIn(StrictSerializer):
     name = serializers.CharField(max_length=63)
     type = serializers.ChoiceField(["double", "int", "categorical"])
-    min = serializers.FloatField(required=False)
-    max = serializers.FloatField(required=False)
-    step = serializers.FloatField(required=False)
+    min = FiniteField(required=False)
+    max = FiniteField(required=False)
+    step = FiniteField(required=False)
     log = serializers.BooleanField(required=False, help_text="on a logarithmic scale")
     values = serializers.ListField(
         child=serializers.CharField(max_length=200), required=False, help_text="of a categorical"
@@ -49,7 +60,7 @@ class ExperimentIn(StrictSerializer):
         max_length=63, help_text="the name that a trial prints it by: name=value"
     )
     objective = serializers.ChoiceField(Goal.choices, default=Goal.MAXIMIZE.value)
-    goal = serializers.FloatField(required=False, allow_null=True, help_text="ends the search")
+    goal = FiniteField(required=False, allow_null=True, help_text="ends the search")
     algorithm = serializers.ChoiceField(Algorithm.choices, default=Algorithm.TPE.value)
     seed = serializers.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
     trials_max = serializers.IntegerField(min_value=1, max_value=MAX_TRIALS, default=20)
@@ -60,9 +71,7 @@ class ExperimentIn(StrictSerializer):
         default=FAILED_USUAL,
         help_text="more failed trials end it",
     )
-    gpu_hours = serializers.FloatField(
-        required=False, allow_null=True, min_value=0.01, max_value=1e6
-    )
+    gpu_hours = FiniteField(required=False, allow_null=True, min_value=0.01, max_value=1e6)
     early_stopping = serializers.BooleanField(
         default=False, help_text="end trials that are worse than the median of those before"
     )
@@ -74,10 +83,8 @@ class EditIn(StrictSerializer):
     trials_max = serializers.IntegerField(min_value=1, max_value=MAX_TRIALS, required=False)
     parallel = serializers.IntegerField(min_value=1, max_value=MAX_PARALLEL, required=False)
     failed_max = serializers.IntegerField(min_value=0, max_value=MAX_TRIALS, required=False)
-    goal = serializers.FloatField(required=False, allow_null=True)
-    gpu_hours = serializers.FloatField(
-        required=False, allow_null=True, min_value=0.01, max_value=1e6
-    )
+    goal = FiniteField(required=False, allow_null=True)
+    gpu_hours = FiniteField(required=False, allow_null=True, min_value=0.01, max_value=1e6)
 
 
 class TrialOut(serializers.Serializer[Any]):
@@ -281,7 +288,7 @@ class PromoteExperiment(ProjectAPIView):
 
 def _told(view: ProjectAPIView, row: Experiment, code: int = status.HTTP_200_OK) -> Response:
     row = selectors.experiment_get(view.principal, view.project, row.uid)
-    trials: list[Trial] = selectors.trials_of(row)
+    trials: list[Trial] = list(selectors.trials_of(row))
     told = {
         **ExperimentOut(row).data,
         "parameters": row.parameters,

@@ -1,4 +1,7 @@
-"""Where lines and points lie on the two drawings of a search; pure. The table says the same."""
+"""Where lines and points lie on the drawings of a search, from 0 to 100 each way; pure.
+
+The table says the same. What is drawn is stretched to its place, so words stand beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,57 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from experiments.choices import TrialState
+
 if TYPE_CHECKING:
     from experiments.models import Experiment, Trial
 
-WIDTH, HEIGHT, PAD = 600, 220, 24
+PAD = 3
+GOOD = 0.1  # the best tenth is told apart
+STEPS = 80  # points of a curve at most
+
+
+def shown(value: Any) -> str:
+    """Return a value as people compare it: four figures of a number."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def objective(row: Experiment, trials: Sequence[Trial]) -> dict[str, Any] | None:
     """Return a point per trial, and the line of the best so far."""
-    told = [(one.number, one.value) for one in trials if one.value is not None]
+    told = [(one, one.value) for one in trials if one.value is not None]
     if not told:
         return None
-    values = [value for _number, value in told]
-    low, high = min(values), max(values)
-    last = max(number for number, _value in told)
+    low, high = _ends([value for _one, value in told])
+    first, last = told[0][0].number, told[-1][0].number
+    pick = max if row.maximizes else min
+    so_far: list[float] = []  # the best one, or none
+    line, points = [], []
+    for one, value in told:
+        x = _at(_share(one.number, first, last))
+        points.append({"x": x, "y": _down(_share(value, low, high)), "trial": one})
+        if one.state in {TrialState.RUNNING, TrialState.SUCCEEDED}:
+            so_far = [pick([*so_far, value])]
+            line.append(f"{x:.1f},{_down(_share(so_far[0], low, high)):.1f}")
+    ends = {"low": shown(low), "high": shown(high), "first": first, "last": last}
+    return {"points": points, "line": " ".join(line), **ends}
 
-    def at(number: int, value: float) -> tuple[float, float]:
-        return _x((number - 1) / max(1, last - 1)), _y(_share(value, low, high))
 
-    best, line, pick = values[0], [], max if row.maximizes else min
-    for number, value in told:
-        best = pick(best, value)
-        x, y = at(number, best)
-        line.append(f"{x:.1f},{y:.1f}")
-    points = [at(*one) for one in told]
-    return {"points": points, "line": " ".join(line), "low": low, "high": high}
+def curves(trials: Sequence[Trial], best: Trial | None) -> dict[str, Any] | None:
+    """Return a line per trial of what it said, step by step; its end where it was stopped early."""
+    told = [one for one in trials if len(one.curve) > 1]
+    if not told:
+        return None
+    low, high = _ends([value for one in told for value in one.curve])
+    most = max(len(one.curve) for one in told)
+    lines = []
+    for one in told:
+        steps = range(0, len(one.curve), -(-len(one.curve) // STEPS))
+        at = [(_at(n / (most - 1)), _down(_share(one.curve[n], low, high))) for n in steps]
+        line = {"points": " ".join(f"{x:.1f},{y:.1f}" for x, y in at), "trial": one}
+        early = one.state == TrialState.EARLY_STOPPED
+        lines.append({**line, "is_best": one == best, "end": at[-1] if early else None})
+    lines.sort(key=lambda line: bool(line["is_best"]))
+    return {"lines": lines, "low": shown(low), "high": shown(high), "steps": most}
 
 
 def parallel(row: Experiment, trials: Sequence[Trial], best: Trial | None) -> dict[str, Any] | None:
@@ -38,21 +67,28 @@ def parallel(row: Experiment, trials: Sequence[Trial], best: Trial | None) -> di
     told = [one for one in trials if one.value is not None]
     if not told:
         return None
-    values = [one.value for one in told if one.value is not None]
-    low, high = min(values), max(values)
-    count = len(row.parameters)
-    axes = [
-        {"x": _x(n / count), "name": name}
-        for n, name in enumerate([*(one["name"] for one in row.parameters), row.metric])
-    ]
+    low, high = _ends([one.value for one in told])
+    count = len(row.parameters) + 1
+    axes = [{"x": _middle(n, count), **_axis(p)} for n, p in enumerate(row.parameters)]
+    value = {"name": row.metric, "low": shown(low), "high": shown(high)}
+    axes.append({"x": _middle(count - 1, count), **value})
+    ranked = sorted(told, key=lambda one: one.value or 0.0, reverse=row.maximizes)
+    good = {one.pk for one in ranked[: max(1, round(len(ranked) * GOOD))]}
     lines = []
-    for one in told:
+    for one in reversed(ranked):  # the best is drawn last, on top
         shares = [_place(p, one.parameters[p["name"]]) for p in row.parameters]
-        shares.append(_share(one.value or 0.0, low, high))
-        points = " ".join(f"{_x(n / count):.1f},{_y(s):.1f}" for n, s in enumerate(shares))
-        lines.append({"points": points, "is_best": best is not None and one.pk == best.pk})
-    lines.sort(key=lambda line: bool(line["is_best"]))  # the best is drawn last, on top
+        shares.append(_share(one.value, low, high))
+        at = [f"{_middle(n, count):.2f},{_down(share):.1f}" for n, share in enumerate(shares)]
+        kind = "best" if one == best else "good" if one.pk in good else "other"
+        lines.append({"points": " ".join(at), "kind": kind, "trial": one})
+    lines.sort(key=lambda line: line["kind"] == "best")
     return {"axes": axes, "lines": lines}
+
+
+def _axis(one: Mapping[str, Any]) -> dict[str, Any]:
+    values = one.get("values")
+    low, high = (values[0], values[-1]) if values else (shown(one["min"]), shown(one["max"]))
+    return {"name": one["name"], "low": low, "high": high}
 
 
 def _place(one: Mapping[str, Any], value: Any) -> float:
@@ -63,13 +99,23 @@ def _place(one: Mapping[str, Any], value: Any) -> float:
     return _share(value, one["min"], one["max"])
 
 
-def _share(value: float, low: float, high: float) -> float:
-    return 0.5 if high == low else (value - low) / (high - low)
+def _ends(values: Sequence[float | None]) -> tuple[float, float]:
+    found = [value for value in values if value is not None]
+    return min(found), max(found)
 
 
-def _x(share: float) -> float:
-    return PAD + share * (WIDTH - 2 * PAD)
+def _share(value: float | None, low: float, high: float) -> float:
+    return 0.5 if high == low else ((value or 0.0) - low) / (high - low)
 
 
-def _y(share: float) -> float:
-    return HEIGHT - PAD - share * (HEIGHT - 2 * PAD)
+def _middle(number: int, count: int) -> float:
+    """Return the middle of one of ``count`` columns of the same width."""
+    return (number + 0.5) / count * 100
+
+
+def _at(share: float) -> float:
+    return PAD + share * (100 - 2 * PAD)
+
+
+def _down(share: float) -> float:
+    return 100 - _at(share)

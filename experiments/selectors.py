@@ -45,8 +45,8 @@ def experiment_get(who: Principal, project: Project, uid: UUID) -> Experiment:
     return row
 
 
-def trials_of(row: Experiment) -> list[Trial]:
-    return list(row.trials.select_related("job__project", "job__owner", "experiment"))
+def trials_of(row: Experiment) -> QuerySet[Trial]:
+    return row.trials.select_related("job__project")
 
 
 def trial_get(row: Experiment, number: int) -> Trial:

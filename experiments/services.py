@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from jobs.kind import JOB
 from notifications.services import notify_owner
 from projects.access import Permission, project_enter
 from projects.others import reason_for, tell_owner
+from work.selectors import names_taken
 from work.services import workload_create, workload_plan, workload_stop
 from work.services.base import locked
 from work.services.ending import request_delete
@@ -295,7 +297,12 @@ def experiment_promote(*, principal: Principal, row: Experiment, name: str = "")
     best = best_of(row, list(row.trials.all()))
     if best is None:
         raise Conflict(_("No trial has ended well yet."), code="no-best")
-    said = {**rules.filled(row.template, best.parameters), "name": name or f"{row.name}-best"}
+    usual = itertools.chain(
+        [f"{row.name}-best"], (f"{row.name}-best-{n}" for n in itertools.count(2))
+    )
+    taken = names_taken(row.project, row.owner, JOB)
+    name = name or next(one for one in usual if one not in taken)
+    said = {**rules.filled(row.template, best.parameters), "name": name}
     made: Job = workload_create(principal=principal, project=row.project, kind=JOB, said=said)
     events.record(
         actor=principal,

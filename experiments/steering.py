@@ -17,14 +17,14 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from clusters.models import Cluster
-from clusters.streams import log_read
 from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, Invalid, NotFound, Unavailable, wrong
 from events import services as events
 from experiments import katib
 from experiments.choices import LIVE, Algorithm, Engine, Reason, State, TrialState
 from experiments.models import Experiment, Trial
-from experiments.rules import filled, numbers_said
+from experiments.reading import read
+from experiments.rules import filled
 from experiments.search import Tried, ask, lags
 from experiments.services import best_of, own_algorithm
 from jobs import choices as jobs
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-READ = 1024 * 1024  # of a log in one turn
-CURVE = 1000  # values that are kept of a trial
 SOON_S, SELDOM_S, GROWS = 2.0, 15.0, 1.5  # pauses between two looks at one search
 PATIENCE_S = 120  # a Katib that proposes nothing for so long is not waited for
 _ENDED = (Phase.STOPPED, Phase.FAILED)
@@ -205,7 +203,9 @@ def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> N
     over = state in OVER
     trial.gpu_seconds = max(trial.gpu_seconds, _gpu_seconds(job))
     try:
-        _read(row, trial, job, over=over)
+        if not read(row, trial, job, over=over):
+            trial.save()
+            return  # the rest in the next turn: other searches have theirs before
     except Unavailable:
         if over:
             return  # what it said is not known yet: asked again
@@ -231,32 +231,6 @@ def _gpu_seconds(job: Job) -> float:
         one.gpus * max(0.0, ((one.ended_at or now()) - one.started_at).total_seconds())
         for one in held
     )
-
-
-def _read(row: Experiment, trial: Trial, job: Job, *, over: bool) -> None:
-    """Read on in the log of replica 0, whole lines only while it may still write."""
-    said = b""
-    offset = trial.log_offset
-    while len(said) < READ:
-        part = log_read(job.cluster_key, str(job.uid), offset=offset)
-        if part.next_offset < offset:  # it began anew: another launch, or another pod
-            said, offset = b"", 0
-            continue
-        if part.next_offset == offset or not part.data:
-            break
-        said, offset = said + part.data, part.next_offset
-    if not over and said and (cut := said.rfind(b"\n") + 1):
-        said, offset = said[:cut], offset - (len(said) - cut)
-    elif not over and len(said) < READ:
-        return  # the line is not whole
-    found = numbers_said(said.decode(errors="replace"), row.metric)
-    best = max if row.maximizes else min
-    if found:
-        trial.value = best([*found, *([] if trial.value is None else [trial.value])])
-    trial.curve = (trial.curve + found)[:CURVE]
-    trial.log_offset = offset
-    if over and len(said) >= READ:
-        _read(row, trial, job, over=over)
 
 
 def _why_over(row: Experiment, trials: list[Trial]) -> str:

@@ -6,15 +6,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils.translation import gettext as _t
 
 from common.errors import BerthError, wrong
-from common.paging import paginate
+from common.paging import PER_PAGE, paginate
 from common.ui.responses import refuse
 from experiments import charts, selectors, services
-from experiments.choices import State, TrialState
+from experiments.choices import LIVE, State, TrialState
 from experiments.forms import (
     DocumentForm,
     ExperimentForm,
@@ -22,6 +23,7 @@ from experiments.forms import (
     ParameterRows,
     at_the_job,
 )
+from experiments.models import Experiment, Trial
 from experiments.rules import MAX_PARAMETERS
 from projects.access import Permission
 from projects.ui.base import ProjectView
@@ -62,6 +64,8 @@ class ExperimentNew(ProjectView):
         if not (form.is_valid() and rows.is_valid()):
             return self._shown(form, rows, status=422)
         try:
+            if "plan" in request.POST:
+                return self._shown(form, rows, plan=self._plan(form.said(rows)))
             row = services.experiment_create(
                 principal=self.principal, project=self.project, said=form.said(rows)
             )
@@ -69,11 +73,20 @@ class ExperimentNew(ProjectView):
             return self._shown(form, rows, status=refuse(request, form, at_the_job(error)))
         return HttpResponseRedirect(row.get_absolute_url())
 
+    def _plan(self, said: dict[str, Any]) -> list[str]:
+        """Return what would come of it, in sentences; why it would be refused is the first."""
+        _row, plan, refusal = services.experiment_plan(
+            principal=self.principal, project=self.project, said=said
+        )
+        return [*filter(None, [refusal]), *plan.sentences]
+
     def _from_document(self, request: HttpRequest) -> HttpResponse:
         form = DocumentForm(request.POST)
         if not form.is_valid():
             return self.render({"document": form}, status=422)
         try:
+            if "plan" in request.POST:
+                return self.render({"document": form, "plan": self._plan(form.said())})
             row = services.experiment_create(
                 principal=self.principal, project=self.project, said=form.said()
             )
@@ -92,15 +105,17 @@ class ExperimentNew(ProjectView):
         ]
         kept += [{}] if "add" in request.POST and len(kept) < MAX_PARAMETERS else []
         form = ExperimentForm(initial={name: request.POST.get(name) for name in FORM_FIELDS})
-        focus = len(kept) - 1 if "add" in request.POST else None
-        return self._shown(form, ParameterRows(prefix=ROWS, initial=kept), focus=focus)
+        rows = ParameterRows(prefix=ROWS, initial=kept)
+        if "add" in request.POST:  # who added a row is to name it
+            rows.forms[-1].fields["name"].widget.attrs["autofocus"] = True
+        return self._shown(form, rows)
 
     def _shown(
-        self, form: ExperimentForm, rows: Any, *, status: int = 200, focus: int | None = None
+        self, form: ExperimentForm, rows: Any, *, status: int = 200, **more: Any
     ) -> HttpResponse:
         there = [name for name in FORM_FIELDS if name not in END]
         groups = {"form": form, "head": [form[n] for n in there], "end": [form[n] for n in END]}
-        said = {**groups, "rows": rows, "focus": focus, "most": MAX_PARAMETERS}
+        said = {**groups, **more, "rows": rows, "most": MAX_PARAMETERS}
         return self.render(said, status=status)
 
 
@@ -110,27 +125,59 @@ class ExperimentDetail(ProjectView):
 
     def get(self, request: HttpRequest, project: str, experiment: Any) -> HttpResponse:
         row = selectors.experiment_get(self.principal, self.project, experiment)
-        trials = selectors.trials_of(row)
+        trials = list(row.trials.defer("curve"))
         best = services.best_of(row, trials)
+        by_number = request.GET.get("order") == "number"
+        ordered = Paginator(trials if by_number else _best_first(row, trials), PER_PAGE)
+        page = ordered.get_page(request.GET.get("page"))
+        wanted = [one.pk for one in page] + ([best.pk] if best else [])
+        whole = selectors.trials_of(row).filter(pk__in=wanted).in_bulk()
         mine = row.owner_id == self.principal.user.pk
         manages = self.can(Permission.JOB_CREATE if mine else Permission.JOB_MANAGE)
-        over = row.state not in {State.RUNNING, State.STOPPING}
+        over = row.state not in LIVE
         said = {
             "row": row,
-            "trials": trials,
+            "page": page,
+            "rows": [_told(whole[one.pk]) for one in page if one.pk in whole],
+            "by_number": by_number,
             "best": best,
+            "best_values": _values(best) if best else [],
             "objective": charts.objective(row, trials),
+            "curves": charts.curves(list(whole.values()), best),
             "parallel": charts.parallel(row, trials, best),
             "runs": row.state == State.RUNNING,
+            "running": sum(one.state == TrialState.RUNNING for one in trials),
             "trial_runs": TrialState.RUNNING,
             "may_stop": manages,
             "mine": mine,
             "owner": "" if mine else row.owner.label,
             "over": over,
+            "goal": charts.shown(row.goal),
             "how_long": HowLongForm(initial={n: getattr(row, n) for n in HowLongForm.base_fields}),
             "gpu_hours": sum(one.gpu_seconds for one in trials) / 3600,
         }
         return self.render(said)
+
+
+def _best_first(row: Experiment, trials: list[Trial]) -> list[Trial]:
+    """What runs, then by what was said, then what said nothing."""
+    sign = -1 if row.maximizes else 1
+
+    def at(one: Trial) -> tuple[bool, bool, float, int]:
+        told = one.value is None
+        return one.state != TrialState.RUNNING, told, sign * (one.value or 0.0), one.number
+
+    return sorted(trials, key=at)
+
+
+def _told(trial: Trial) -> dict[str, Any]:
+    value = None if trial.value is None else charts.shown(trial.value)
+    return {"trial": trial, "value": value, "values": _values(trial)}
+
+
+def _values(trial: Trial) -> list[tuple[str, str, str]]:
+    """Return each parameter with its value as it is compared, and as it is."""
+    return [(name, charts.shown(value), str(value)) for name, value in trial.parameters.items()]
 
 
 class ExperimentStop(ProjectView):

@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from jobs import smoke
+from jobs import checkpoints, origin, smoke
 from jobs.choices import State
 from jobs.fetching import problem_of
 from jobs.goodput import WorkGoodput
@@ -63,12 +63,34 @@ class SmokeOut(serializers.Serializer[Any]):
     state = serializers.ChoiceField(State.choices)
 
 
+class CheckpointOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    bytes = serializers.IntegerField()
+
+
+class CheckpointCopiesOut(serializers.Serializer[Any]):
+    """The copies of its checkpoints at a store."""
+
+    url = serializers.CharField()
+    kept = CheckpointOut(many=True, help_text="complete ones, the newest first")
+    copied_at = serializers.DateTimeField(allow_null=True)
+    message = serializers.CharField(allow_blank=True, help_text="why they are not copied, or back")
+    restored = serializers.CharField(allow_blank=True, help_text="the one that came back last")
+
+
 def _failure(row: Job, reader: Reader) -> dict[str, Any]:
-    return {"failure": (problem_of(row) or row.failure) if reader.owns else None}
+    if not reader.owns:
+        return {"failure": None}
+    told = (problem_of(row) or row.failure, origin.lacking(row))
+    return {"failure": "\n".join(filter(None, told))}
 
 
 def _in_detail(row: Job) -> dict[str, Any]:
-    return {**_replicas(row), "smoke": _smoke(row)}
+    return {
+        **_replicas(row),
+        "smoke": _smoke(row),
+        "checkpoint_copies": checkpoints.told_of(row),
+    }
 
 
 def _smoke(row: Job) -> dict[str, Any] | None:
@@ -108,6 +130,7 @@ API = Api(
     detail_shape={
         "replicas": ReplicaOut(many=True, allow_null=True, help_text="null in lists"),
         "smoke": SmokeOut(allow_null=True, help_text="null in lists"),
+        "checkpoint_copies": CheckpointCopiesOut(allow_null=True, help_text="null in lists"),
     },
 )
 

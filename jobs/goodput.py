@@ -171,6 +171,8 @@ def advice(found: Goodput) -> Promise | str:
     cause = found.greatest_loss
     if cause is None or found.sums[cause] < _WORTH_ADVICE * found.wall:
         return ""
+    if cause == "queue" and not found.has_gpus:  # it speaks of GPUs
+        return ""
     return WORDS[cause][2]
 
 

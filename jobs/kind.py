@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from clusters.options import options_of
 from common.errors import wrong
 from common.outbound import OutboundError
-from jobs import losses, origin, outputs, smoke, sources
+from jobs import checkpoints, losses, origin, outputs, smoke, sources
 from jobs.choices import AfterLoss
 from jobs.code import is_brought, is_fetched
 from jobs.fenced_git import require_address
@@ -22,7 +22,7 @@ from jobs.runs import run_keep
 from placement.clusters import known_cluster
 from projects.access import Permission
 from runtime import training
-from runtime.protocol import Together
+from runtime.protocol import PodGroup, Together
 from volumes.services.create import SHARED
 from work import fields as f
 from work import standard_fields as s
@@ -90,12 +90,37 @@ CHECKPOINTS = f.Line(
     folded=True,
     quiet=True,
 )
+CHECKPOINTS_TO = f.Line(
+    name="checkpoints_to",
+    label=_("Copies of checkpoints"),
+    help=_(
+        "gs://BUCKET/FOLDER, s3://BUCKET/FOLDER, or output: beside what its runs leave. Complete "
+        "ones are copied there while it runs; where its folder is lost, the newest comes back "
+        "before it starts again."
+    ),
+    longest=1000,
+    pattern=r"output|(gs|s3)://[^/\s]{3,255}(/[^\x00-\x1f]*)?",
+    refusal=_("Write it like gs://bucket/folder or s3://bucket/folder, or output."),
+    example="s3://bucket/checkpoints",
+    folded=True,
+    quiet=True,
+)
+CHECKPOINTS_KEPT = f.Count(
+    name="checkpoints_kept",
+    label=_("Copies that are kept"),
+    help=_("The newest so many; older ones are deleted there."),
+    low=1,
+    high=100,
+    usual=2,
+    folded=True,
+    quiet=True,
+)
 SCRIPT = f.Line(
     name="script",
     label=_("File"),
     help=_(
-        "A notebook (.ipynb) or a Python script (.py), run instead of a command. Of a notebook the "
-        "result is kept beside it."
+        "A notebook (.ipynb) or a Python script (.py) of its code, or of the workspace that it is "
+        "made in; run instead of a command. Of a notebook the result is kept beside it."
     ),
     pattern=r"(?!/|~)(?!(.*/)?\.\.(/|$))[^\x00-\x1f]+\.(ipynb|py)",
     refusal=_("A path below the working directory that ends with .ipynb or .py."),
@@ -139,7 +164,6 @@ CODE = f.Line(
     example="git+https://github.com/team/project@main",
     private=True,  # who knows the digest may run it, and so read it
     quiet=True,
-    folded=True,
 )
 
 
@@ -227,6 +251,7 @@ _OLDER = {training.PYTORCHJOB: "PyTorchJob", training.TFJOB: "TFJob"}
 
 def _look_at_attached(row: Job, attached: Attached) -> list[str]:
     outputs.check(row, attached)
+    checkpoints.check(row, attached)
     _require_volume("checkpoints", row.checkpoints, attached, writes=True)
     _require_volume("code", sources.in_volume(row.code), attached, writes=False)
     told = [said] if (said := losses.sentence(row)) else []
@@ -237,6 +262,13 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
         told.append(gettext("Its image needs python3, which fetches the code."))
     elif row.smoke:
         told.append(gettext("Its image needs python3, which watches over the smoke run."))
+    if row.made_in:
+        told.append(
+            gettext(
+                "Packages of its image and of your home come along (pip install --user, virtual "
+                "environments there). What was installed elsewhere in the workspace's pod does not."
+            )
+        )
     if (kind := _OLDER.get(operator_of(cluster, row))) and not row.retries:
         said = gettext(
             "It runs as a %(kind)s there, which an evicted pod ends: allow retries, and it goes on."
@@ -268,9 +300,41 @@ FRAMEWORK = f.Choice(
 PARAMETER_SERVERS = f.Count(
     name="parameter_servers",
     label=_("Parameter servers"),
-    help=_("Besides the replicas, each of the same size. They end with the workers."),
+    help=_("Besides the replicas. They end with the workers."),
     high=MAX_REPLICAS,
     quiet=True,
+    only=("framework", training.TENSORFLOW),
+)
+# 0 in these says: as a replica, but no GPU.
+SERVER_CPU = f.Count(
+    name="server_cpu_milli",
+    label=_("CPU cores of a parameter server"),
+    help=_("0: as many as a replica has."),
+    unit=f.Unit.CORES,
+    high=f.MAX_CPU_MILLI,
+    option="server-cpu",
+    quiet=True,
+    folded=True,
+    only=("framework", training.TENSORFLOW),
+)
+SERVER_MEMORY = f.Count(
+    name="server_memory_mib",
+    label=_("Memory of a parameter server in GiB"),
+    help=_("0: as much as a replica has."),
+    unit=f.Unit.GIB,
+    high=f.MAX_MEMORY_MIB,
+    option="server-memory",
+    quiet=True,
+    folded=True,
+    only=("framework", training.TENSORFLOW),
+)
+SERVER_GPUS = f.Count(
+    name="server_gpus",
+    label=_("GPUs of a parameter server"),
+    help=_("Of the same kind as the replicas'; few programs use them."),
+    high=f.MAX_GPUS,
+    quiet=True,
+    folded=True,
     only=("framework", training.TENSORFLOW),
 )
 
@@ -285,11 +349,14 @@ def operator_of(cluster: Cluster, row: Job) -> str:
 def _check_place(cluster: Cluster, row: Job) -> None:
     """An image brings its own program; one machine has none. Some roles need an operator."""
     _check_framework(cluster, row)
-    if outputs.is_copied(row) and not outputs.copies(cluster):
+    copied = {"output": outputs.is_copied(row), "checkpoints_to": bool(row.checkpoints_to)}
+    if (named := [name for name, is_copied in copied.items() if is_copied]) and not outputs.copies(
+        cluster
+    ):
         said = gettext(
             "On this cluster no data can be copied: its operator names the image for it."
         )
-        raise wrong("output", said)
+        raise wrong(named[0], said)
     if cluster.runs_images and not row.image:
         raise wrong("image", gettext("A job on a cluster needs an image."))
     if not cluster.runs_images and not (row.command or row.script):
@@ -307,6 +374,12 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
+    for field, alike in ((SERVER_CPU, s.CPU), (SERVER_MEMORY, s.MEMORY)):
+        if 0 < field.read(row) < alike.low:
+            raise wrong(field.name, gettext("0, or at least as much as a replica must have."))
+    if row.server_gpus and not row.gpus:
+        said = gettext("Without GPUs for the replicas a parameter server has none.")
+        raise wrong("server_gpus", said)
     if row.parameter_servers and cluster.runs_images and not operator_of(cluster, row):
         said = gettext("Parameter servers need JobSet or the training operator on this cluster.")
         raise wrong("parameter_servers", said)
@@ -316,6 +389,12 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
             "it as preferred."
         )
         raise wrong("topology", said)
+
+
+def _servers(row: Job) -> PodGroup | None:
+    if not row.parameter_servers:
+        return None
+    return PodGroup(training.PS, row.parameter_servers, resources=row.server_size)
 
 
 def _together(row: Job) -> Together | None:
@@ -339,8 +418,10 @@ JOB = Kind(
     icon="stack-2",
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, SCRIPT, s.COMMAND, s.ARGS, CODE, WORKDIR),
-        *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, *s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
-        *(s.ENV, RETRIES, AFTER_LOSS, MIN_REPLICAS, s.TIME_LIMIT, SMOKE, *s.ATTACHED, CHECKPOINTS),
+        *(FRAMEWORK, REPLICAS, PARAMETER_SERVERS, SERVER_CPU, SERVER_MEMORY, SERVER_GPUS),
+        *(*s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
+        *(s.ENV, RETRIES, AFTER_LOSS, MIN_REPLICAS, s.TIME_LIMIT, SMOKE, *s.ATTACHED),
+        *(CHECKPOINTS, CHECKPOINTS_TO, CHECKPOINTS_KEPT),
         *(OUTPUT, OUTPUT_CREDENTIAL),
     ),
     create=Permission.JOB_CREATE,
@@ -358,7 +439,8 @@ JOB = Kind(
     stopping=smoke.stopping,
     hidden=Q(smoke_of__isnull=False),
     related=("home",),
-    replicas=lambda row: row.all_replicas,
+    replicas=lambda row: row.launched_replicas,
+    others=_servers,
     together=_together,
     of_a_launch={
         "exit_code": None,

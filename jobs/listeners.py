@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from common.clock import now
 from common.hooks import Hook
 from events import services as events
-from jobs import smoke, told
+from jobs import checkpoints, smoke, told
 from jobs.models import Job
 from jobs.replicas import moment
 from jobs.runs import place_note, run_end
@@ -39,6 +39,9 @@ def on_transition(change: Transition) -> None:
         told.due(change.seen)
     if row.smoke_of is None and begins:
         place_note(change)
+        checkpoints.begins(row)
+    elif ends or loses_its_place:
+        checkpoints.ends(row)
     if not ends:
         return
     launch, seen = change.seen.launch, (change.outcome.external_ref or {}).get("exit") or {}

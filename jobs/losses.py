@@ -15,6 +15,7 @@ from clusters import registry
 from common.errors import wrong
 from jobs.choices import AfterLoss
 from jobs.models import Run
+from placement.clusters import known_cluster
 from placement.fleet import Fleet
 from runtime import training
 from runtime.protocol import Phase, Seen
@@ -100,7 +101,7 @@ def goes_on(row: Job) -> bool:
 
 def fitting(row: Job) -> int | None:
     """Return with how many replicas it can start now, at least its fewest; None: with all."""
-    cluster = registry.row_for(row.cluster_key)
+    cluster = known_cluster(row.cluster_key)
     fleet = Fleet([cluster], row.project.uid)
     asked = request_of(kinds.kind_of(row.KIND), row)
     for count in range(row.replicas, row.min_replicas, -1):

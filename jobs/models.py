@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -15,7 +16,8 @@ from credentials.sealing import SealedMapping
 from jobs.choices import AfterLoss
 from loaders.models import Load
 from projects.models import Project
-from runtime.protocol import Seen
+from runtime import training
+from runtime.protocol import PodGroup, Resources, Seen
 from volumes.models import Volume
 from work.models import Workload
 
@@ -44,9 +46,26 @@ class Job(Workload):
     checkpoints = models.CharField(  # a folder in one of its volumes: NAME or NAME/PATH
         _("checkpoints"), max_length=255, blank=True, default="", db_default=""
     )
+    # A bucket that gets copies of them: gs://…, s3://… or "output"; so many are kept there.
+    checkpoints_to = models.CharField(
+        _("copies of checkpoints"), max_length=1024, blank=True, default="", db_default=""
+    )
+    checkpoints_kept = models.PositiveSmallIntegerField(
+        _("copies that are kept"), default=2, db_default=2
+    )
     framework = models.CharField(_("framework"), max_length=12, default="none", db_default="none")
     parameter_servers = models.PositiveSmallIntegerField(
         _("parameter servers"), default=0, db_default=0
+    )
+    # Of each of those; 0: as much of it as a replica has, but of GPUs none.
+    server_cpu_milli = models.PositiveIntegerField(
+        _("CPU of a parameter server"), default=0, db_default=0
+    )
+    server_memory_mib = models.PositiveIntegerField(
+        _("memory of a parameter server"), default=0, db_default=0
+    )
+    server_gpus = models.PositiveSmallIntegerField(
+        _("GPUs of a parameter server"), default=0, db_default=0
     )
     # Where what its program leaves is kept or copied: volume:NAME/PATH, gs://… or s3://…
     output = models.CharField(_("output"), max_length=1024, blank=True, default="", db_default="")
@@ -96,6 +115,22 @@ class Job(Workload):
     def all_replicas(self) -> int:
         """How many processes or pods it is."""
         return self.launched_replicas + self.parameter_servers
+
+    @property
+    def server_size(self) -> Resources:
+        """What each parameter server has."""
+        return replace(
+            self.resources,
+            cpu_milli=self.server_cpu_milli or self.cpu_milli,
+            memory_mib=self.server_memory_mib or self.memory_mib,
+            gpus=self.server_gpus,
+        )
+
+    @property
+    def groups(self) -> tuple[PodGroup, ...]:
+        """Its roles, in the order of its replicas."""
+        own = self.server_size if self.server_size != self.resources else None
+        return training.groups(self.framework, self.launched_replicas, self.parameter_servers, own)
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
@@ -200,6 +235,29 @@ class RunGoodput(models.Model):
 
     def __str__(self) -> str:
         return str(self.run_id)
+
+
+class Copies(models.Model):
+    """The copies of a job's checkpoints at a store (``jobs.checkpoints``)."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="copies")
+    url = models.CharField(max_length=1200)
+    volume = models.ForeignKey(Volume, null=True, on_delete=models.SET_NULL, related_name="+")
+    due_at = models.DateTimeField(null=True, db_index=True)  # the next copy is to begin then
+    load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
+    kept = models.JSONField(default=list)  # [[time-name, bytes], …], the newest first
+    copied_at = models.DateTimeField(null=True)
+    note = models.CharField(max_length=500, blank=True, default="")  # why they can't be copied
+    # Bringing the newest back: for which launch, the latest for which that is done, and what came.
+    back = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
+    back_launch = models.PositiveIntegerField(default=0)
+    back_at = models.DateTimeField(null=True)
+    back_done = models.PositiveIntegerField(default=0)
+    back_note = models.CharField(max_length=500, blank=True, default="")
+    restored = models.CharField(max_length=512, blank=True, default="")
+
+    def __str__(self) -> str:
+        return f"{self.job_id}: {len(self.kept)}"
 
 
 class Told(models.Model):

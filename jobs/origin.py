@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 KIND = "workspace"
+_NO_MODULE = re.compile(r"No module named '([A-Za-z0-9_]{1,80})")
 _SAME = ("environment", "cluster_key", "cpu_milli", "memory_mib", "gpus", "gpu_flavor", "shm_mib")
 
 
@@ -54,6 +56,21 @@ def attached_there(principal: Principal, row: Job) -> Attached | None:
     found = attached_to(_own(principal, row.project, row.made_in))
     require_usable_by(principal, row.project, found)
     return found
+
+
+def lacking(row: Job) -> str:
+    """Return what to do where its program found no module, which its workspace may have had.
+
+    Of a pod only the image and the home are there again.
+    """
+    found = _NO_MODULE.search(row.failure) if row.made_in and row.image else None
+    if found is None:
+        return ""
+    said = gettext(
+        "“%(module)s” is neither in its image nor in your home. Install it in the workspace with "
+        "pip install --user, or in a virtual environment in your home, and start again."
+    )
+    return said % {"module": found[1]}
 
 
 def _own(principal: Principal, project: Project, name: str) -> Any:

@@ -66,6 +66,8 @@ _NO_PATH = re.compile(r"[^A-Za-z0-9._-]+")
 
 def check(row: Job, attached: Attached) -> None:
     """Raise what is wrong with ``output``; which cluster has room for it is asked elsewhere."""
+    if row.output_credential and not is_copied(row) and not row.checkpoints_to:
+        raise wrong("output_credential", _("Only a bucket is opened by a credential."))
     if not row.output:
         return
     volume_of(row, attached)
@@ -73,8 +75,6 @@ def check(row: Job, attached: Attached) -> None:
         raise wrong("output", _("This name or path is too long."))
     if is_copied(row):
         credential_of(row, attached.credentials)
-    elif row.output_credential:
-        raise wrong("output_credential", _("Only a bucket is opened by a credential."))
 
 
 def is_copied(row: Job) -> bool:

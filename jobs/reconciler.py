@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.clock import now
 from hubapi import services as hub
-from jobs import fetching, losses, replicas, smoke
+from jobs import checkpoints, fetching, losses, replicas, smoke
 from jobs.choices import AfterLoss
+from jobs.kind import JOB
 from jobs.models import Job
 from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Observation, Phase, Seen, WorkloadSpec
+from runtime.protocol import Desired, Observation, Phase, Resources, Seen, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 from runtime.workload_state import RESTARTED, ReconcileContext, Status, status_of
@@ -119,10 +120,13 @@ class JobReconciler(WorkloadReconciler):
         return workload_spec(row)
 
     def replicas_of(self, row: Job) -> int:
-        return row.all_replicas
+        return row.launched_replicas
+
+    def more_of(self, row: Job) -> Resources | None:
+        return JOB.more_of(row)
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
-        lacking = needs.missing(row) or fetching.waits(row)
+        lacking = needs.missing(row) or fetching.waits(row) or checkpoints.waits(row)
         if lacking is None and row.smoke and smoke.verdict(row) is None:
             return Reason.SMOKE_RUN, ""
         return lacking

@@ -30,7 +30,7 @@ def replicas_of(seen: Observation) -> tuple[ReplicaSeen, ...]:
         node=str(seen.detail.get("node") or ""),
         started_at=seen.started_at,
         ended_at=seen.ended_at,
-        restarts=int(seen.detail.get("failed_attempts", seen.detail.get("restarts", 0))),
+        restarts=int(str(seen.detail.get("failed_attempts", seen.detail.get("restarts", 0)))),
     )
     return (lone,)
 

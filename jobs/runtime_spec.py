@@ -53,7 +53,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
     own = _own_environment(row, options, reports=reports)
     common |= {
         "framework": row.framework,
-        "groups": training.groups(row.framework, row.launched_replicas, row.parameter_servers),
+        "groups": row.groups,
         "once": True,
         "tells": row.smoke_of is None,
         "retry": RetryPolicy(attempts=row.retries + 1, backoff_s=BACKOFF_S),

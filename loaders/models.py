@@ -112,6 +112,9 @@ class Load(Progress, Workload):
     # The work whose output it copies; it goes with that, and no list shows it. None: its own.
     made_for = models.UUIDField(null=True, db_index=True)
 
+    # So many complete checkpoints are copied out of it, and nothing else; in: the newest back.
+    newest = models.PositiveSmallIntegerField(default=0, db_default=0)
+
     # The target of a load that is not saved, where it is a cache that is made with it.
     cache: NewVolume | None = None
 

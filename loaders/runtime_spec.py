@@ -102,9 +102,15 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
         "retry_failed_only": row.task == Task.RETRY,
         "space_bytes": room_left(row.volume) if row.direction == Direction.IN else None,
         "outbound": _outbound(options, row.cluster_key),
-        **({"marker": MARKER, "tells": TELLS} if row.made_for else {}),
+        **_of_other_work(row),
         "report": {"url": report_url(row.uid, options), "every_s": REPORT_EVERY_S},
     }
+
+
+def _of_other_work(row: Load) -> dict[str, Any]:
+    if row.newest:
+        return {"newest": row.newest}
+    return {"marker": MARKER, "tells": TELLS} if row.made_for else {}
 
 
 def _mode(row: Load) -> str:

@@ -85,6 +85,13 @@ TABLE = f.Table(
     *(s.NAME, VARIANT, s.CLUSTER, s.ENVIRONMENT, s.IMAGE, COMMAND, ARGS, PORTS, LOGDIR),
     *(*s.SIZE, s.POOL, s.NETWORK, TIME_LIMIT, s.ENV, VOLUMES, s.CREDENTIALS, s.NEEDS),
 )
+# What a preset says of these. TensorBoard shows a run's folders, which nobody knows beforehand.
+PRESET_TABLE = f.Table(
+    *(
+        replace(VARIANT, choices=PRESET_KINDS) if one is VARIANT else one
+        for one in TABLE.but("logdir")
+    )
+)
 _OF_AN_IMAGE = ("command", "args", "ports")
 # Of TensorBoard, which reads files and shows curves, whatever the preset is for.
 _OF_TENSORBOARD = {

@@ -38,7 +38,6 @@ class Program(models.Model):
         abstract = True
 
 
-# TensorBoard shows a run's folders, which nobody knows beforehand
 PRESET_KINDS = [one for one in WorkspaceKind.choices if one[0] != WorkspaceKind.TENSORBOARD]
 
 

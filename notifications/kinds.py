@@ -77,6 +77,12 @@ KINDS: dict[str, Kind] = {
             "adjustments",
         ),
         Kind(
+            "job.checkpoints",
+            _("Checkpoints of a job can't be copied"),
+            _("Checkpoints of “%(name)s” can't be copied; it goes on all the same: %(reason)s"),
+            "alert-circle",
+        ),
+        Kind(
             "load.done",
             _("A load is done"),
             ngettext_lazy(

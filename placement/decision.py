@@ -59,6 +59,7 @@ class Request:
     priority: str = ""  # "": that of its purpose
     together: Together | None = None  # by the level
     since: datetime | None = None  # of a ticket: it stands in line as of then
+    more: Resources | None = None  # what others of it take, besides replicas
 
     @classmethod
     def of_size(  # noqa: PLR0913 - all by name
@@ -69,6 +70,7 @@ class Request:
         pool: str = "",
         network: str = "",
         replicas: int = 1,
+        more: Resources | None = None,
         purpose: str = "",
         priority: str = "",
         together: Together | None = None,
@@ -82,6 +84,7 @@ class Request:
             pool=pool,
             network=network,
             replicas=replicas,
+            more=more,
             purpose=purpose,
             priority=priority,
             together=together,
@@ -96,7 +99,8 @@ class Request:
     @property
     def total(self) -> Resources:
         """What all replicas take together."""
-        return self.size.times(self.replicas)
+        alike = self.size.times(self.replicas)
+        return alike.plus(self.more) if self.more else alike
 
 
 @dataclass(frozen=True)

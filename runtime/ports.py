@@ -26,6 +26,7 @@ class AdmissionRequest:
     owner_uid: str
     resources: Resources  # of one replica
     replicas: int = 1
+    more: Resources | None = None  # what others of it take beside these
     launch: int = 0
     queue: str = ""  # "": the project's own
     priority: str = ""  # "": that of its purpose
@@ -37,7 +38,8 @@ class AdmissionRequest:
     @property
     def total(self) -> Resources:
         """What all replicas take together; none of them starts without the others."""
-        return self.resources.times(self.replicas)
+        alike = self.resources.times(self.replicas)
+        return alike.plus(self.more) if self.more else alike
 
 
 @dataclass(frozen=True)

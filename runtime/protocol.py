@@ -74,6 +74,15 @@ class Resources:
             gpus=self.gpus * number,
         )
 
+    def plus(self, other: Resources) -> Resources:
+        """Return what both take together, of the kinds that this one names."""
+        return replace(
+            self,
+            cpu_milli=self.cpu_milli + other.cpu_milli,
+            memory_mib=self.memory_mib + other.memory_mib,
+            gpus=self.gpus + other.gpus,
+        )
+
 
 @dataclass(frozen=True)
 class Backing:
@@ -199,6 +208,7 @@ class PodGroup:
     role: str = "main"
     replicas: int = 1
     meets: bool = False  # what one replica alone is told, too
+    resources: Resources | None = None  # of each; None: those of the workload
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ class Reason(StrEnum):
     CODE_NOT_FETCHED = "code-not-fetched"
     MACHINE_LOST = "machine-lost"
     PLACE_LOST = "place-lost"
+    RESTORING = "restoring"
+    NOT_RESTORED = "not-restored"
 
 
 @dataclass(frozen=True)
@@ -323,6 +325,22 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.PLATFORM,
         _("It lost its place, and stays stopped as its settings say."),
         _("Start it to go on: it begins from its newest complete checkpoint."),
+    ),
+    Reason.RESTORING: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("Its newest checkpoint is looked for, and brought back where its folder lacks it."),
+    ),
+    Reason.NOT_RESTORED: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("Its newest checkpoint could not be brought back from its copy."),
+        _(
+            "It is tried again each minute. To begin without it, cancel the job and take the "
+            "copies of checkpoints out of its settings."
+        ),
     ),
     Reason.SCHEDULING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")

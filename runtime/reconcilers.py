@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from django.db import models
 
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, WorkloadSpec
+from runtime.protocol import Observation, Phase, Resources, WorkloadSpec
 from runtime.routers.base import RouteEntry
 
 
@@ -159,6 +159,11 @@ class WorkloadKind:
     def replicas_of(self, row: Any) -> int:  # noqa: ARG002 - for the kinds that have groups
         """Return how many take its ``resources`` each; they are let in together or not at all."""
         return 1
+
+    def more_of(self, row: Any) -> Resources | None:
+        """Return what others of it take beside those, all together."""
+        del row
+        return None
 
     def waits_for(self, row: Any) -> tuple[str, str] | None:
         """Return (reason, sentence) of what must be there before it asks for a place.

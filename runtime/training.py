@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from runtime.protocol import PodGroup
+from runtime.protocol import PodGroup, Resources
 
 NONE, PYTORCH, TENSORFLOW, MPI = "none", "pytorch", "tensorflow", "mpi"
 CHIEF, WORKER, PS, MASTER, LAUNCHER = "chief", "worker", "ps", "master", "launcher"
@@ -34,8 +34,13 @@ _RUN_BY: Mapping[str, tuple[str, ...]] = {
 _STARTERS = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
 
 
-def groups(framework: str, replicas: int, parameter_servers: int = 0) -> tuple[PodGroup, ...]:
-    """Return the roles in the order in which replicas are numbered; the first one leads."""
+def groups(
+    framework: str, replicas: int, parameter_servers: int = 0, size: Resources | None = None
+) -> tuple[PodGroup, ...]:
+    """Return the roles in the order in which replicas are numbered; the first one leads.
+
+    ``size``: of each parameter server, where that is not the replicas'.
+    """
     first = {PYTORCH: MASTER, TENSORFLOW: CHIEF, MPI: LAUNCHER}.get(framework)
     if first is None:
         return (PodGroup("main", replicas),)
@@ -43,7 +48,7 @@ def groups(framework: str, replicas: int, parameter_servers: int = 0) -> tuple[P
     if replicas > 1:
         found.append(PodGroup(WORKER, replicas - 1))
     if framework == TENSORFLOW and parameter_servers:
-        found.append(PodGroup(PS, parameter_servers))
+        found.append(PodGroup(PS, parameter_servers, resources=size))
     return tuple(found)
 
 

@@ -254,6 +254,7 @@ class WorkloadReconciler(WorkloadKind):
             owner_uid=str(row.owner.uid),
             resources=row.resources,
             replicas=self.replicas_of(row),
+            more=self.more_of(row),
             launch=row.launch,
             queue=getattr(row, "queue", ""),
             priority=getattr(row, "priority", ""),

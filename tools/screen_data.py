@@ -36,12 +36,14 @@ from quotas.models import Limit  # noqa: E402
 from tools import (  # noqa: E402
     screen_clusters,
     screen_credentials,
+    screen_experiments,
     screen_fleet,
     screen_idle,
     screen_jobs,
     screen_loads,
     screen_perftests,
     screen_queues,
+    screen_runs,
     screen_usage,
     screen_volumes,
     screen_webhooks,
@@ -232,6 +234,10 @@ def pages(
     ]
     found += screen_clusters.pages()
     found += screen_jobs.pages(vision, jobs)
+    trial = next(iter(jobs.values()))
+    searches = screen_experiments.make(vision, who["alice"], trial)
+    found += screen_experiments.pages(vision, searches)
+    found += screen_runs.pages(screen_runs.make(vision, who["alice"]))
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)
     found += screen_loads.pages(vision, loads)

@@ -12,9 +12,9 @@ from django.db.models import Q
 from clusters.models import Device, Node
 from common.clock import now
 from runtime.models import ObservedWorkload
-from runtime.protocol import Phase
+from runtime.protocol import Phase, Resources
 from runtime.reasons import Reason
-from runtime.reconcilers import Transition, reconciler_for
+from runtime.reconcilers import Transition, WorkloadKind, reconciler_for
 from usage.ledger import REPEATED_MOST
 from usage.models import Interval, LateFact, Mark, Wait
 
@@ -94,7 +94,7 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
         return
     is_new = found is None
     if found is None:
-        size = row.resources.times(_replicas(row))
+        size = _size(row)
         found = Interval(
             **_dims(row),
             launch=row.launch,
@@ -182,9 +182,13 @@ def _dims(row: Any) -> dict[str, Any]:
     }
 
 
-def _replicas(row: Any) -> int:
-    count = getattr(reconciler_for(row.KIND), "replicas_of", None)
-    return int(count(row)) if count else 1
+def _size(row: Any) -> Resources:
+    """Return what all of it takes; what is no workload of the engine's is one."""
+    size, known = row.resources, reconciler_for(row.KIND)
+    if not isinstance(known, WorkloadKind):
+        return size
+    more, alike = known.more_of(row), size.times(known.replicas_of(row))
+    return alike.plus(more) if more else alike
 
 
 def _keep_wait(row: Any, *, launch: int, since: datetime | None, reason: str) -> None:
@@ -207,7 +211,7 @@ def _new_wait(row: Any, *, launch: int, since: datetime | None, reason: str) -> 
     return Wait(
         **_dims(row),
         launch=launch,
-        gpus=row.resources.gpus * _replicas(row),
+        gpus=_size(row).gpus,
         flavor=",".join(row.resources.kinds),
         began_at=min(since or _asked_at(row, launch), now()),
         reason=reason[:64],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runtime.protocol import Desired, Phase
+from runtime.protocol import Desired, Phase, PodGroup, Resources
 from work.choices import StopReason
 from work.fields import Table, Text
 
@@ -94,6 +94,7 @@ class Kind:
     classes: Mapping[str, Text] = field(default_factory=dict)  # all those; none: its own word
     purpose: str = "train"  # by which rules queues let it in: build, train, inference
     replicas: Callable[[Any], int] | None = None  # None: one; sizes are those of each
+    others: Callable[[Any], PodGroup | None] | None = None  # besides them, of a size of their own
     together: Callable[[Any], Together | None] | None = None  # what keeps its replicas together
     counts_as: str = ""  # the limit of which each takes one
     check_new: Callable[[Any], None] | None = None  # raises, before anything of a new one is made
@@ -184,6 +185,26 @@ class Kind:
 
     def replicas_of(self, row: Any) -> int:
         return self.replicas(row) if self.replicas else 1
+
+    def others_of(self, row: Any) -> PodGroup | None:
+        return self.others(row) if self.others else None
+
+    def parts_of(self, row: Any) -> int:
+        """Return how many processes or pods it is."""
+        others = self.others_of(row)
+        return self.replicas_of(row) + (others.replicas if others else 0)
+
+    def more_of(self, row: Any) -> Resources | None:
+        """Return what those take together that have a size of their own."""
+        others = self.others_of(row)
+        size = others.resources if others else None
+        return size.times(others.replicas) if others and size else None
+
+    def total_of(self, row: Any) -> Resources:
+        """Return what all of it takes together."""
+        alike: Resources = row.resources.times(self.replicas_of(row))
+        more = self.more_of(row)
+        return alike.plus(more) if more else alike
 
     def together_of(self, row: Any) -> Together | None:
         return self.together(row) if self.together else None

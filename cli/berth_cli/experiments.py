@@ -152,7 +152,8 @@ def experiment_stop(s: Session, name: str, trial: int | None, reason: str) -> No
 @with_session
 def experiment_promote(s: Session, name: str, job: str) -> None:
     """Run a job with the values of the best trial."""
-    made = s.client.call("POST", _address(s, name) + "/promote", json_body={"name": job})
+    said = {"name": job} if job else {}
+    made = s.client.call("POST", _address(s, name) + "/promote", json_body=said)
     columns: Any = (("NAME", lambda r: r["name"]), ("ID", lambda r: r["id"]))
     emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=columns)
 

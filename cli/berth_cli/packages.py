@@ -13,7 +13,6 @@ from typing import IO, Any
 
 import click
 
-from berth_cli.carrying import Progress
 from berth_cli.client import EXIT_USAGE, ApiError
 from berth_cli.context import Session
 from berth_cli.output import printable, size
@@ -41,6 +40,8 @@ def package_sent(s: Session, folder: Path, *, plan: bool = False) -> str:
             click.echo(f"Would send {printable(what)}.", err=True)
             return ""
         packed.seek(0)
+        from berth_cli.carrying import Progress  # a list of jobs reads this module, too
+
         shown = Progress(length, folder.name)
         path = f"projects/{s.project}/packages"
         answer: dict[str, Any] = s.client.send(path, packed, length, shown.at)

@@ -20,6 +20,7 @@ from jobs.ai_platform.machines import GPUS_OF_TIER, ROLES, TIERS, Machine, Table
 _SECONDS = re.compile(r"(\d{1,9})(?:\.\d{1,9})?s")
 _BUCKET = re.compile(r"(gs|s3)://")
 PYTHON = "python3"
+_SERVERS = "parameterServer"
 
 
 @dataclass(frozen=True)
@@ -205,10 +206,10 @@ def _gpus(sheet: _Sheet, here: Here, role: str, machine: Machine) -> tuple[str, 
 
 
 def _sizes(sheet: _Sheet, roles: Sequence[_Role]) -> None:
-    """All replicas of a job have one size: the largest that a role asks for."""
+    """Master and workers have one size, the largest that one asks for; servers have their own."""
     if not roles:
         return
-    sizes = {role.machine for role in roles}
+    sizes = {role.machine for role in roles if role.name != _SERVERS}
     kinds = {role.kinds for role in roles if role.machine.gpus}
     if len(kinds) > 1:
         role = next(r for r in roles[1:] if r.machine.gpus and r.kinds != roles[0].kinds)
@@ -219,6 +220,12 @@ def _sizes(sheet: _Sheet, roles: Sequence[_Role]) -> None:
     )
     said = {"cpu_milli": cpu, "memory_mib": memory, "gpus": gpus}
     sheet.made.said |= said | ({"gpu_flavor": kinds.pop()} if gpus and kinds else {})
+    if servers := next((role.machine for role in roles if role.name == _SERVERS), None):
+        sheet.made.said |= {
+            "server_cpu_milli": servers.cpu_milli,
+            "server_memory_mib": servers.memory_mib,
+            "server_gpus": servers.gpus,
+        }
     if len(sizes) > 1:
         words = _size_words(Machine(cpu, memory, gpus))
         why = _("Replicas of a job have one size here: the largest that a role asks for.")
@@ -227,7 +234,7 @@ def _sizes(sheet: _Sheet, roles: Sequence[_Role]) -> None:
 
 def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
     """Add master and workers as replicas of one job, and how they find each other."""
-    workers, servers = counts.get("worker", 0), counts.get("parameterServer", 0)
+    workers, servers = counts.get("worker", 0), counts.get(_SERVERS, 0)
     image = str(sheet.get("masterConfig.imageUri") or "").lower()
     framework = "pytorch" if "torch" in image else "tensorflow"
     shapes = {"framework", "parameter_servers"} <= here.fields

@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 from clusters.options import UNIT, options_of
 from common.clock import now
 from common.ui.components import Tab
-from jobs import smoke
+from jobs import checkpoints, smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica, TrainingInput
@@ -89,8 +89,7 @@ def _replicas(_who: Principal, row: Job) -> dict[str, Any]:
     known = {one.index: one for one in Replica.objects.filter(job=row, launch=row.launch)}
     if not known and row.started_at is None:  # its state says all that there is to say
         return _failed_log(row)
-    groups = training.groups(row.framework, row.launched_replicas, row.parameter_servers)
-    roles = training.roles(groups)
+    roles = training.roles(row.groups)
     shown = [
         _shown(row, index, known.get(index), roles)
         for index in sorted(known) or range(row.all_replicas)
@@ -148,6 +147,7 @@ def _facts(row: Job) -> list[Fact]:
         found.append(Fact(_("Exit code"), str(row.exit_code)))
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
+    found += _copies(row)
     if row.made_in_uid:
         there = Workload.objects.filter(uid=row.made_in_uid).first()
         url = pages_of(there).address("detail", there) if there is not None else ""
@@ -155,6 +155,19 @@ def _facts(row: Job) -> list[Fact]:
     if submitted := TrainingInput.objects.filter(job=row).first():
         labels = ", ".join(f"{name}={value}" for name, value in submitted.labels.items())
         found += [Fact(_("Labels"), labels, code=True)] if labels else []
+    return found
+
+
+def _copies(row: Job) -> list[Fact]:
+    """Return which checkpoints are at the store, and what is wrong with that."""
+    if (told := checkpoints.told_of(row)) is None:
+        return []
+    names = ", ".join(one["name"] for one in told["kept"])
+    found = [Fact(_("Copied checkpoints"), names or _t("none yet"))]
+    if told["message"]:
+        found.append(Fact(_("Their copies"), told["message"]))
+    if told["restored"]:
+        found.append(Fact(_("Brought back"), told["restored"]))
     return found
 
 

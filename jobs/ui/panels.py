@@ -9,7 +9,7 @@ from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Job
 from jobs.sources import repository
-from jobs.states import state_of
+from jobs.states import OVER, state_of
 from jobs.tensorboard import is_offered
 from jobs.ui.pages import PAGES
 from projects.access import permissions_of
@@ -57,11 +57,16 @@ def _how_it_went(who: Principal, row: Job) -> Panel | None:
         told["smoke_passed"] = state in {State.SUCCEEDED, State.CANCELLED}
         told["smoke_failed"] = state == State.FAILED
         told["smoke_lines"] = one.failure if is_owner else ""
+        told["lacking"] = origin.lacking(one) if is_owner else ""
         told["smoke_log"] = PAGES.address("logs", one) if is_owner and one.started_at else ""
     # one that is queued again since tells why by its reason
     said = row.failure if state_of(row) == State.FAILED or row.reason == Reason.TRIED_AGAIN else ""
     if is_owner and (failure := fetching.problem_of(row) or said):
         told["failure"], _, told["failure_lines"] = failure.partition("\n")
+        told["lacking"] = origin.lacking(row)
+    if is_owner and state_of(row) in OVER and row.started_at is not None:
+        told |= {"files_url": PAGES.address("artifacts", row)} if row.output else {}
+        told |= {"notebook_url": PAGES.address("result", row)} if row.is_notebook else {}
     if is_owner and row.reason == Reason.FETCHING_CODE:
         told["fetches"] = repository(row.code)
     return Panel("jobs/_smoke.html", told) if told else None

@@ -45,14 +45,15 @@ def load_create(
     task: Task | None = Task.LOAD,
     nonce: str = "",
     made_for: UUID | None = None,
+    newest: int = 0,
 ) -> Load:
     """Make a load and start it. ``task`` None: only make it (its schedule starts it).
 
-    ``made_for``: the work whose output it copies.
+    ``made_for``: the work whose output it copies; ``newest``: its checkpoints, so many.
     """
 
     def belongs(row: Load) -> None:
-        row.made_for = made_for  # its first run saves it
+        row.made_for, row.newest = made_for, newest  # its first run saves it
 
     def launch(who: Principal, row: Load) -> None:
         rest(row) if task is None else begin(who, row, task=task)

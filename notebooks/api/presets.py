@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from common.drf.views import ANY_TOKEN
 from common.errors import Invalid, NotFound
 from notebooks import selectors, services
-from notebooks.kind import TABLE
+from notebooks.kind import PRESET_TABLE
 from notebooks.models import Preset
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
@@ -23,7 +23,7 @@ from projects.models import Project
 from work.api.serializers import field_in, serializer_in, serializer_out
 from work.standard_fields import TIME_LIMIT
 
-_PRESET = TABLE.but("name", "env", "time_limit_minutes", "volumes", "credentials", "needs")
+_PRESET = PRESET_TABLE.but("name", "env", "time_limit_minutes", "volumes", "credentials", "needs")
 _MINUTES: dict[str, Any] = {"allow_null": True, "min_value": 1, "max_value": TIME_LIMIT.high}
 
 
@@ -55,7 +55,7 @@ class PresetEdit(
     name = serializers.CharField(max_length=60, required=False)
     description = serializers.CharField(max_length=300, required=False, allow_blank=True)
     icon = serializers.SlugField(max_length=40, required=False)
-    default_env = field_in(TABLE["env"], nullable=False)
+    default_env = field_in(PRESET_TABLE["env"], nullable=False)
     time_limit_minutes = serializers.IntegerField(required=False, **_MINUTES)
     max_time_limit_minutes = serializers.IntegerField(required=False, **_MINUTES)
     idle_stop_minutes = serializers.IntegerField(required=False, **_MINUTES)

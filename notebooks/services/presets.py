@@ -17,7 +17,7 @@ from common.ids import slugify
 from events import services as events
 from events.selectors import of_verb
 from notebooks.choices import WorkspaceKind
-from notebooks.kind import TABLE
+from notebooks.kind import PRESET_TABLE
 from notebooks.models import Preset
 from projects.models import Project
 from work.fields import Count, Devices
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MINUTES = ("time_limit_minutes", "max_time_limit_minutes", "idle_stop_minutes")
 _TEXTS = {"description": 300, "icon": 40}
 _FIELDS = {
-    **{field.name: field for field in TABLE},
+    **{field.name: field for field in PRESET_TABLE},
     "name": replace(NAME, longest=60),
     "cluster_key": replace(CLUSTER, name="cluster_key"),
     "default_env": replace(ENV, name="default_env"),

@@ -31,6 +31,7 @@ from experiments import steering as experiments
 from files import services as files
 from hubapi import activity, revocation
 from jobs import told
+from jobs.checkpoints import copies_due
 from jobs.outputs import outputs_copy, outputs_tidy
 from jobs.packages import packages_prune
 from loaders import services as loaders
@@ -276,6 +277,7 @@ class Worker:
             Loop("job-events", told.read_due, told.EVERY_S, leased=True, first_s=LATER_S),
             Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("job-outputs", outputs_copy, 2.0, leased=True),
+            Loop("job-checkpoints", copies_due, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),

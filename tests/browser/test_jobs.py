@@ -27,7 +27,7 @@ def test_from_the_form_to_a_log_that_grows_and_a_job_that_has_succeeded(
     page.get_by_role("link", name="Run a job").first.click()
     page.get_by_label("Name", exact=True).fill("grows")
     page.get_by_label("Command").fill("bash -c 'echo begun; sleep 15; echo over'")
-    page.get_by_label("Replicas").fill("2")
+    page.get_by_label("Replicas", exact=True).fill("2")
     plan = page.locator("#plan")
     expect(plan.get_by_text("Starts now")).to_be_visible(timeout=WITHIN_MS)
     plan.get_by_text("The same as a command").click()

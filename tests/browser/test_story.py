@@ -202,7 +202,8 @@ def test_a_notebook_becomes_a_job_that_is_mended_waits_is_preempted_and_leaves_i
 
 def lies_in_the_bucket(page: Page, store: RcloneS3, target: str, pictures: Path) -> None:  # noqa: F811
     """What it left is complete there, and its page says so."""
-    page.get_by_role("link", name="Artifacts").click()
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="Look at what it left").click()
     files = page.locator("#artifacts")
     expect(files.get_by_text("Complete")).to_be_visible(timeout=SEEN_WITHIN_MS)
     expect(files).to_contain_text("model.txt")

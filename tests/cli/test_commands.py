@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -135,3 +137,17 @@ def test_each_shell_gets_its_lines(berth, shell: str) -> None:
     said = berth("completion", shell)
     assert said.exit_code == 0
     assert "_BERTH_COMPLETE" in said.output
+
+
+def test_the_commands_of_your_first_job_are_there_with_their_options() -> None:
+    text = (ROOT / "docs/first-job.md").read_text()
+    lines = [line.split("  #")[0] for line in re.findall(r"^berth .*", text, re.MULTILINE)]
+    assert len(lines) > 12
+    for line in lines:
+        words = shlex.split(line)[1:]
+        command = cli
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), words[0])
+            assert found is not None, line
+            command, words = found, words[1:]
+        command.make_context(line, words)

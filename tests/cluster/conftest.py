@@ -40,7 +40,7 @@ def kube(devcluster: dict[str, Any]) -> Iterator[Kube]:
 
 @contextmanager
 def managing_queues(
-    devcluster: dict[str, Any], kube: Kube, word: str, **options: str
+    devcluster: dict[str, Any], kube: Kube, word: str, **options: Any
 ) -> Iterator[ClusteredPortal]:
     """A portal that keeps the queues of the cluster; what it left of them is removed.
 

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -261,8 +262,10 @@ def test_l2_c10_a_tenants_pod_reaches_no_pod_that_nobody_guards(
     tenants = scene.ours.namespace
 
     def reached(where: str, name: str, *, wanted: bool) -> tuple[dict[str, bool], bool]:
-        by_tcp = _tried(scene, where, f"{name}-tcp", dict.fromkeys(targets, wanted))
-        return by_tcp, dials.udp(kube, where, f"{name}-udp", image, echo, wanted=wanted)
+        with ThreadPoolExecutor(2) as pool:  # most of it is waiting for pods
+            tcp = pool.submit(_tried, scene, where, f"{name}-tcp", dict.fromkeys(targets, wanted))
+            udp = pool.submit(dials.udp, kube, where, f"{name}-udp", image, echo, wanted=wanted)
+            return tcp.result(), udp.result()
 
     everywhere, nowhere = dict.fromkeys(targets, True), dict.fromkeys(targets, False)
     assert reached("h3-proxy", "unguarded-before", wanted=True) == (everywhere, True)

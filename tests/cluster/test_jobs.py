@@ -219,9 +219,20 @@ def test_code_comes_to_an_image_that_has_no_python_and_no_shell(
     served.commit("golang")
     said = {"image": devcluster["images"]["pause"]["reference"], "command": ["./hello"]}
     said |= {"cluster": KEY, "code": served.code("golang"), "cpu_milli": 250, "memory_mib": 256}
+    shapes = {"none": 1, "pytorch": 2, "tensorflow": 2}  # Job, TrainJob, JobSet
     with portal.api(portal.token("admin")) as api:
-        one = ok(api.post("projects/demo/jobs", json={**said, "name": "go"})).json()["id"]
-    assert jobs.logs(jobs.until(one, "succeeded"), 1) == ["true true it is here\n"]
+        made = {
+            ok(
+                api.post(
+                    "projects/demo/jobs",
+                    json={**said, "name": f"go-{word}", "framework": word, "replicas": count},
+                )
+            ).json()["id"]: count
+            for word, count in shapes.items()
+        }
+    for one, count in made.items():
+        logs = jobs.logs(jobs.until(one, "succeeded"), count)
+        assert logs == ["true true it is here\n"] * count
 
 
 def test_c35_a_smoke_run_on_a_cluster_lets_a_good_program_go_on_and_stops_a_typo(

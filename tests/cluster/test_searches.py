@@ -52,11 +52,13 @@ def api(portal: ClusteredPortal) -> Iterator[Any]:
 @pytest.fixture
 def begin(api: Any, devcluster: dict[str, Any]) -> Callable[..., str]:
     def make(name: str, program: str = PROGRAM, **said: Any) -> str:
+        own = said.pop("job", {})
         job = {
             "image": devcluster["images"]["tool"]["reference"],
             "command": ["python3", "-c", program, "${trialParameters.x}"],
             "cpu_milli": 100,
             "memory_mib": 256,
+            **own,
         }
         parameters = [{"name": "x", "type": "double", "min": -10, "max": 10}]
         least = {"name": name, "metric": "score", "parameters": parameters, "job": job}
@@ -129,6 +131,23 @@ def test_trials_of_katib_two_at_a_time_and_the_best_becomes_a_job(
     kept = api.get(f"projects/demo/jobs/{made['id']}").json()
     assert kept["spec"]["command"][-1] == str(best["parameters"]["x"])
     poll(lambda: not any(its(kube, k, found) for k in LEFT), within_s=60, every_s=0.5)
+
+
+def test_trials_of_two_replicas_are_gangs_and_rank_0_is_heard(
+    api: Any, begin: Callable[..., str], kube: Kube
+) -> None:
+    program = """
+import os, sys
+print(f"score={float(sys.argv[1]) + 1000 * int(os.environ['WORLD_SIZE']) + 9e6 * int(os.environ['RANK'])}")
+"""
+    job = {"framework": "pytorch", "replicas": 2}
+    one = begin("gangs", program, trials_max=2, job=job)
+    found = until(api, one, is_over)
+    assert (found["state"], found["engine"]) == ("succeeded", "katib"), found
+    for trial in found["trials"]:
+        assert trial["value"] == pytest.approx(trial["parameters"]["x"] + 2000)
+        kept = api.get(f"projects/demo/jobs/{trial['job']}").json()
+        assert [replica["exit_code"] for replica in kept["replicas"]] == [0, 0], kept
 
 
 @pytest.mark.long("waits that are said; scripted in experiments/test_katib.py")

@@ -67,7 +67,7 @@ def test_a_pytorchjob_sums_up_over_its_replicas_after_one_of_them_was_started_ag
 
 
 def test_a_tfjob_tells_each_role_its_place_and_ends_with_its_chief(jobs: Jobs, kube: Kube) -> None:
-    script = 'echo "$TF_CONFIG"; [ "$BERTH_ROLE" = ps ] && exec tini sleep 600; sleep 3'
+    script = 'echo "$TF_CONFIG"; case $BERTH_ROLE in ps) exec tini sleep 600;; chief) sleep 6; esac'
     one = jobs.make(
         "roles",
         framework="tensorflow",

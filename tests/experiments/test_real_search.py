@@ -96,6 +96,52 @@ def test_c19_hyperparameters_of_a_file_are_a_search_whose_trials_are_told_back(
     assert "tune" in berth("list")
 
 
+GANG = """
+import os, sys, time
+x, rank, size = float(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+for step in range(20):
+    print(f"loss={x + 9e6 * rank + size}", flush=True)
+    time.sleep(0 if x < 3 else 1)
+"""
+
+
+def test_trials_of_two_replicas_are_heard_by_rank_0_and_one_that_lags_ends_early(
+    portal: Portal,
+) -> None:
+    values = ["1", "1.5", "2", "50"]
+    said = {
+        "name": "gangs",
+        "metric": "loss",
+        "objective": "minimize",
+        "algorithm": "grid",
+        "parameters": [{"name": "x", "type": "categorical", "values": values}],
+        "trials_max": 4,
+        "parallel": 1,
+        "early_stopping": True,
+        "job": {
+            "environment": "jupyterlab",
+            "command": ["python", "-c", GANG],
+            "args": ["${trialParameters.x}"],
+            "framework": "pytorch",
+            "replicas": 2,
+            "cpu_milli": 250,
+            "memory_mib": 256,
+        },
+    }
+    with portal.api(portal.token("admin")) as api:
+        project = api.get("projects").json()["results"][0]["slug"]
+        here = f"projects/{project}/experiments"
+        made = api.post(here, json=said)
+        assert made.status_code == 202, made.text
+        one, until = f"{here}/{made.json()['id']}", time.monotonic() + WITHIN_S
+        while (found := api.get(one).json())["state"] in {"running", "stopping"}:
+            assert time.monotonic() < until, (found, portal.tail())
+            time.sleep(0.3)
+    assert (found["state"], found["best"]["value"]) == ("succeeded", 3.0), found
+    assert [t["state"] for t in found["trials"]] == ["succeeded"] * 3 + ["early-stopped"]
+    assert 4 <= len(found["trials"][3]["curve"]) < 20
+
+
 def test_eight_trials_two_at_a_time_find_the_best_and_it_becomes_a_job(portal: Portal) -> None:
     said = {
         "name": "search x",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from types import SimpleNamespace as LogPart
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.db import connection
 
 from common.clock import now
 from common.errors import Conflict, wrong
-from experiments import steering
+from experiments import reading, steering
 from experiments.forms import EXAMPLE
 from experiments.models import Experiment
 from jobs.models import Job
@@ -125,7 +126,7 @@ def test_a_log_that_begins_anew_is_read_from_its_begin(
         LogPart(data=b"score=0.4\n", next_offset=10),
         LogPart(data=b"", next_offset=10),
     ]
-    monkeypatch.setattr(steering, "log_read", lambda *_a, **_k: parts.pop(0))
+    monkeypatch.setattr(reading, "log_read", lambda *_a, **_k: parts.pop(0))
     go(row)
     assert (row.trials.get().value, row.trials.get().log_offset) == (0.4, 10)
 
@@ -241,6 +242,7 @@ def test_the_form_has_a_row_per_parameter_and_begins_what_it_says(
     }
     answer = pages.post(url, {**said, "add": "1"})
     assert (answer.status_code, answer.content.count(b'class="search-parameter"')) == (200, 3)
+    assert re.search(rb'name="parameters-2-name"[^>]* autofocus', answer.content)
     answer = pages.post(url, {**said, "remove": "0"})
     assert b'value="kind"' in answer.content
     assert b'value="lr"' not in answer.content
@@ -250,6 +252,10 @@ def test_the_form_has_a_row_per_parameter_and_begins_what_it_says(
     assert (bad.status_code, b"cpu_milli: A whole number" in bad.content) == (422, True)
     assert pages.post(url, {**said, "job": "&a [*a"}).status_code == 422
     said["job"] += "\ncpu_milli: 500\n"
+    planned = pages.post(url, {**said, "plan": "1"})
+    assert b"6 trials, up to 2 at the same time." in planned.content
+    assert b'value="by form"' in planned.content
+    assert not Experiment.objects.exists()
     assert pages.post(url, said).status_code == 302
     row = Experiment.objects.get()
     assert row.template["cpu_milli"] == 500

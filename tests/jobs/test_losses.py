@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from clusters import registry
 from clusters import services as clusters
-from clusters.models import Device
+from clusters.models import Cluster, Device
 from common.errors import Invalid
 from jobs.goodput import goodput_of
 from jobs.kind import JOB
@@ -16,6 +17,7 @@ from jobs.models import Job, Run
 from jobs.states import state_of
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
+from tests.notebooks.cluster_world import IMAGE, attach
 from work import services
 from work.models import Step
 from work.services import workload_create
@@ -159,3 +161,40 @@ def test_fewer_is_refused_by_name_where_it_makes_no_sense(
     with pytest.raises(Invalid) as refused:
         make(**said, after_loss="fewer")
     assert list(refused.value.fields) == [field]
+
+
+@pytest.fixture
+def taken(monkeypatch: Any, settings: Any, make: Any, settle: Any) -> Callable[..., Job]:
+    """Let a cluster take the pods of a running job away; it would make them anew by itself."""
+    settings.BERTH_LOCAL_CLUSTER = False
+    cluster = attach(monkeypatch)
+    driver = registry.driver_for(cluster.key)
+
+    def run(reason: str, **said: Any) -> Job:
+        driver.script("*")
+        row = settle(make(image=IMAGE, cluster=cluster.key, **said))
+        assert state_of(row) == "running"
+        driver.script("*", never_ready=True)
+        driver.change(str(row.uid), seen="starting", reason=reason)
+        for _look in range(3):
+            hint(row)
+            settle(row)
+        return row
+
+    return run
+
+
+@pytest.mark.parametrize("reason", ["preempted", "node-lost", "evicted"])
+def test_a7_g13_what_a_cluster_takes_away_waits_where_it_should(reason: str, taken: Any) -> None:
+    row = taken(reason)
+    assert (state_of(row), row.reason, row.launch) == ("starting", reason, 1)
+    row = taken(reason, after_loss="wait")
+    assert (state_of(row), row.reason, row.launch) == ("failed", "place-lost", 1)
+
+
+def test_g13_a_gang_on_a_cluster_goes_on_with_what_its_nodes_have(taken: Any) -> None:
+    """Eight GPUs in all, and none of them is free but three."""
+    Cluster.objects.update(kinds={"h100-80": {"total": 3, "nodes": 1, "largest": 3, "out": 0}})
+    said = {"replicas": 4, "gpus": 1, "gpu_flavor": "h100-80", "after_loss": "fewer"}
+    row = taken("node-lost", **said, min_replicas=2)
+    assert (row.launch, row.launched_replicas) == (2, 3)

@@ -205,3 +205,51 @@ def test_who_cancels_or_deletes_the_job_ends_its_smoke_run_too(
     row, one = smoked
     assert as_user(alice).post(f"{PROJECT}/jobs/{row.short_id}/cancel").status_code == 202
     assert Job.objects.get(pk=one.pk).desired == "absent"
+
+
+def test_a_module_that_only_the_workspaces_pod_had_is_named_with_what_to_do(
+    client: Any, as_user: Any, job: Any, alice: Any, settings: Any
+) -> None:
+    failure = "Cell 1 failed: ModuleNotFoundError: No module named 'torchmetrics.text'"
+    row = job(script="train.ipynb", command=[], made_in="desk", image="registry.example/lab:1")
+    report(client, row, settings, failure=failure)
+    told = as_user(alice).get(f"{PROJECT}/jobs/{row.short_id}").json()["status"]["failure"]
+    assert told.startswith(f"{failure}\n“torchmetrics” is neither in its image nor in your home.")
+    assert "pip install --user" in as_user(alice).get(row.get_absolute_url()).content.decode()
+    for kept in ({"image": ""}, {"made_in": ""}):  # one machine has the workspace's packages
+        type(row).objects.filter(pk=row.pk).update(**kept)
+        told = as_user(alice).get(f"{PROJECT}/jobs/{row.short_id}").json()["status"]["failure"]
+        assert told == failure
+
+
+def test_a_job_that_nobody_named_has_the_name_of_its_file_and_leads_to_its_workspace(
+    as_user: Any, alice: Any, desk: Any
+) -> None:
+    from jobs.models import Job
+
+    said = {"workspace": "desk", "script": "deep/train-cells.ipynb", "smoke": False}
+    pages = as_user(alice)
+    names = [
+        pages.post(f"{PROJECT}/jobs", said, content_type="application/json").json()["name"]
+        for _ in range(2)
+    ]
+    assert names == ["train-cells", "train-cells 2"]
+    row = Job.objects.get(name="train-cells")
+    page = pages.get(row.get_absolute_url()).content.decode()
+    assert f'<a href="{desk.get_absolute_url()}">desk</a>' in page
+    assert 'id="replicas-title"' not in page  # none was seen yet: its state says all
+
+
+def test_who_lost_its_place_is_told_of_its_checkpoint_and_not_of_an_error(
+    as_user: Any, alice: Any, job: Any
+) -> None:
+    from jobs.models import Job
+
+    failure = "It was ended in cell 1."
+    row = job(script="train.ipynb", command=[], reason="preempted", failure=failure)
+    Job.objects.filter(pk=row.pk).update(phase="pending", observed_generation=row.generation)
+    page = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "from its newest checkpoint" in page
+    assert failure not in page
+    Job.objects.filter(pk=row.pk).update(phase="failed", reason="exit")
+    assert failure in as_user(alice).get(row.get_absolute_url()).content.decode()

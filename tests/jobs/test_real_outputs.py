@@ -227,3 +227,19 @@ def test_a_bucket_of_google_takes_it_too() -> None:
             "accuracy.txt",
             "model/w.bin",
         }
+
+
+def test_curves_of_a_run_whose_folder_went_come_back_from_its_bucket(
+    outputs: Outputs, bucket: str, portal: Portal
+) -> None:
+    from tests.jobs.test_real_tensorboard import WRITES, opened, scalars, until
+
+    said = {"memory_mib": 512, "env": {"WRITES": WRITES}, "output": f"s3://{bucket}/results"}
+    job = outputs.run('python3 -c "$WRITES" 5 0', name="went", **said)
+    folder = outputs.folder(outputs.until(job, "complete"))
+    portal.shell(_LATER.format(job=job))
+    until(lambda: (folder.exists(), outputs.get(job)["volume"]), lambda told: told == (False, None))
+    _workspace, asked = opened(outputs.api, portal, job)
+    points = until(lambda: scalars(asked), lambda found: len(found) == 5)
+    assert [step for _at, step, _value in points] == [0, 1, 2, 3, 4]
+    assert folder.is_dir()

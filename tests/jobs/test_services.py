@@ -19,6 +19,8 @@ from runtime.hints import hint
 from tests.notebooks.cluster_world import IMAGE, attach, pool
 from volumes.models import Volume
 from work import services
+from work.attached import Attached
+from work.ui.sizes import whole_size_words
 
 pytestmark = pytest.mark.django_db
 COMMAND = {"command": ["python", "train.py"]}
@@ -126,6 +128,60 @@ def test_gpus_of_all_replicas_are_looked_for_and_paid(cluster: Any, asked: dict[
     assert three.decision.fits  # each of them fits on a node
     assert (two.cost_per_hour, three.cost_per_hour) == (16, 24)
     assert {e.resource: e.after for e in three.quota}["gpus"] == 12
+
+
+def test_servers_of_a_size_of_their_own_count_as_what_they_are(
+    cluster: Any, asked: dict[str, Any]
+) -> None:
+    cluster.operators = ["jobset"]
+    cluster.save()
+    said = {
+        "image": IMAGE,
+        "framework": "tensorflow",
+        "replicas": 2,
+        "parameter_servers": 3,
+        "cpu_milli": 4000,
+        "memory_mib": 4096,
+        "gpus": 2,
+        "gpu_flavor": "h100-80",
+        "server_cpu_milli": 500,
+        "server_memory_mib": 512,
+    }
+    plan = services.workload_plan(**asked, said=said)
+    after = {effect.resource: effect.after for effect in plan.quota}
+    assert (after["gpus"], after["cpu_milli"], after["memory_mib"]) == (4, 9500, 9728)
+    assert plan.cost_per_hour == 8
+    row = services.workload_create(**asked, said=said)
+    assert whole_size_words(row).replace("\xa0", " ").endswith("0.5 CPU · 512 MiB")
+    assert services.manifest_of(row, private=True)["spec"]["server_cpu_milli"] == 500
+    sizes = [(group.role, group.resources) for group in workload_spec(row).groups]
+    assert sizes[:2] == [("chief", None), ("worker", None)]
+    assert (sizes[2][0], sizes[2][1].gpus, sizes[2][1].cpu_milli) == ("ps", 0, 500)
+    without = {"gpus": 0, "gpu_flavor": "", "server_gpus": 1}
+    for wrong, field in ((without, "server_gpus"), ({"server_memory_mib": 1}, "server_memory_mib")):
+        with pytest.raises(Invalid) as refused:
+            services.workload_create(**asked, said=said | wrong)
+        assert list(refused.value.fields) == [field]
+
+
+@pytest.mark.parametrize(
+    ("there", "older", "operator"),
+    [
+        (["pytorchjob"], False, "pytorchjob"),
+        (["trainer", "pytorchjob"], False, "trainer"),
+        (["trainer", "pytorchjob"], True, "pytorchjob"),
+    ],
+)
+def test_the_older_operator_serves_where_no_newer_is_or_operators_say_so(
+    asked: dict[str, Any], cluster: Any, there: list[str], older: bool, operator: str
+) -> None:
+    cluster.operators = there
+    cluster.options = {**cluster.options, "training_operator": older}
+    cluster.save()
+    said = COMMAND | {"image": IMAGE, "framework": "pytorch", "replicas": 2}
+    told = "It runs as a PyTorchJob there" in str(services.workload_plan(**asked, said=said))
+    row = services.workload_create(**asked, said=said)
+    assert (workload_spec(row).operator, told) == (operator, operator == "pytorchjob")
 
 
 @pytest.mark.parametrize(
@@ -331,3 +387,14 @@ def test_on_one_machine_mpi_needs_mpirun_and_has_the_room_of_all_slots(
     spec = workload_spec(ran(None, **said))
     assert spec.command[:5] == ("mpirun", "-n", "3", "--host", "localhost:3")
     assert (spec.replicas, spec.resources.cpu_milli) == (1, 1500)
+
+
+def test_which_packages_come_along_to_a_cluster_is_said_before_the_start(
+    cluster: Any, asked: dict[str, Any]
+) -> None:
+    said = {"name": "t", "command": ["python3", "x"], "image": IMAGE}
+    row = services.workload_plan(**asked, said=said).row
+    assert not [one for one in JOB.remarks(row, Attached()) if "Packages" in one]
+    row.made_in = "desk"
+    (told,) = (one for one in JOB.remarks(row, Attached()) if "Packages" in one)
+    assert "What was installed elsewhere in the workspace's pod does not" in told

@@ -61,7 +61,8 @@ def test_the_file_of_a_container_becomes_replicas_of_one_size() -> None:
     said = found.said
     assert (said["image"], said["replicas"]) == ("registry.example.org/team/tensorflow:2.11", 3)
     assert (said["framework"], said["parameter_servers"]) == ("tensorflow", 1)
-    assert (said["cpu_milli"], said["memory_mib"]) == (8000, 15 * 1024)
+    assert (said["cpu_milli"], said["memory_mib"]) == (8000, 7373)
+    assert (said["server_cpu_milli"], said["server_memory_mib"]) == (4000, 15 * 1024)
     assert said["args"] == ["--steps", "100", "--job-dir", "gs://team-bucket/jobs/distributed"]
     assert "command" not in said
 

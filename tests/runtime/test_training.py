@@ -5,7 +5,11 @@ import json
 import pytest
 
 from runtime import training
-from runtime.protocol import PodGroup
+from runtime.drivers.local.driver import _wire
+from runtime.drivers.local.group import parts_of
+from runtime.drivers.local.requests import parse_spec
+from runtime.protocol import PodGroup, Resources
+from tests.drivers.kubernetes.test_groups import work
 
 
 @pytest.mark.parametrize(
@@ -52,3 +56,17 @@ def test_mpirun_is_put_before_a_program_and_not_before_itself():
     assert training.mpirun(["python", "a.py"], 4) == ("mpirun", "-n", "4", "python", "a.py")
     assert training.starts_others(("/usr/bin/mpiexec", "-n", "2", "a"))
     assert not training.starts_others(("python", "a.py"))
+
+
+def test_servers_of_a_size_of_their_own_take_no_gpu_of_the_others():
+    size = Resources(cpu_milli=500, memory_mib=256)
+    spec = work(
+        groups=training.groups("tensorflow", 2, 1, size),
+        framework="tensorflow",
+        resources=Resources(cpu_milli=1000, memory_mib=512, gpus=2),
+        devices=tuple("abcd"),
+    )
+    said = parse_spec({**_wire(spec), "project": "p", "owner": "o"})
+    parts = parts_of(said, lambda count: list(range(count)))
+    found = [(part["devices"], part["resources"]["memory_mib"]) for part in parts]
+    assert found == [(["a", "b"], 512), (["c", "d"], 512), ([], 256)]

@@ -189,9 +189,16 @@ def database() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a2_no_answer_to_anybody_holds_a_secret(
-    planted: Planted, project: Any, request: Any, as_user: Any, alice: Any
+def test_a2_no_answer_to_anybody_holds_a_secret_and_no_log_or_message(
+    planted: Planted,
+    logs: list[str],
+    sent: list[str],
+    project: Any,
+    request: Any,
+    as_user: Any,
+    alice: Any,
 ) -> None:
+    """What is logged and sent is that of planting and of all who ask."""
     ids = world.build(project, alice, mark="-guard")
     places = addresses(planted, ids)
     wrong: list[str] = []
@@ -203,6 +210,15 @@ def test_a2_no_answer_to_anybody_holds_a_secret(
     api = [(route, path) for route, path in places if "/api/" in route.path]
     wrong += walk("alice", token, api, planted)
     assert not wrong, "\n".join(wrong)
+    assert logs
+    assert sent
+    for name, lines in (("log", logs), ("message", sent)):
+        wrong = [
+            f"{sorted(leaks)} in {line[:600]}"
+            for line in lines
+            if (leaks := found_in(line, planted))
+        ]
+        assert not wrong, f"{name}:\n" + "\n".join(wrong[:10])
 
 
 @pytest.mark.slow
@@ -227,31 +243,6 @@ def test_a2_the_database_holds_no_secret_in_clear(planted: Planted) -> None:
         if (leaks := found_in(value, planted))
     }
     assert not wrong, "\n".join(sorted(wrong))
-
-
-@pytest.mark.slow
-def test_a2_logs_and_messages_hold_no_secret(
-    planted: Planted,
-    logs: list[str],
-    sent: list[str],
-    project: Any,
-    as_user: Any,
-    operator: Any,
-    alice: Any,
-) -> None:
-    ids = world.build(project, alice, mark="-guard")
-    places = addresses(planted, ids)
-    for person in (alice, operator):
-        walk(person.username, as_user(person), places, planted)
-    assert logs
-    assert sent
-    for name, lines in (("log", logs), ("message", sent)):
-        wrong = [
-            f"{sorted(leaks)} in {line[:600]}"
-            for line in lines
-            if (leaks := found_in(line, planted))
-        ]
-        assert not wrong, f"{name}:\n" + "\n".join(wrong[:10])
 
 
 def test_a2_mail_carries_only_its_own_link(planted: Planted, mailoutbox: Any) -> None:

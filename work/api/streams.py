@@ -114,7 +114,7 @@ class WorkLogs(ReadView):
         row = self.row()
         selectors.require_owner(self.principal, row)
         replica, offset = whole(request, "replica", 0, MAX_REPLICA), offset_of(request)
-        if replica >= self.api.kind.replicas_of(row):
+        if replica >= self.api.kind.parts_of(row):
             raise NotFound(_("It has no replica %(number)d.") % {"number": replica})
         read = partial(launch_log, row.pk, row.launch, replica=replica)
         over = partial(_is_over, self.api, self.looks_at(row), row.launch)

@@ -176,7 +176,7 @@ def _judged(principal: Principal, found: Resolved, plan: Plan) -> Plan:
         )
         refusal = refusal or (budget.sentence if budget.refusal else "")
         quota, decision = quota_effects(known, found.amounts, held), found.decision
-    cost = kind.replicas_of(row) * cost_per_hour(row.resources)
+    cost = cost_per_hour(kind.total_of(row))
     said = [refusal] if refusal else []
     if plan.action == "none" and not plan.starts:
         said.append(_("Nothing would change."))

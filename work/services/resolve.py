@@ -69,9 +69,7 @@ class Resolved:
         names = row.resources.kinds
         if row.gpus and not names:
             names = self.decision.required().flavors
-        return amounts_of(
-            row.resources.times(kind.replicas_of(row)), names, counts_as=kind.counts_as
-        )
+        return amounts_of(kind.total_of(row), names, counts_as=kind.counts_as)
 
     @property
     def restarting(self) -> tuple[str, ...]:
@@ -95,6 +93,7 @@ def request_of(kind: Kind, row: Any) -> Request:
         pool=row.pool,
         network=row.network,
         replicas=kind.replicas_of(row),
+        more=kind.more_of(row),
         purpose=kind.purpose,
         priority=row.priority,
         together=kind.together_of(row),

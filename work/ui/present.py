@@ -148,6 +148,8 @@ def _level(row: Any, *, is_over: bool, waits: bool) -> str:
     info = reasons.info(row.reason)
     if not row.is_seen or not row.reason:
         return ""
+    if row.reason == reasons.Reason.FINISHED:  # the word of its state says it
+        return ""
     if is_over:
         return "error" if row.phase == "failed" else "info"
     if waits and row.reason != reasons.Reason.DOES_NOT_FIT:

@@ -30,7 +30,16 @@ def size_words(row: Ask) -> str:
 
 
 def whole_size_words(row: Workload) -> str:
-    """Return the size of each replica, and how many there are."""
-    replicas, size = kinds.kind_of(row.kind).replicas_of(row), size_words(row)
-    times = f"{replicas}\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
-    return f"{times}{size}" if replicas > 1 else size
+    """Return the size of each replica, how many there are, and what others of it have."""
+    kind = kinds.kind_of(row.kind)
+    found = [_times(kind.replicas_of(row), size_words(row))]
+    if (others := kind.others_of(row)) is not None and (size := others.resources) is not None:
+        words = [f"{cpus(size.cpu_milli)} CPU", mib(size.memory_mib)]
+        words += [f"{size.gpus}\N{NO-BREAK SPACE}GPU"] if size.gpus else []
+        found.append(_times(others.replicas, " · ".join(words)))
+    return " + ".join(found)
+
+
+def _times(count: int, size: str) -> str:
+    times = f"{count}\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
+    return f"{times}{size}" if count > 1 else size

@@ -74,7 +74,8 @@ class WorkTable(tables.Table):
             if bulk.can_delete(self._who, record)
             else ""
         )
-        return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
+        named = '<div class="d-flex">{}<a href="{}">{}</a></div>'  # its lines are below each other
+        return format_html(named, box, record.get_absolute_url(), value)
 
     def render_state(self, record: Any) -> SafeString:
         told = "" if self._is_plain(record) else reason_of(record)

@@ -154,7 +154,8 @@ class Events(OneView):
 
     def get(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.row()
-        steps, more_steps = events.newest(row.steps.order_by("-id"))
+        untold = [word for word, text in self.pages.step_words.items() if not text]
+        steps, more_steps = events.newest(row.steps.exclude(word__in=untold).order_by("-id"))
         told, more = events.newest(events.of_target(row.uid))
         said = {"events": told, "more_events": more, "steps": steps, "more_steps": more_steps}
         return self.render(self.page(row, said))

@@ -114,6 +114,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "and for GPUs with PyTorch or nccl-tests",
         ),
         Setting(
+            "CHECKPOINT_SECONDS",
+            whole(1),
+            300,
+            "how often checkpoints of a running job are copied to the bucket that it names",
+        ),
+        Setting(
             "OUTPUT_DAYS",
             whole(0),
             7,

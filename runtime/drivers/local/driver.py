@@ -322,6 +322,11 @@ def _group(spec: WorkloadSpec) -> dict[str, Any]:
         "role": spec.groups[0].role,
         "replicas": spec.replicas,
         "roles": training.roles(spec.groups),
+        "sizes": [
+            asdict(group.resources or spec.resources)
+            for group in spec.groups
+            for _ in range(group.replicas)
+        ],
         "framework": spec.framework,
     }
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from dataplane import checkpoints
@@ -80,12 +81,14 @@ def whole_of(uid: str) -> str:
 
 
 def parts_of(spec: Facts, choose_ports: Callable[[int], list[int]]) -> list[Facts]:
-    """Return what is started: one spec for each replica, with its share of the GPUs."""
+    """Return what is started: one spec for each replica, with its size and its GPUs."""
     group = spec["group"]
     if group is None:
         return [spec]
     count = group["replicas"]
-    share = len(spec["devices"]) // count
+    alike = {**spec["resources"], "gpus": len(spec["devices"]) // count}
+    sizes = group.get("sizes") or [alike] * count
+    ends = list(accumulate((one["gpus"] for one in sizes), initial=0))
     roles = group.get("roles") or [group["role"]] * count
     # TensorFlow's replicas all listen, others meet at the first one.
     ports = choose_ports(count if group.get("framework") == training.TENSORFLOW else 1)
@@ -95,7 +98,8 @@ def parts_of(spec: Facts, choose_ports: Callable[[int], list[int]]) -> list[Fact
             **spec,
             "uid": f"{spec['uid']}.{number}",
             "group": {**told, "index": number, "role": roles[number]},
-            "devices": spec["devices"][number * share : (number + 1) * share],
+            "resources": {k: v for k, v in sizes[number].items() if k in spec["resources"]},
+            "devices": spec["devices"][ends[number] : ends[number + 1]],
         }
         for number in range(count)
     ]

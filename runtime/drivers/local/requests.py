@@ -129,7 +129,11 @@ def _group(raw: Any) -> Facts:
     roles = [str(one) for one in raw.get("roles") or [role] * replicas]
     if len(roles) != replicas:
         raise ValueError("each replica of a group has one role")
-    told = {"role": role, "replicas": replicas, "roles": roles}
+    kept = ("cpu_milli", "memory_mib", "pids", "gpus")
+    sizes = [{name: int(one[name]) for name in kept} for one in raw.get("sizes") or ()]
+    if sizes and len(sizes) != replicas:
+        raise ValueError("each replica of a group has one size")
+    told = {"role": role, "replicas": replicas, "roles": roles, "sizes": sizes}
     return {**told, "framework": str(raw.get("framework", ""))}
 
 

@@ -6,13 +6,15 @@ import pytest
 
 from runtime import training
 from runtime.drivers.kubernetes import names, shapes
+from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Placement, Resources, RetryPolicy, Seen, Together
+from runtime.protocol import Network, Placement, Resources, RetryPolicy, Seen, Together
 from tests.drivers.kubernetes.test_groups import work
 
 OPTIONS = KubernetesOptions(queue="berth")
 FRAMEWORKS = [("pytorch", "trainer"), ("tensorflow", "jobset"), ("mpi", "mpi")]
+_ASKED = ("requests", "limits")
 FRAMEWORKS += [("pytorch", "pytorchjob"), ("tensorflow", "tfjob")]
 
 
@@ -53,6 +55,51 @@ def test_queue_and_priority_are_on_what_is_queued_and_every_role_asks(framework,
         assert labels[names.WORKLOAD] == made["metadata"]["name"]
     policy = next(one for one in beside if one["kind"] == "NetworkPolicy")
     assert policy["spec"]["podSelector"]["matchLabels"] == {names.UID: spec.uid}
+
+
+@pytest.mark.parametrize(("framework", "operator"), FRAMEWORKS)
+def test_l6_every_role_has_the_cards_of_its_network_and_is_told_of_them(framework, operator):
+    cards = Network(
+        ("fabric/rail-0", "fabric/rail-1"), {"example.com/rdma_vf": 2}, {"NCCL_IB": "1"}
+    )
+    spec = asked(framework, operator, network=cards)
+    for pod in pods_of(shapes.of_spec(spec).build(spec, OPTIONS)):
+        (container,) = pod["spec"]["containers"]
+        held = [container["resources"][what]["example.com/rdma_vf"] for what in _ASKED]
+        notes = pod["metadata"]["annotations"]
+        assert (held, notes["k8s.v1.cni.cncf.io/networks"]) == (
+            ["2", "2"],
+            "fabric/rail-0,fabric/rail-1",
+        )
+    assert workload.environment(spec, {})["NCCL_IB"] == "1"
+
+
+@pytest.mark.parametrize("operator", ["jobset", "tfjob"])
+def test_servers_of_a_size_of_their_own_see_no_gpu_and_stand_anywhere(operator):
+    size = Resources(cpu_milli=500, memory_mib=256)
+    roles = training.groups("tensorflow", 3, 2, size)
+    spec = work(
+        groups=roles,
+        framework="tensorflow",
+        operator=operator,
+        queue="team-a",
+        resources=Resources(cpu_milli=8000, memory_mib=4096, gpus=4),
+        network=Network(resources={"example.com/rdma_vf": 1}),
+        placement=Placement(any_of=({"nvidia.com/gpu.product": "H100"},), ranks=(0,)),
+    )
+    found = {}
+    for pod in pods_of(shapes.of_spec(spec).build(spec, OPTIONS)):
+        container, role = pod["spec"]["containers"][0], pod["metadata"]["labels"][names.ROLE]
+        limits = container["resources"]["limits"]
+        seen = {one["name"]: one.get("value") for one in container["env"]}
+        found[role] = (
+            *(limits["cpu"], limits["memory"], limits.get("nvidia.com/gpu")),
+            *(limits.get("example.com/rdma_vf"), "affinity" in pod["spec"]),
+            seen.get("NVIDIA_VISIBLE_DEVICES"),
+        )
+    works = ("8", "4096Mi", "4", "1", True, None)
+    servers = ("500m", "256Mi", None, None, False, "void")
+    assert found == {"chief": works, "worker": works, "ps": servers}
 
 
 @pytest.mark.parametrize(("framework", "operator"), FRAMEWORKS)

@@ -19,7 +19,7 @@ from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
-from runtime.protocol import NotYet, Observation, PodGroup, WorkloadSpec
+from runtime.protocol import Network, NotYet, Observation, PodGroup, WorkloadSpec
 
 _POLICIES = pod_fields.KINDS[1]
 _ONE_PLACE = "kueue.x-k8s.io/podset-group-name"
@@ -48,7 +48,12 @@ class Roles:
         Two roles of which one has one pod stand together, which is all that Kueue can promise.
         """
         labels = {**self.labels, names.WORKLOAD: self.name, names.ROLE: group.role}
-        made = workload.template(self.spec, self.options, labels=labels, files=self.files)
+        spec = of_role(self.spec, group)
+        made = workload.template(spec, self.options, labels=labels, files=self.files)
+        if self.spec.resources.gpus and not spec.resources.gpus:  # what all are told says others
+            container = made["spec"]["containers"][0]
+            hidden = pod_fields.named(pod_fields.NONE)
+            container["env"] = [*container.get("env", ()), *hidden]
         if is_apart and self.spec.placement.together and len(self.spec.groups) == 2:  # noqa: PLR2004
             made["metadata"]["annotations"][_ONE_PLACE] = "all"
         return made
@@ -150,6 +155,19 @@ class Operated:
         hands.client.delete(
             self.VERSION, self.PLURAL, meta["name"], meta["namespace"], uid=meta["uid"]
         )
+
+
+def of_role(spec: WorkloadSpec, group: PodGroup) -> WorkloadSpec:
+    """Return what is asked for in one role: its own size.
+
+    Without GPUs it stands on any node, and has no card of the networks that those have.
+    """
+    if group.resources is None:
+        return spec
+    if group.resources.gpus:
+        return replace(spec, resources=group.resources)
+    anywhere = replace(spec.placement, any_of=(), ranks=(), together=None)
+    return replace(spec, resources=group.resources, placement=anywhere, network=Network())
 
 
 def as_job(owner: Mapping[str, Any]) -> dict[str, Any]:

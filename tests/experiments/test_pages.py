@@ -1,0 +1,95 @@
+"""What the page of a search shows, and what its drawings say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from experiments import charts
+from experiments.models import Experiment, Trial
+
+pytestmark = pytest.mark.django_db
+LR = {"name": "lr", "type": "double", "min": 0.001, "max": 0.1, "log": True}
+KIND = {"name": "kind", "type": "categorical", "values": ["a", "b", "c"]}
+
+
+def searched(project: Any, owner: Any, told: list[tuple[str, list[float]]]) -> Experiment:
+    row = Experiment.objects.create(
+        project=project,
+        owner=owner,
+        name="s",
+        metric="score",
+        seed=1,
+        objective="minimize",
+        algorithm="tpe",
+        parameters=[LR, KIND],
+        trials_max=300,
+        parallel=2,
+        failed_max=3,
+        state="stopped",
+        sealed={"job": json.dumps({"command": ["x"]})},
+    )
+    for number, (state, curve) in enumerate(told, 1):
+        value = min(curve) if curve else None
+        Trial.objects.create(
+            experiment=row,
+            number=number,
+            state=state,
+            curve=curve,
+            value=value,
+            parameters={"lr": 0.01, "kind": "abc"[number % 3]},
+        )
+    return row
+
+
+def test_drawings_mark_the_best_what_was_stopped_early_and_the_bounds(
+    project: Any, alice: Any
+) -> None:
+    told = [("succeeded", [4.0, 2.0]), ("early-stopped", [9.0, 1.0]), ("failed", []),
+            ("succeeded", [3.0, 3.0])]  # fmt: skip
+    row = searched(project, alice, told)
+    trials = list(row.trials.all())
+    drawn = charts.objective(row, trials)
+    assert drawn is not None
+    assert (drawn["low"], drawn["high"], len(drawn["points"])) == ("1", "3", 3)
+    assert drawn["line"] == "3.0,50.0 97.0,50.0"  # what was stopped early is never the best
+    lines = charts.curves(trials, trials[0])
+    assert lines is not None
+    ends = {one["trial"].number: one["end"] for one in lines["lines"]}
+    assert (ends[1], ends[2] is None, lines["lines"][-1]["is_best"]) == (None, False, True)
+    parallel = charts.parallel(row, trials, trials[0])
+    assert parallel is not None
+    assert [one["low"] for one in parallel["axes"]] == ["0.001", "a", "1"]
+    assert (parallel["lines"][-1]["kind"], len(parallel["lines"])) == ("best", 3)
+    assert charts.curves(trials[2:3], None) is charts.objective(row, trials[2:3]) is None
+
+
+def test_two_hundred_trials_are_pages_the_best_first_and_read_few_curves(
+    project: Any, alice: Any, as_user: Any
+) -> None:
+    told = [("succeeded", [float(n), n - 0.5]) for n in range(200, 0, -1)]
+    row = searched(project, alice, told)
+    pages = as_user(alice)
+    with CaptureQueriesContext(connection) as asked:
+        answer = pages.get(row.get_absolute_url())
+    html = answer.content.decode()
+    assert html.index('<th scope="row">200</th>') < html.index('<th scope="row">199</th>')
+    assert html.count('<th scope="row">') == 50
+    assert "1 to 50 of 200" in html
+    assert sum("LIMIT" not in one["sql"] and '"curve"' in one["sql"] for one in asked) == 1
+    assert len(answer.content) < 400_000
+    by_number = pages.get(f"{row.get_absolute_url()}?order=number&page=4").content.decode()
+    assert by_number.index('<th scope="row">151</th>') < by_number.index('<th scope="row">200</th>')
+
+
+def test_one_whose_every_trial_failed_says_so(project: Any, alice: Any, as_user: Any) -> None:
+    row = searched(project, alice, [("failed", [])] * 2)
+    html = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "No trial ended well" in html
+    assert '<svg class="text-primary"' not in html
+    row.trials.all().delete()
+    assert "No trial was begun" in as_user(alice).get(row.get_absolute_url()).content.decode()
