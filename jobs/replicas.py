@@ -70,10 +70,14 @@ def news(row: Job, seen: Observation) -> list[Replica]:
             node=one.node[:255],
             started_at=moment(one.started_at),
             ended_at=moment(one.ended_at),
-            restarts=one.restarts,
+            restarts=max(one.restarts, getattr(known.get(one.index), "restarts", 0)),
         )
         for one in replicas_of(seen)
     ]
+    for one in told:  # its pod may have gone with what it knew
+        if (before := known.get(one.index)) is not None and one.seen == Seen.EXITED:
+            one.node = one.node or before.node
+            one.started_at = one.started_at or before.started_at
     return [one for one in told if _facts(one) != _facts(known.get(one.index))]
 
 

@@ -10,12 +10,14 @@ import pytest
 from clusters import registry
 from clusters.models import Cluster
 from common.errors import Conflict, Invalid, LimitExceeded
+from jobs import replicas
 from jobs.kind import JOB
 from jobs.models import Job
 from jobs.runtime_spec import workload_spec
 from jobs.states import state_of
 from quotas.models import Limit, Reservation
 from runtime.hints import hint
+from runtime.protocol import Observation, ReplicaSeen, Seen
 from tests.notebooks.cluster_world import IMAGE, attach, pool
 from volumes.models import Volume
 from work import services
@@ -162,6 +164,18 @@ def test_servers_of_a_size_of_their_own_count_as_what_they_are(
         with pytest.raises(Invalid) as refused:
             services.workload_create(**asked, said=said | wrong)
         assert list(refused.value.fields) == [field]
+
+
+def test_what_a_replica_told_before_its_pod_went_is_kept(asked: dict[str, Any]) -> None:
+    row = services.workload_create(**asked, said=COMMAND)
+    known = ReplicaSeen(0, "worker", Seen.READY, node="n1", started_at=5.0, restarts=2)
+    gone = ReplicaSeen(0, "worker", Seen.EXITED, exit_code=0, ended_at=9.0)
+    for one in (known, gone):
+        told = Observation(str(row.uid), one.seen, launch=row.launch, replicas=(one,))
+        replicas.keep(replicas.news(row, told))
+    (kept,) = row.replica_rows.all()
+    found = (kept.seen, kept.node, kept.restarts, replicas.moment(5.0) == kept.started_at)
+    assert found == ("exited", "n1", 2, True)
 
 
 @pytest.mark.parametrize(

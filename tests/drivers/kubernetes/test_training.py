@@ -5,10 +5,11 @@ import json
 import pytest
 
 from runtime import training
-from runtime.drivers.kubernetes import names, shapes
+from runtime.drivers.kubernetes import names, observe_job, shapes
 from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.shapes.operated import as_job
 from runtime.protocol import Network, Placement, Resources, RetryPolicy, Seen, Together
 from tests.drivers.kubernetes.test_groups import work
 
@@ -213,3 +214,41 @@ def test_l6_roles_that_must_stand_together_are_placed_together(framework, operat
         notes = pod["metadata"]["annotations"]
         assert notes["kueue.x-k8s.io/podset-required-topology"] == "berth.dev/unit"
         assert notes.get("kueue.x-k8s.io/podset-group-name") == group
+
+
+@pytest.mark.parametrize(
+    ("operator", "role", "notes", "started_again", "status", "found"),
+    [
+        ("trainer", "worker", {names.FAILURES: "1", names.IGNORED: "2"}, 0, {}, 3),
+        ("pytorchjob", "worker", {}, 2, {}, 2),
+        ("mpi", "launcher", {}, 0, {"replicaStatuses": {"Launcher": {"failed": 1}}}, 1),
+        ("mpi", "worker", {}, 0, {"replicaStatuses": {"Launcher": {"failed": 1}}}, 0),
+    ],
+)
+def test_how_often_a_replica_began_anew_is_what_its_cluster_counts(
+    operator, role, notes, started_again, status, found
+):
+    framework = "mpi" if operator == "mpi" else "pytorch"
+    spec = asked(framework, operator)
+    owner = shapes.of_spec(spec).build(spec, OPTIONS)[-1] | {"status": status}
+    main = {"name": "main", "restartCount": started_again}
+    pod = {"metadata": {"annotations": notes}, "status": {"containerStatuses": [main]}}
+    assert observe_job.restarts_of(as_job(owner), pod, role) == found
+
+
+def test_a_replica_that_its_node_starts_again_is_over_when_its_attempts_are_used_up():
+    spec = asked("pytorch", "pytorchjob", retry=RetryPolicy(2))
+    owner = as_job(shapes.of_spec(spec).build(spec, OPTIONS)[-1])
+    waits = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    ended = {"lastState": {"terminated": {"exitCode": 7, "finishedAt": "2026-01-01T00:00:10Z"}}}
+    seen = []
+    for again in (0, 1):
+        main = {"name": "pytorch", "restartCount": again, **waits, **ended}
+        pod = {
+            "metadata": {"name": "p", "annotations": {names.LAUNCH: str(spec.launch)}},
+            "spec": {"nodeName": "n", "containers": [{"name": "pytorch"}]},
+            "status": {"phase": "Running", "containerStatuses": [main]},
+        }
+        told = observe_job.judge_group([Sight(owner, pod) for _ in range(3)])
+        seen.append((told.seen, told.exit_code, told.reason))
+    assert seen == [(Seen.STARTING, None, "tried-again"), (Seen.EXITED, 7, "")]
