@@ -59,8 +59,17 @@ def run_in_notebook(page: Page, code: str) -> None:
     page.keyboard.press("Shift+Enter")
 
 
+ON_A_CLUSTER = [
+    pytest.mark.cluster,
+    pytest.mark.long(
+        "80 s and a portal of its own; the same presses on one machine beside it, a notebook in a pod"
+        " by HTTP: cluster/test_workspaces.py, who is shared in and let out: cluster/test_gate.py"
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    "portal", ["machine", pytest.param("cluster", marks=pytest.mark.cluster)], indirect=True
+    "portal", ["machine", pytest.param("cluster", marks=ON_A_CLUSTER)], indirect=True
 )
 def test_two_clicks_from_home_to_a_kernel_then_stop_resume_share_and_revoke(
     chromium: Browser, portal: Portal, people: dict[str, str]

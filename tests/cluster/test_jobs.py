@@ -69,7 +69,7 @@ def test_each_replica_is_told_its_number_and_says_how_it_ended(jobs: Jobs, kube:
 
 
 def test_one_that_fails_is_tried_again_as_it_may_and_ends_the_others(jobs: Jobs) -> None:
-    script = 'echo "rank $RANK"; [ "$RANK" = 1 ] && exit 7; exec sleep 600'
+    script = 'echo "rank $RANK"; [ "$RANK" = 1 ] && exit 7; exec tini sleep 600'
     one = jobs.make("fails", replicas=2, retries=1, command=["bash", "-c", script])
     found = jobs.until(one, "failed")
     assert (found["exit_code"], found["failed_replica"], found["reason"]) == (7, 1, "exit")

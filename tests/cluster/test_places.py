@@ -170,7 +170,7 @@ def workspace(portal: ClusteredPortal, api: httpx.Client, project: str) -> dict[
         name=named("Tool"),
         kind="container",
         image=image,
-        command=["sh", "-c", "echo it runs; exec sleep 3600"],
+        command=["sh", "-c", "echo it runs; exec tini sleep 3600"],
         cpu_milli=200,
         memory_mib=256,
     )

@@ -23,7 +23,7 @@ GPUS = "nvidia.com/gpu"
 SAYS = """
 echo said=$SAID gpus=$NVIDIA_VISIBLE_DEVICES tokens=$(grep -c serviceaccount /proc/mounts)
 df -m /dev/shm
-sleep 600
+exec tini sleep 600
 """
 
 

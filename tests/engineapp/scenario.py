@@ -1,11 +1,10 @@
 """Real processes against a real database: killed at every named step, and racing each other.
 
-``python -m tests.engineapp.scenario kill|race`` prints one JSON line. The parent never touches
-the database; each act runs in a forked child, as a worker of its own.
+The acts are called by name, in a fork of a started Django (``tests/support/django_shell.py``), which
+never touches the database; each runs in a forked child, as a worker of its own.
 """
 
 import gc
-import json
 import os
 import pickle
 import signal
@@ -250,6 +249,3 @@ ACTS = {
     "wait": wait,
     "old": send_old_payloads,
 }
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(ACTS[sys.argv[1]](*sys.argv[2:])) + "\n")

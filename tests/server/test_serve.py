@@ -181,7 +181,7 @@ def test_web_goes_on_answering_while_the_load_balancer_looks_away(
     migrated: Installation,
 ) -> None:
     assert migrated.start("migrate").wait(WITHIN_S) == 0
-    web = migrated.start("web", BERTH_DRAIN_SECONDS="40")
+    web = migrated.start("web", BERTH_DRAIN_SECONDS="15")
     url = f"{migrated.env['BERTH_PUBLIC_URL']}/livez"
     answers(url)
     web.terminate()

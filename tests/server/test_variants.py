@@ -4,7 +4,6 @@ import datetime as dt
 import ipaddress
 import os
 import ssl
-import uuid
 from pathlib import Path
 
 import httpx
@@ -88,17 +87,12 @@ def test_with_a_certificate_browsers_get_tls_and_workloads_the_plain_internal_li
 
 @pytest.mark.postgres
 @pytest.mark.redis
-def test_the_same_portal_runs_on_postgresql_and_redis() -> None:
-    postgres, redis = os.environ.get("BERTH_TEST_POSTGRES"), os.environ.get("BERTH_TEST_REDIS")
-    if not postgres or not redis:
-        pytest.skip("BERTH_TEST_POSTGRES and BERTH_TEST_REDIS are not set")
-    import psycopg
-
-    name = f"up_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    url = f"{postgres.rpartition('/')[0]}/{name}"
-    portal = Portal({"BERTH_DATABASE_URL": url, "BERTH_REDIS_URL": redis})
+def test_the_same_portal_runs_on_postgresql_and_redis(migrated_postgres: str) -> None:
+    """On an empty database too: ``test_serve.py``, whose migration it would only repeat."""
+    redis = os.environ.get("BERTH_TEST_REDIS")
+    if not redis:
+        pytest.skip("BERTH_TEST_REDIS is not set")
+    portal = Portal({"BERTH_DATABASE_URL": migrated_postgres, "BERTH_REDIS_URL": redis})
     try:
         portal.start()
         checks = httpx.get(f"{portal.url}/readyz", timeout=60).json()["checks"]
