@@ -79,7 +79,7 @@ def stand(kube: Kube) -> None:
 
 
 def lose(kube: Kube) -> None:
-    """Nobody plays it any more, and its controller says that it is silent."""
+    """Nobody plays it any more, and it is silent; kwok may still say once or twice that it is not."""
     kube.patch(f"/api/v1/nodes/{LOST}", {"metadata": {"annotations": {FAKE: None}}})
     silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
     silent["lastTransitionTime"] = "2026-11-27T01:02:03Z"
@@ -107,20 +107,20 @@ def test_g13_a_job_of_a_lost_node_is_told_replaced_and_goes_on_from_its_checkpoi
         ok(api.post(f"{at}/start"))
         found = jobs.until(one, "running")
         assert [replica["node"] for replica in found["replicas"]] == [LOST]
-        lose(kube)
 
         def status() -> dict[str, Any]:
+            lose(kube)
             told: dict[str, Any] = ok(api.get(at)).json()["status"]
             return told
 
-        until(lambda: status()["reason"] == "node-lost", WITHIN_S)
-        assert LOST in status()["message"]
+        told = until(lambda: (now := status())["reason"] == "node-lost" and now, WITHIN_S)
+        assert LOST in told["message"]
         page = ann.open(f"{portal.url}/projects/demo/jobs/{one}/").text
         assert "Its node does not answer any more." in page
         label(kube, node, "yes")
         gone = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
         kube.patch(f"/api/v1/nodes/{LOST}", {"spec": {"taints": [gone]}})  # its operator
-        found = until(lambda: _runs_at(jobs, one, node), WITHIN_S)
+        found = until(lambda: status() and _runs_at(jobs, one, node), WITHIN_S)
         until(lambda: jobs.logs(found, 1)[0] == "begins with 7\n", WITHIN_S)
         latest = ok(api.get(f"{at}/runs")).json()["results"][0]
         assert [place["nodes"] for place in latest["places"]] == [[LOST], [node]]

@@ -95,8 +95,8 @@ def test_a7_complete_ones_are_copied_beside_the_run_and_once_more_at_its_end(
     end(row, 0)
     assert checkpoints.copies_due() == 1
     ended("out")
-    copies = Copies.objects.get()
-    assert (copies.due_at, copies.load.launch, Load.objects.count()) == (None, 2, 1)
+    load.refresh_from_db()
+    assert (Copies.objects.get().due_at, load.launch, Load.objects.count()) == (None, 2, 1)
 
 
 def test_a_bucket_that_denies_is_said_once_and_harms_no_training(

@@ -168,7 +168,7 @@ def taken(monkeypatch: Any, settings: Any, make: Any, settle: Any) -> Callable[.
     """Let a cluster take the pods of a running job away; it would make them anew by itself."""
     settings.BERTH_LOCAL_CLUSTER = False
     cluster = attach(monkeypatch)
-    driver = registry.driver_for(cluster.key)
+    driver: Any = registry.driver_for(cluster.key)
 
     def run(reason: str, **said: Any) -> Job:
         driver.script("*")

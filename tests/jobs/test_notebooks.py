@@ -213,6 +213,9 @@ def test_a_module_that_only_the_workspaces_pod_had_is_named_with_what_to_do(
     failure = "Cell 1 failed: ModuleNotFoundError: No module named 'torchmetrics.text'"
     row = job(script="train.ipynb", command=[], made_in="desk", image="registry.example/lab:1")
     report(client, row, settings, failure=failure)
+    type(row).objects.filter(pk=row.pk).update(
+        phase="failed", reason="exit", exit_code=1, observed_generation=row.generation
+    )
     told = as_user(alice).get(f"{PROJECT}/jobs/{row.short_id}").json()["status"]["failure"]
     assert told.startswith(f"{failure}\n“torchmetrics” is neither in its image nor in your home.")
     assert "pip install --user" in as_user(alice).get(row.get_absolute_url()).content.decode()

@@ -161,11 +161,15 @@ class Logs:
             log.info("kubernetes.log_not_kept", error=str(error))
 
     def _events_of(self, its: Sequence[events.Source]) -> list[events.Line]:
-        found = []
+        found: list[events.Line] = []
         for source in its:
-            text = self._fetch(
-                source.pod, previous=source.previous, stamps=True, lines=_KEEP_EVENTS_OF_LINES
-            )
+            try:
+                text = self._fetch(
+                    source.pod, previous=source.previous, stamps=True, lines=_KEEP_EVENTS_OF_LINES
+                )
+            except DriverError as error:  # the end of the log is kept all the same
+                log.info("kubernetes.events_not_kept", error=str(error))
+                continue
             found += [
                 events.Line(source.container, when, line)
                 for when, line in events.stamped(text)
