@@ -11,7 +11,7 @@ from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from common.drf.serializers import StrictSerializer, given
-from jobs.kind import MAX_REPLICAS
+from jobs.fields import MAX_REPLICAS
 from perftests import selectors, services
 from perftests.choices import Backend, State, Test
 from perftests.models import PerfTest

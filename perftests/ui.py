@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from common.errors import BerthError, wrong
 from common.paging import paginate
 from common.ui.responses import refuse
-from jobs.kind import MAX_REPLICAS
+from jobs.fields import MAX_REPLICAS
 from perftests import selectors, services
 from perftests.api import MAX_GPUS, MAX_MIB
 from perftests.choices import State, Test
