@@ -250,6 +250,8 @@ def waits(row: Job) -> tuple[str, str] | None:
     copies = Copies.objects.filter(job=row.pk, url=_target(row)).select_related("back").first()
     if copies is None or not copies.kept or copies.back_done == row.launch:
         return None
+    if _time(copies.kept[0][0]) < row.checkpoints_since_ns:
+        return None  # of a run that ended well
     tried = copies.back_at is not None and copies.back_at > now() - AGAIN
     if copies.back_launch != row.launch or not (tried or _is_on_its_way(copies.back)):
         with override(row.owner.reads_in):

@@ -10,6 +10,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
+from common.clock import now
 from common.errors import wrong
 from common.outbound import OutboundError
 from jobs import checkpoints, losses, origin, outputs, smoke, sources
@@ -22,7 +23,8 @@ from jobs.runs import run_keep
 from placement.clusters import known_cluster
 from projects.access import Permission
 from runtime import training
-from runtime.protocol import PodGroup, Together
+from runtime.protocol import Phase, PodGroup, Together
+from runtime.reasons import Reason
 from volumes.services.create import SHARED
 from work import fields as f
 from work import standard_fields as s
@@ -189,7 +191,13 @@ def _together(row: Job) -> Together | None:
 
 
 def _launched(principal: Principal, row: Job) -> None:
-    """Write down what it is, and begin with its smoke run where one is wanted."""
+    """Write down what it is, and begin with its smoke run where one is wanted.
+
+    After a run that ended well the next begins at its beginning; any other is gone on with.
+    """
+    if (row.phase, row.reason) == (Phase.STOPPED, Reason.FINISHED):
+        row.checkpoints_since = now()
+        row.save(update_fields=["checkpoints_since"])
     run_keep(principal, row)
     smoke.begin(row)
 

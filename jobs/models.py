@@ -47,6 +47,8 @@ class Job(Workload):
         _("checkpoints"), max_length=255, blank=True, default="", db_default=""
     )
     # A bucket that gets copies of them: gs://…, s3://… or "output"; so many are kept there.
+    # Older ones are of a run that ended well, and no start of a later run begins there.
+    checkpoints_since = models.DateTimeField(null=True)
     checkpoints_to = models.CharField(
         _("copies of checkpoints"), max_length=1024, blank=True, default="", db_default=""
     )
@@ -105,6 +107,10 @@ class Job(Workload):
     finished_at = models.DateTimeField(null=True)
     # What its program reported of its failure; its owner's alone, as its log.
     failure = models.TextField(blank=True, default="", db_default="")
+
+    @property
+    def checkpoints_since_ns(self) -> int:
+        return int(self.checkpoints_since.timestamp() * 1e9) if self.checkpoints_since else 0
 
     @property
     def launched_replicas(self) -> int:

@@ -64,6 +64,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
         },
         "stop_grace_s": STOP_GRACE_S,
         "checkpoints": f"{row.checkpoints}/{row.short_id}" if row.checkpoints else "",
+        "checkpoints_since": row.checkpoints_since_ns,
         "output": outputs.written_to(row),
     }
     words = _words(row, options)

@@ -286,6 +286,7 @@ class WorkloadSpec:
     # Where its checkpoints lie, below the folder of one of its volumes; "": on one machine a folder
     # that stays for as long as it is there, on a cluster nowhere. (``dataplane.checkpoints``)
     checkpoints: str = ""
+    checkpoints_since: int = 0  # nanoseconds; what was written before is another run's
     # It is told where it may tell of itself (``BERTH_EVENTS``), and ``read_events`` reads that.
     tells: bool = False
     # The folder BERTH_OUTPUT, below the folder of one of its volumes; made before its program

@@ -52,11 +52,22 @@ def test_g13_a_file_is_one_too_and_the_last_that_goes_takes_the_link_with_it(
     assert not (tmp_path / checkpoints.LATEST).is_symlink()
 
 
+def test_g13_what_a_run_before_left_is_not_led_to(tmp_path: Path) -> None:
+    keep(tmp_path, "step-200", 2)
+    since = 3 * 10**9
+    checkpoints.lead(str(tmp_path), since)
+    latest = tmp_path / checkpoints.LATEST
+    assert not latest.is_symlink()
+    keep(tmp_path, "step-10", 4)
+    checkpoints.lead(str(tmp_path), since)
+    assert (latest / "weights").read_text() == "step-10"
+
+
 def test_as_the_text_that_a_pod_runs_it_never_fails(tmp_path: Path) -> None:
     (tmp_path / "model.pt").touch()
     text = Path(checkpoints.__file__).read_text()
     for folder in (tmp_path, tmp_path / "model.pt"):  # the second can't be a folder
-        words = [sys.executable, "-c", text, str(folder)]
+        words = [sys.executable, "-c", text, str(folder), "0"]
         done = subprocess.run(words, capture_output=True, check=True)
     assert b"checkpoints: " in done.stderr
     assert str((tmp_path / checkpoints.LATEST).readlink()) == "model.pt"
@@ -64,7 +75,7 @@ def test_as_the_text_that_a_pod_runs_it_never_fails(tmp_path: Path) -> None:
 
 def test_in_a_pod_it_makes_the_folder_of_what_the_program_leaves(tmp_path: Path) -> None:
     text = Path(checkpoints.__file__).read_text()
-    words = [sys.executable, "-c", text, "", str(tmp_path / "out" / "1")]
+    words = [sys.executable, "-c", text, "", "0", str(tmp_path / "out" / "1")]
     subprocess.run(words, check=True)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out" / "1").is_dir()

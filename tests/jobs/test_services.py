@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -412,3 +413,14 @@ def test_which_packages_come_along_to_a_cluster_is_said_before_the_start(
     row.made_in = "desk"
     (told,) = (one for one in JOB.remarks(row, Attached()) if "Packages" in one)
     assert "What was installed elsewhere in the workspace's pod does not" in told
+
+
+@pytest.mark.parametrize(("code", "is_fresh"), [(0, True), (3, False)])
+def test_after_a_run_that_ended_well_the_next_begins_afresh_and_any_other_is_gone_on_with(
+    ran: Ran, principal: Any, alice: Any, code: int, is_fresh: bool
+) -> None:
+    row = ran(code)
+    assert workload_spec(row).checkpoints_since == 0
+    before = time.time_ns()
+    row = services.workload_start(principal=principal(alice), row=row)
+    assert (workload_spec(row).checkpoints_since >= before) is is_fresh

@@ -308,6 +308,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "probe": asdict(spec.probe) if spec.probe else None,
         "stop_grace_s": spec.stop_grace_s,
         "checkpoints": spec.checkpoints,
+        "checkpoints_since": spec.checkpoints_since,
         "tells": spec.tells,
         "output": spec.output,
         "group": _group(spec) if spec.is_group else None,

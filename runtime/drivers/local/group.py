@@ -65,7 +65,7 @@ def _can_go_on(workload: Workload) -> bool:
         return False
     folder = workload.machine.spaces / whole_of(workload.uid) / "checkpoints"
     try:
-        return bool(checkpoints.newest(str(folder)))
+        return bool(checkpoints.newest(str(folder), workload.spec.get("checkpoints_since", 0)))
     except OSError:
         return False
 

@@ -315,6 +315,7 @@ class Launcher:
             "env": self._environment(port, secrets.env, layer),
             "cwd": str(self.home()),
             "checkpoints": str(self.checkpoints),
+            "checkpoints_since": self.spec.get("checkpoints_since", 0),
             "uid": user.uid if machine.users else None,
             "gid": user.gid,
             **self._sharing(),

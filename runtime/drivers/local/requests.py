@@ -86,6 +86,7 @@ def parse_spec(raw: Any) -> Facts:
             "probe": _probe(raw["probe"]) if raw["probe"] else None,
             "stop_grace_s": float(raw["stop_grace_s"]),
             "checkpoints": _below(str(raw.get("checkpoints", ""))),
+            "checkpoints_since": int(raw.get("checkpoints_since", 0)),
             "tells": bool(raw.get("tells")),
             "output": _below(str(raw.get("output", ""))),
             "installation": str(raw.get("installation", "")),  # a portal before this one says none

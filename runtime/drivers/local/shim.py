@@ -123,7 +123,7 @@ def become(plan: dict[str, Any], fifo: int) -> None:
     for path, target in plan["leads"]:
         attempt(lead, path, target)
     if leader is not None:
-        attempt(leader, plan["checkpoints"])
+        attempt(leader, plan["checkpoints"], plan["checkpoints_since"])
     os.chdir(plan["cwd"])
 
 
@@ -142,7 +142,7 @@ def undress(plan: dict[str, Any], fifo: int) -> None:
     os.dup2(fifo, 2)
 
 
-def checkpoint_leader(folder: str) -> Callable[[str], object] | None:
+def checkpoint_leader(folder: str) -> Callable[[str, int], object] | None:
     """Return what leads to the newest one there; who keeps none does not pay for reading it."""
     try:
         if not os.listdir(folder):

@@ -142,7 +142,7 @@ def test_g13_the_folder_of_checkpoints_is_made_in_its_volume_before_the_program(
     pod = built(given, replace(OPTIONS, data_image="registry.example/data"))["spec"]["template"]
     (first,) = pod["spec"]["initContainers"]
     assert first["image"] == "registry.example/data"
-    assert first["command"][-1] == f"{names.VOLUMES}/shared/runs/k7"
+    assert first["command"][-2:] == [f"{names.VOLUMES}/shared/runs/k7", "0"]
     assert first["volumeMounts"] == [{"mountPath": f"{names.VOLUMES}/shared", "name": "v0"}]
     assert {"cpu", "memory"} <= first["resources"]["requests"].keys()  # or a queue lets none in
     told = workload.environment(given, {})
@@ -157,7 +157,7 @@ def test_the_folder_of_what_a_program_leaves_is_made_before_it_starts():
     pod = built(given, replace(OPTIONS, data_image="registry.example/data"))["spec"]["template"]
     (first,) = pod["spec"]["initContainers"]
     folder = f"{names.VOLUMES}/shared/job-outputs/k7/1"
-    assert first["command"][-2:] == ["", folder]  # no checkpoints
+    assert first["command"][-3:] == ["", "0", folder]  # no checkpoints
     assert workload.environment(given, {})["BERTH_OUTPUT"] == folder
     assert "BERTH_OUTPUT" not in workload.environment(spec(once=True), {})
 

@@ -162,7 +162,7 @@ def _before(spec: WorkloadSpec, options: KubernetesOptions) -> list[dict[str, An
     }
     if spec.checkpoints or spec.output:
         text = Path(checkpoints.__file__).read_text()
-        said = [_checkpoints(spec), *filter(None, [_output(spec)])]
+        said = [_checkpoints(spec), str(spec.checkpoints_since), *filter(None, [_output(spec)])]
         mounted = [m for m in _mounts(spec, files=False) if m["name"] not in {"shm", "code"}]
         made: dict[str, Any] = {"command": ["python3", "-c", text, *said]}
         made |= {"env": pod_fields.named(pod_fields.NONE), "volumeMounts": mounted}
