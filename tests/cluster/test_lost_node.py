@@ -90,9 +90,9 @@ def lose(kube: Kube, uid: str) -> None:
     for pod in kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={uid}"):
         meta = pod["metadata"]
         if pod["spec"].get("nodeName") == LOST and "deletionTimestamp" not in meta:
-            kube.patch(
-                f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status", unready
-            )
+            told = [c for c in pod["status"]["conditions"] if c["type"] != "Ready"]
+            said = {"status": {"conditions": [*told, {"type": "Ready", "status": "False"}]}}
+            kube.patch(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status", said)
 
 
 def test_g13_a_job_of_a_lost_node_is_told_replaced_and_goes_on_from_its_checkpoint(
