@@ -78,12 +78,21 @@ def stand(kube: Kube) -> None:
     )
 
 
-def lose(kube: Kube) -> None:
-    """Nobody plays it any more, and it is silent; kwok may still say once or twice that it is not."""
+def lose(kube: Kube, uid: str) -> None:
+    """Nobody plays it any more: its controller calls it silent, and its pods not ready.
+
+    Done again and again: kwok may say once or twice more that it is not.
+    """
     kube.patch(f"/api/v1/nodes/{LOST}", {"metadata": {"annotations": {FAKE: None}}})
     silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
     silent["lastTransitionTime"] = "2026-11-27T01:02:03Z"
     kube.patch(f"/api/v1/nodes/{LOST}/status", {"status": {"conditions": [silent]}})
+    for pod in kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={uid}"):
+        meta = pod["metadata"]
+        if pod["spec"].get("nodeName") == LOST and "deletionTimestamp" not in meta:
+            told = [c for c in pod["status"]["conditions"] if c["type"] != "Ready"]
+            said = {"status": {"conditions": [*told, {"type": "Ready", "status": "False"}]}}
+            kube.patch(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status", said)
 
 
 def test_g13_a_job_of_a_lost_node_is_told_replaced_and_goes_on_from_its_checkpoint(
@@ -109,7 +118,7 @@ def test_g13_a_job_of_a_lost_node_is_told_replaced_and_goes_on_from_its_checkpoi
         assert [replica["node"] for replica in found["replicas"]] == [LOST]
 
         def status() -> dict[str, Any]:
-            lose(kube)
+            lose(kube, found["uid"])
             told: dict[str, Any] = ok(api.get(at)).json()["status"]
             return told
 
