@@ -2,7 +2,8 @@
 
 Complete is what was renamed into its place: whose name does not begin with a dot or ``tmp``, and
 does not end with ``tmp`` or ``partial``. A folder that is written where it stays is complete once
-no file ``.incomplete`` is in it. What is older than a run that began afresh is another run's.
+no file ``.incomplete`` is in it. Logs and event files beside them are none, and what is older than
+a run that began afresh is another run's.
 
 Pods run this file as text, and each process on one machine reads it before it starts: so it needs
 nothing else, and imports as little as can be. In a pod it also makes the folder of what its program
@@ -17,9 +18,10 @@ INCOMPLETE = ".incomplete"
 
 
 def is_for_whole(name: str) -> bool:
-    """Whether only what is complete has such a name."""
+    """Whether only what is complete has such a name, and no log."""
     low = name.lower()
-    return not (low.startswith((".", "tmp")) or low.endswith(("tmp", "partial")))
+    is_log = "tfevents" in low or low.endswith((".log", ".txt", ".csv", ".jsonl"))
+    return not (is_log or low.startswith((".", "tmp")) or low.endswith(("tmp", "partial")))
 
 
 def newest(folder: str, since: int = 0) -> str:

@@ -8,6 +8,7 @@ newest of that, whatever became of the volume, the cluster or the machine.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ from work.attached import attached_to, credentials_of
 from work.services.base import locked
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from volumes.models import Volume
     from work.attached import Attached
 
@@ -43,7 +46,7 @@ OUTPUT = "output"  # beside what its runs leave
 BATCH = 50
 SOON = timedelta(seconds=3)  # the copy before is still on its way
 AGAIN = timedelta(minutes=1)  # bringing back is tried, until a person does otherwise
-_LONGEST = 512
+_KEY = re.compile(r"[0-9]{19}-.{1,255}", re.DOTALL)  # of a copy at the store
 
 
 def check(row: Job, attached: Attached) -> None:
@@ -94,12 +97,13 @@ def begins(row: Job) -> None:
     if not row.checkpoints_to:
         return
     url, due = _target(row), now() + timedelta(seconds=settings.BERTH_CHECKPOINT_SECONDS)
-    copies, made = Copies.objects.get_or_create(job=row, defaults={"url": url, "due_at": due})
+    rows = Copies.objects.select_for_update()
+    copies, made = rows.get_or_create(job=row, defaults={"url": url, "due_at": due})
     if made:
         return
     if copies.url != url:  # another place knows nothing of what is at this one
         copies.url, copies.kept, copies.copied_at, copies.note = url, [], None, ""
-    copies.due_at = due
+    copies.due_at = min(copies.due_at or due, due)  # one that starts often is copied, too
     copies.save()
 
 
@@ -157,6 +161,13 @@ def _copy(copies: Copies) -> bool:
     return True
 
 
+def _tried_again(job: Job) -> datetime | None:
+    """Return when a copy that failed is tried again: of one that runs no more, for a day."""
+    at = now()
+    waits = job.phase == Phase.RUNNING or at - (job.phase_since or at) < outputs.LONGEST
+    return at + timedelta(seconds=settings.BERTH_CHECKPOINT_SECONDS) if waits else None
+
+
 def _be_at(copies: Copies, volume: Volume) -> None:
     """Forget loads that copy from or to a volume that is not the job's any more."""
     if copies.volume_id == volume.pk:
@@ -204,8 +215,7 @@ def _is_troubled(pk: int, message: str) -> None:
     """Say why they can't be copied, to the owner once; it harms no training, and is tried again."""
     with transaction.atomic():
         copies = _locked(pk)
-        every = timedelta(seconds=settings.BERTH_CHECKPOINT_SECONDS)
-        copies.due_at = now() + every if copies.job.phase == Phase.RUNNING else None
+        copies.due_at = _tried_again(copies.job)
         _note(copies, message)
         copies.save()
 
@@ -219,7 +229,8 @@ def _note(copies: Copies, message: str) -> None:
 def note_ended(load: Load) -> None:
     """Write down how a load of checkpoints ended, in the transaction that saw it."""
     rows = Copies.objects.select_related("job__project", "job__owner")
-    told = (load.final or {}).get("files") or []
+    said = (load.final or {}).get("files") or []
+    told = [row for row in said if _KEY.fullmatch(str(row[0]))]  # its own program says it
     how = "" if load.result == Result.DONE else message_of(load)
     if (copies := rows.filter(load=load).first()) is not None:
         if load.result in {Result.DONE, Result.PARTIAL} and load.final is not None:
@@ -227,14 +238,17 @@ def note_ended(load: Load) -> None:
         if load.result in {Result.DONE, Result.PARTIAL, Result.FAILED}:
             with override(copies.job.owner.reads_in):
                 _note(copies, how)
-        copies.save(update_fields=["kept", "copied_at", "note"])
+        if load.result == Result.FAILED:
+            copies.due_at = copies.due_at or _tried_again(copies.job)
+        copies.save(update_fields=["kept", "copied_at", "note", "due_at"])
     elif (copies := rows.filter(back=load).first()) is not None:
         copies.back_note = how[:500]
         if load.result == Result.DONE:
             copies.back_done = copies.back_launch
             copies.restored = told[0][0] if told else copies.restored
         copies.save(update_fields=["back_note", "back_done", "restored"])
-        hint_uids(Job.KIND, [copies.job.uid])
+        uid = copies.job.uid  # once this is over: whoever holds the job waits for these rows
+        transaction.on_commit(lambda: hint_uids(Job.KIND, [uid]), robust=True)
 
 
 # --- and back ------------------------------------------------------------------------------------
@@ -257,6 +271,8 @@ def waits(row: Job) -> tuple[str, str] | None:
         with override(row.owner.reads_in):
             _bring_back(copies.pk, row)
         copies.refresh_from_db()
+        if copies.back_done == row.launch:
+            return None
     if copies.back_note:
         return Reason.NOT_RESTORED, copies.back_note
     return Reason.RESTORING, ""
@@ -277,8 +293,12 @@ def _bring_back(pk: int, row: Job) -> None:
             copies.back = _started(copies, copies.back, Direction.IN)
             copies.save()
     except BerthError as error:
-        values = {"back_launch": row.launch, "back_at": now(), "back_note": error.message[:500]}
-        Copies.objects.filter(pk=pk).update(**values)
+        said, values = error.message[:500], {"back_launch": row.launch, "back_at": now()}
+        here = [seen.volume for seen in attached_to(row).volumes]
+        rows = Copies.objects.filter(pk=pk)
+        # The folder from which they were copied: what is there is what it goes on from.
+        if not rows.filter(volume__in=here).update(back_done=row.launch, note=said, **values):
+            rows.update(back_note=said, **values)
 
 
 # --- as people read it ---------------------------------------------------------------------------

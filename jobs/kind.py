@@ -233,7 +233,8 @@ JOB = Kind(
     stopping=smoke.stopping,
     hidden=Q(smoke_of__isnull=False),
     related=("home",),
-    replicas=lambda row: row.launched_replicas,
+    # what ended starts with all of them
+    replicas=lambda row: row.launched_replicas if row.is_on_its_way else row.replicas,
     others=_servers,
     together=_together,
     of_a_launch={

@@ -77,8 +77,11 @@ def lost(row: Job, seen: Observation, status: Status, ref: Mapping[str, Any]) ->
     if registry.row_for(row.cluster_key).runs_images:
         if row.after_loss == AfterLoss.RESTART or row.started_at is None:
             return ""
-        put_out = status.phase == Phase.PENDING and status.reason in _IN_LINE
-        return str(status.reason) if put_out or status.reason in _TAKEN else ""
+        if status.phase == Phase.PENDING and status.reason in _IN_LINE:
+            return str(Reason.PREEMPTED)
+        if status.reason == Reason.EVICTED and times(row, ref) >= max(row.retries, MOST):
+            return ""  # it may bring that about itself: the cluster judges by its retries
+        return str(status.reason) if status.reason in _TAKEN else ""
     is_gone = seen.seen is Seen.MISSING or (seen.seen is Seen.EXITED and seen.reason in _UNSEEN)
     if not is_gone:
         return ""

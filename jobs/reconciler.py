@@ -7,6 +7,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.conf import settings
+
 from common.clock import now
 from hubapi import services as hub
 from jobs import checkpoints, fetching, losses, replicas, smoke
@@ -83,7 +85,9 @@ class JobReconciler(WorkloadReconciler):
             times = losses.times(row, state.ref) + 1
             state.ref["lost"] = {"launch": row.launch, "reason": reason, "times": times}
             state.ref["lost"]["asked_at"] = str(row.asked_at)
-        if left := self._stop_outside(state, "stop"):
+        # whoever took its place gave it so long, too
+        grace_s = max(self.stop_grace_s, settings.BERTH_RECLAIM_GRACE_SECONDS)
+        if left := self._stop_outside(state, "stop", grace_s=grace_s):
             return self._lingers(state, Phase.STOPPING, reason, left)
         killpoint("place-lost")
         if row.after_loss != AfterLoss.WAIT:

@@ -38,9 +38,13 @@ _LEAST = {
     "topology": "none",
     "framework": "none",
     "checkpoints": "",
+    "checkpoints_to": "",
+    "after_loss": "restart",
+    "min_replicas": 1,
     "output": "",
     "output_credential": "",
     "parameter_servers": 0,
+    "server_gpus": 0,
     "smoke": False,
 }
 

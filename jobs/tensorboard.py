@@ -5,6 +5,7 @@ How it is signed in to, stopped when nobody looks, counted and shared is that of
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -60,7 +61,7 @@ def tensorboard_open(
         principal=principal,
         project=row.project,
         kind=kind,
-        nonce=f"tensorboard-{found[0].pk}-{len(found)}-{same.count()}",
+        nonce=f"tensorboard-{sha256(repr(folders).encode()).hexdigest()[:32]}-{same.count()}",
         must_fit=must_fit,
         said={
             "kind": "tensorboard",

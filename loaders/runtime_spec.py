@@ -88,7 +88,7 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
     """Return plan.json of this launch, with the opened credential in it."""
     mount = mount_of(row.volume, role="data")
     return {
-        "version": 1,
+        "version": 2 if row.newest else 1,  # an image of before knows no checkpoints
         "uid": str(row.uid),
         "launch": row.launch,
         "direction": row.direction,

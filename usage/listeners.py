@@ -23,7 +23,13 @@ _MOST_MARKS = 200  # of one launch; what comes and goes for ever is down from th
 _KEPT_UP = ("started_at", "placed_at", "flavor", "ready_at", "marks")
 # It was lost with its machine or node; nobody else took its place.
 LOST = frozenset({Reason.NODE_LOST, Reason.MACHINE_LOST})
-TAKEN = LOST | {Reason.PREEMPTED, Reason.EVICTED, Reason.DRAINED, Reason.RECLAIMING}
+TAKEN = LOST | {
+    Reason.PREEMPTED,
+    Reason.EVICTED,
+    Reason.DRAINED,
+    Reason.RECLAIMING,
+    Reason.REPLACED,
+}
 # Why a launch waits that still has the devices of the one before it.
 _KEEPS_DEVICES = {Reason.PREPARING, Reason.DATA, Reason.DATA_MISSING}
 _HOLDING = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}

@@ -145,7 +145,8 @@ class Keeping(Outward):
             for one in self._ours.values()
             if one.name not in self._broken and one in now_here  # nobody wrote to it meanwhile
         ]
-        found = {one.key: one for one in (*self._known, *whole)}
+        # one that was written again takes no place of others
+        found = {one.name: one for one in sorted((*self._known, *whole), key=lambda one: one.at)}
         kept = sorted(found.values(), key=lambda one: one.at, reverse=True)[: engine.plan.newest]
         engine.files = [(one.key, one.bytes) for one in kept]
         if kept != self._known:
@@ -209,7 +210,7 @@ class Restoring(Inward):
     @property
     def _aside(self) -> str:
         """The folder in which it grows; no complete one has such a name."""
-        return f".restoring-{self._copy.key}" if self._copy is not None else ""
+        return f".restoring-{self._copy.at}" if self._copy is not None else ""
 
     def _path(self, key: str, size: int = 1) -> str | None:
         path = super()._path(key, size)

@@ -83,14 +83,17 @@ class Plan:
         return self.mode == "sync" and self.delete_extra and whole
 
 
+_VERSIONS = (1, 2)  # 2: with ``newest``, which a program of before would not see
+
+
 def read(text: str | bytes, beside: Path | None = None) -> Plan:
     """Read a plan. A relative name of a file in it is one beside it."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         _wrong("it is not JSON")
-    if not isinstance(data, dict) or data.get("version") != 1:
-        _wrong("its version is not 1")
+    if not isinstance(data, dict) or data.get("version") not in _VERSIONS:
+        _wrong("its version is not one of 1 and 2")
     try:
         return _plan(data, beside)
     except UnsafePath:

@@ -52,6 +52,13 @@ def test_g13_a_file_is_one_too_and_the_last_that_goes_takes_the_link_with_it(
     assert not (tmp_path / checkpoints.LATEST).is_symlink()
 
 
+def test_g13_logs_beside_them_are_no_checkpoints(tmp_path: Path) -> None:
+    keep(tmp_path, "step-1", 1)
+    for name in ("events.out.tfevents.17.host.1", "train.log", "loss.csv", "notes.txt"):
+        (tmp_path / name).write_text("newer")
+    assert checkpoints.newest(str(tmp_path)) == "step-1"
+
+
 def test_g13_what_a_run_before_left_is_not_led_to(tmp_path: Path) -> None:
     keep(tmp_path, "step-200", 2)
     since = 3 * 10**9

@@ -141,6 +141,20 @@ def test_g13_what_is_lost_comes_back_whole_and_what_is_newer_is_left(
     assert {one.name for one in keeping.target.iterdir()} == {"step-3"}
 
 
+def test_g13_one_that_is_written_again_takes_no_place_of_others(
+    keeping: Copying, hostile: HostileS3
+) -> None:
+    checkpoint(keeping, "step-1", 1_700_000_001, model=b"m1")
+    for number in range(1, 4):
+        state = keeping.target / "state.json"
+        state.write_bytes(b"s%d" % number)
+        os.utime(state, (1_700_000_001 + number, 1_700_000_001 + number))
+        done = keeping.run()
+        assert done.code == 0, done.output
+        assert names(hostile) == ["state.json", "step-1"]
+    assert [body for key, body in stored(hostile).items() if "state" in key] == [b"s3"]
+
+
 def test_g13_a_store_that_denies_holds_up_nobody_whose_folder_is_whole(
     keeping: Copying, hostile: HostileS3
 ) -> None:

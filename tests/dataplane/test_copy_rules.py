@@ -155,7 +155,7 @@ def a_plan(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"version": 2},
+        {"version": 3},
         {"uid": "../x"},
         {"volume": {"name": "a/b", "folder": ""}},
         {"volume": {"name": "data", "folder": "../x"}},

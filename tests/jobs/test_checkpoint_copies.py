@@ -65,6 +65,7 @@ def ended(fake: Any, settle: Any) -> Callable[..., Load]:
         fake.exit(str(load.uid), code=ends)
         hint(load)
         found: Load = settle(load)
+        hint(Job.objects.get(uid=found.made_for))  # which is told once that transaction is over
         return found
 
     return run
@@ -191,6 +192,37 @@ def test_g13_one_whose_volume_is_another_gets_it_there(
     assert Load.objects.get(direction="in").volume == other
     ended("in")
     assert state_of(settle(row)) == "running"
+
+
+def test_g13_what_berth_itself_refuses_holds_up_no_start_whose_folder_is_there(
+    made: Any, ended: Any, end: Any, credential: Any, alice: Any, principal: Any, settle: Any
+) -> None:
+    one = credential()
+    row = made(alice)
+    due_now()
+    ended("out", files=((KEY, 12), ("no-key", 1), ("1700000002000000000-" + "n" * 300, 1)))
+    assert Copies.objects.get().kept == [[KEY, 12]]
+    end(row, 3)
+    one.delete()
+    services.workload_start(principal=principal(alice), row=Job.objects.get(pk=row.pk))
+    row = settle(row)
+    assert (state_of(row), row.launch) == ("running", 2)
+    assert "No credential" in Copies.objects.get().note
+
+
+def test_a_copy_at_the_end_that_failed_is_tried_again_for_a_day(
+    made: Any, ended: Any, end: Any, credential: Any, alice: Any
+) -> None:
+    credential()
+    row = made(alice)
+    end(row, 0)
+    assert due_now() == 1
+    ended("out", 4, (), code="unreachable", message="The store does not answer.")
+    assert Copies.objects.get().due_at is not None
+    Job.objects.filter(pk=row.pk).update(phase_since=now() - timedelta(days=2))
+    assert due_now() == 1
+    ended("out", 4, (), code="unreachable", message="The store does not answer.")
+    assert Copies.objects.get().due_at is None
 
 
 def test_what_can_not_be_copied_is_refused_by_name(made: Any, credential: Any, alice: Any) -> None:
