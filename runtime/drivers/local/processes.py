@@ -120,7 +120,7 @@ class Ending:
     at: float | None = None
 
 
-def classify(  # noqa: PLR0911 - one line for each way to end
+def classify(  # noqa: PLR0911 - one for each way to end
     exit_record: dict[str, Any] | None, *, went: bool, stopped: bool, oom_kills: int
 ) -> Ending:
     """Return the ending. ``exit_record`` None: the parent died before it could see the end."""
@@ -133,6 +133,8 @@ def classify(  # noqa: PLR0911 - one line for each way to end
         return Ending("start-failed", str(exit_record["error"]), code, at)
     if stopped:
         return Ending("stopped", "", code, at)
+    if exit_record.get("shutdown"):
+        return Ending("vanished", "the machine was restarted", None, at)
     if oom_kills and code != 0:
         return Ending("oom", "it needed more memory than it was given", code, at)
     if code < 0:

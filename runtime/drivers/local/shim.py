@@ -282,6 +282,7 @@ class Shim:
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan, self.dir, self.error = plan, plan["dir"], ""
         self.hook = 0  # the process of its owner's own hook
+        self.hears_shutdown = False
         self.log = Log(plan["log_prefix"], plan["log_segment"], plan["log_keep"])
         with open("/proc/sys/kernel/random/boot_id") as file:
             self.boot = file.read().strip()
@@ -311,6 +312,7 @@ class Shim:
         killpoint("shim-locked")
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _signal.signal(_signal.SIGUSR1, lambda *_: None)  # before anybody reads that it may be sent
+        _signal.signal(_signal.SIGTERM, self.hear)
         me = os.getpid()
         self.record("shim", pid=me, start=start_time(me), boot=self.boot, hook=HOOK)
         killpoint("shim-recorded")
@@ -332,6 +334,10 @@ class Shim:
             os.close(fd)
         killpoint("shim-forked")
         self.release(go_w, error_r)
+
+    def hear(self, *_told: object) -> None:
+        """The machine ends, and tells its programs so: what ends now did not end by itself."""
+        self.hears_shutdown = True
 
     def release(self, go: int, error: int) -> None:
         """Record the waiting child, put it in its groups, let it run, see whether it could."""
@@ -405,7 +411,7 @@ class Shim:
         safe = "".join(c if c.isalnum() or c in " ._-:/'()" else "?" for c in self.error)
         code, at = os.waitstatus_to_exitcode(status), time.time()
         killpoint("shim-ended")
-        self.note("exit", code=code, at=at, error=safe)
+        self.note("exit", code=code, at=at, error=safe, shutdown=int(self.hears_shutdown))
         killpoint("shim-exit-recorded")
         kill_rest(self.plan["kill_file"])
         forget(self.plan["secrets"])

@@ -258,6 +258,24 @@ def test_after_a_restart_of_the_machine_a_workload_is_lost(supervisor):
     assert found.ended_at == pytest.approx(noted)  # when it was last known, not when we came back
 
 
+@pytest.mark.parametrize("program", ["exec sleep 600", "trap 'exit 0' TERM; sleep 600 & wait"])
+def test_g14_what_ends_as_its_machine_shuts_down_is_lost_and_did_not_end_by_itself(
+    supervisor, program
+):
+    spec = supervisor.shell(program)
+    supervisor.ready(spec)
+    supervisor.kill()
+    record = Record(supervisor.state / "records" / spec.uid)
+    for name in ("shim", "child"):  # as init tells all processes
+        os.kill(record.read(name)["pid"], signal.SIGTERM)
+    wait_for(lambda: processes_of(spec.uid) == set())
+    for name in ("shim", "child"):
+        rewrite(record, name, boot="another-boot")
+    supervisor.start()
+    found = supervisor.until(spec.uid, Seen.EXITED)
+    assert (found.reason, found.exit_code) == ("vanished", None)
+
+
 def test_a_damaged_record_does_not_stop_the_others(supervisor):
     good, bad = supervisor.server(), supervisor.shell("exit 0")
     supervisor.ready(good)
