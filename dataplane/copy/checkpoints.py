@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -200,6 +201,7 @@ class Restoring(Inward):
             engine.work.close()
             return
         self._copy, where = there, self._prefix + there.key
+        await asyncio.to_thread(self._tidy)
         store = replace(engine.plan.store, prefix=self._prefix, objects=(where,))
         if not there.is_file:
             store = replace(store, prefix=f"{where}/", objects=None)
@@ -211,6 +213,14 @@ class Restoring(Inward):
     def _aside(self) -> str:
         """The folder in which it grows; no complete one has such a name."""
         return f".restoring-{self._copy.at}" if self._copy is not None else ""
+
+    def _tidy(self) -> None:
+        """Remove what an earlier one left, that was cut off or put aside: it has its own size."""
+        folder = self._engine.state.folder
+        for entry in list(folder.entries()):
+            is_left = entry.name.startswith((".restoring-", ".before-"))
+            if is_left and entry.name != self._aside and entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.name, ignore_errors=True, dir_fd=folder.fd)
 
     def _path(self, key: str, size: int = 1) -> str | None:
         path = super()._path(key, size)

@@ -126,6 +126,9 @@ def test_g13_what_is_lost_comes_back_whole_and_what_is_newer_is_left(
     before = files_below(keeping.target)
     assert keeping.run().code == 0
     shutil.rmtree(keeping.target)
+    for left in (".restoring-1", ".before-1-step-1"):  # by earlier ones
+        (keeping.target / left).mkdir(parents=True)
+        (keeping.target / left / "half").write_bytes(b"h")
     back = restoring(keeping, hostile)
     done = back.run()
     assert done.code == 0, done.output
