@@ -12,6 +12,7 @@ from runtime.drivers.kubernetes import events, names
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.shapes import job
 from runtime.drivers.kubernetes.shapes.base import firsts
+from runtime.protocol import NotYet
 from tests.drivers.kubernetes.pieces import AT, LATER, NS, ended, pod, runs
 from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_jobs import built, load
@@ -177,6 +178,23 @@ def test_g9_a_second_with_more_than_an_answer_holds_is_passed_over_and_no_other(
     assert read(logs, one("a"), limit=2000)() == [5]
     node.logs["a"] = [(0, event(0)), *flood, (1, event(1)), (2, event(2)), (3, event(3))]
     assert read(logs, one("a"))() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_g9_what_a_node_does_not_give_now_is_no_end(
+    status: int, node: Node, logs: Logs, stub: Stub
+) -> None:
+    node.logs["a"] = [(0, event(0))]
+    more = read(logs, one("a"))
+    assert more() == [0]
+    node.logs["a"] += [(1, event(1))]
+    answers, stub.fault = stub.fault, lambda handler, *_: handler.refuse(status) or True
+    with pytest.raises(NotYet):
+        more()
+    stub.fault = answers
+    assert more() == [1]
+    stub.fault = lambda handler, *_: handler.refuse(404) or True  # its container is gone
+    assert more() == []
 
 
 def test_g9_what_is_kept_fits_into_a_secret() -> None:
