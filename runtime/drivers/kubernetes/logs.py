@@ -99,7 +99,7 @@ class Logs:
         its = events.sources(pods)
         if not its:
             return events.unpacked(self._kept(*where, launch, events.KEY), cursor)
-        container, _, stamp = cursor.partition(" ")
+        container, stamp, step = events.place(cursor)
         known = [source.container for source in its]
         at, stamp = (known.index(container), stamp) if container in known else (0, "")
         data, read = bytearray(), 0
@@ -118,9 +118,11 @@ class Logs:
                     stamp = when
                     if events.is_event(line):
                         data += line + b"\n"
+            if is_cut and b"\n" not in text:  # the same line may go on for long: in the next look
+                cursor = events.stepped(source.container, before, text, step)
+                return EventLines(bytes(data), cursor, read=read)
             if is_cut and stamp == before:
-                first = text.partition(b" ")[0].decode(errors="replace")
-                stamp = events.second(stamp or first, after=1)
+                stamp = events.second(stamp, after=1)
             cursor = f"{source.container} {stamp}"
             if is_cut or read >= limit:
                 return EventLines(bytes(data), cursor, more=True, read=read)
