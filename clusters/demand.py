@@ -61,7 +61,7 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     ]
     live = [with_replicas(rows) for rows in live]
     columns = ("cluster_key", "gpu_flavor", "phase", "desired")
-    sums = [rows.values(*columns).annotate(n=Sum(F("gpus") * F("count"))) for rows in live]
+    sums = [rows.values(*columns).annotate(n=Sum("all_gpus")) for rows in live]
     loose = False
     for row in sums[0].union(*sums[1:], all=True) if sums else ():
         _count(found[row["cluster_key"]], row)
@@ -86,37 +86,43 @@ def placed_on(
     found = [
         placed
         for rows, kind in rows_with_gpus()
-        for key, uid, gpus, count, flavor, node, told, own in rows.filter(
+        for key, uid, gpus, flavor, node, told, count, servers, each, own in rows.filter(
             cluster_key__in=list(keys), deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
         )
         .annotate(
             node=Subquery(seen.values("on")[:1]),
             replicas_told=Subquery(seen.values("told")[:1]),
-            count=_replicas(rows),
+            **_sizes(rows),
         )
         .filter(only or Q(), there)
         .order_by()
         .values_list(
-            *("cluster_key", "uid", "gpus", "count", "gpu_flavor", "node", "replicas_told"),
-            "uid" if kind else "kind",
+            *("cluster_key", "uid", "gpus", "gpu_flavor", "node", "replicas_told"),
+            *("count", "servers", "gpus_each", "uid" if kind else "kind"),
         )
-        for placed in _by_node(Placed(kind or own, key, uid, gpus, flavor, node or ""), count, told)
+        for placed in _by_node(
+            Placed(kind or own, key, uid, gpus, flavor, node or ""),
+            [gpus] * count + [each] * servers,
+            told,
+        )
     ]
     return found if nodes is None else [one for one in found if one.node in set(nodes)]
 
 
-def _by_node(whole: Placed, count: int, told: str | None) -> list[Placed]:
-    """Return what each node holds of it; what has no node yet is one, too."""
-    if count == 1:
+def _by_node(whole: Placed, sizes: list[int], told: str | None) -> list[Placed]:
+    """Return what each node holds of it; what has no node yet is one, too.
+
+    ``sizes``: how many devices each replica has, by number.
+    """
+    if len(sizes) == 1:
         return [whole]
-    on = Counter(
-        str(one.get("node") or "")
-        for one in json.loads(told or "[]")[:count]
-        if one.get("seen") != Seen.EXITED
-    )
+    on: Counter[str] = Counter()
+    for one, gpus in zip(json.loads(told or "[]"), sizes, strict=False):
+        if one.get("seen") != Seen.EXITED:
+            on[str(one.get("node") or "")] += gpus
     if not told:
-        on[whole.node] = count
-    return [replace(whole, gpus=whole.gpus * n, node=node) for node, n in sorted(on.items())]
+        on[whole.node] = sum(sizes)
+    return [replace(whole, gpus=n, node=node) for node, n in sorted(on.items()) if n]
 
 
 def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]]]:
@@ -170,20 +176,38 @@ def rows_with_gpus() -> Iterator[tuple[Any, str]]:
 
 
 def with_replicas(rows: Any) -> Any:
-    """Return rows of one table with ``count``: how many take the size of each."""
-    return rows.annotate(count=_replicas(rows))
+    """Return rows of one table with ``count``: how many take the size of each; and ``all_gpus``:
+    how many devices they take, with those of servers of a size of their own.
+    """
+    servers = F("servers") * F("gpus_each")
+    return rows.annotate(**_sizes(rows)).annotate(all_gpus=F("gpus") * F("count") + servers)
 
 
-def _replicas(rows: Any) -> Any:
-    """Return the expression of how many take the size of a row each: 1 where its kind has none."""
+def _sizes(rows: Any) -> dict[str, Any]:
+    """Return the expressions of how many take the size of a row each, of how many servers it has
+    besides, and of the devices of each server.
+    """
+    return {
+        "count": _column(rows, 1, "replicas_now", "replicas"),  # fewer after a loss
+        "servers": _column(rows, 0, "parameter_servers"),
+        "gpus_each": _column(rows, 0, "server_gpus"),
+    }
+
+
+def _column(rows: Any, otherwise: int, *names: str) -> Any:
+    """Return the first of these columns that the kind of a row has and that says something."""
     links = [
-        reconciler.model._meta.get_ancestor_link(rows.model)  # noqa: SLF001 - any model
+        (reconciler.model._meta.get_ancestor_link(rows.model), reconciler.model)  # noqa: SLF001
         for reconciler in reconcilers.registered().values()
         if reconcilers.table_of(reconciler.model) is rows.model is not reconciler.model
-        and any(f.name == "replicas" for f in reconciler.model._meta.local_fields)  # noqa: SLF001
     ]
-    counts = [F(f"{link.remote_field.get_accessor_name()}__replicas") for link in links if link]
-    return Coalesce(*counts, Value(1)) if counts else Value(1)
+    found = [
+        F(f"{link.remote_field.get_accessor_name()}__{name}")
+        for link, model in links
+        for name in names
+        if link and any(f.name == name for f in model._meta.local_fields)  # noqa: SLF001
+    ]
+    return Coalesce(*found, Value(otherwise)) if found else Value(otherwise)
 
 
 def _count(demand: Demand, row: dict[str, Any]) -> None:

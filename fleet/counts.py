@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils.translation import gettext as _
 
 from clusters.demand import rows_with_gpus, with_replicas
@@ -98,7 +98,7 @@ def _causes(who: Principal, keys: Sequence[str], asked: Filters) -> list[Cause]:
     for table, _kind in rows_with_gpus():
         found = _waiting(who, table, keys, asked)
         for row in found.values("reason", "cluster_key", "gpu_flavor").annotate(
-            n=Count("pk"), devices=Sum(F("gpus") * F("count"))
+            n=Count("pk"), devices=Sum("all_gpus")
         ):
             kinds_asked = [name.strip() for name in row["gpu_flavor"].split(",") if name.strip()]
             if asked.kind and kinds_asked and asked.kind not in kinds_asked:

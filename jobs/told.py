@@ -20,7 +20,7 @@ from jobs.goodput import goodput_keep
 from jobs.models import Job, Told
 from jobs.states import OVER, state_of
 from runtime.capabilities import SupportsEvents
-from runtime.protocol import Unreachable
+from runtime.protocol import NotYet, Unreachable
 from usage.ledger import millis
 from usage.models import Interval
 from usage.told import feed, is_news, read_anew
@@ -86,6 +86,9 @@ def read_due() -> None:
             log.info("job-events-away", cluster=row.cluster_key, error=str(error))
             away = Q(pk=row.pk) | Q(next_at__lte=now(), cluster_key=row.cluster_key)
             Told.objects.filter(away).update(next_at=later)
+        except NotYet as error:  # its node gives none: others of its cluster are read
+            log.info("job-events-later", job=str(row.job.uid), error=str(error))
+            Told.objects.filter(pk=row.pk).update(next_at=later)
         except Exception:
             log.exception("job-events-unread", job=str(row.job.uid))
             Told.objects.filter(pk=row.pk).update(next_at=later)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from clusters.models import Cluster, Flavor, Node, Pool
     from placement.fleet import Fleet
+    from runtime.protocol import PodGroup
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -59,7 +60,7 @@ class Request:
     priority: str = ""  # "": that of its purpose
     together: Together | None = None  # by the level
     since: datetime | None = None  # of a ticket: it stands in line as of then
-    more: Resources | None = None  # what others of it take, besides replicas
+    others: PodGroup | None = None  # those of it that have a size of their own, besides replicas
 
     @classmethod
     def of_size(  # noqa: PLR0913 - all by name
@@ -70,7 +71,7 @@ class Request:
         pool: str = "",
         network: str = "",
         replicas: int = 1,
-        more: Resources | None = None,
+        others: PodGroup | None = None,
         purpose: str = "",
         priority: str = "",
         together: Together | None = None,
@@ -84,7 +85,7 @@ class Request:
             pool=pool,
             network=network,
             replicas=replicas,
-            more=more,
+            others=others,
             purpose=purpose,
             priority=priority,
             together=together,
@@ -100,7 +101,15 @@ class Request:
     def total(self) -> Resources:
         """What all replicas take together."""
         alike = self.size.times(self.replicas)
-        return alike.plus(self.more) if self.more else alike
+        if self.others is None or self.others.resources is None:
+            return alike
+        return alike.plus(self.others.resources.times(self.others.replicas))
+
+    @property
+    def sizes(self) -> tuple[Resources, ...]:
+        """What must be on one node, each."""
+        other = self.others.resources if self.others else None
+        return (self.size, other) if other else (self.size,)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
+    from runtime.protocol import Resources
+
 # How the queue of a machine stands; handed in once by the app that owns queues.
 _sights: list[Callable[[Cluster], QueueSight]] = []
 
@@ -144,9 +146,10 @@ class Fleet:
         if not made.cluster.runs_images:
             return self._queue(made.cluster).standing(made)
         name = {"cluster": made.cluster.label}
-        if lacking := self._lacking(made):
-            things = {"things": Amounts(lacking, made.request.size)}
-            return Standing(Reason("no-node-has", name | things), fits=False, waits_for=lacking)
+        for size in made.request.sizes:
+            if lacking := self._lacking(made, size):
+                things = {"things": Amounts(lacking, size)}
+                return Standing(Reason("no-node-has", name | things), fits=False, waits_for=lacking)
         pieces = self._apart(made)
         if pieces is not None and not pieces.fits:
             return pieces
@@ -208,23 +211,28 @@ class Fleet:
             memory_mib=memory_mib,
         )
 
-    def _lacking(self, made: Decision) -> tuple[str, ...]:
-        """Return what the largest node has less of than is asked for; 0 says nothing."""
-        request, promised = made.request, options_of(made.cluster.options).cpu_overcommit
-        if request.devices.count:
+    def _lacking(self, made: Decision, size: Resources) -> tuple[str, ...]:
+        """Return what the largest node has less of than a part of this size; 0 says nothing."""
+        promised = options_of(made.cluster.options).cpu_overcommit
+        if size.gpus:
             cpu_milli = max((room.cpu_milli for room in made.rooms), default=0)
             memory_mib = max((room.memory_mib for room in made.rooms), default=0)
         else:
             cpu_milli, memory_mib = self._plain(made)
-        found = ["cpu"] if 0 < cpu_milli * promised < request.cpu_milli else []
-        if 0 < memory_mib < request.memory_mib:
+        found = ["cpu"] if 0 < cpu_milli * promised < size.cpu_milli else []
+        if 0 < memory_mib < size.memory_mib:
             found.append("memory")
-        if request.devices.count > max((room.largest for room in made.rooms), default=0):
+        if size.gpus > max((room.largest for room in made.rooms), default=0):
             found.append("gpu")
         return tuple(found)
 
     def _plain(self, made: Decision) -> tuple[int, int]:
-        """Return the most CPU and memory of a node for work without devices; 0: not known."""
+        """Return the most CPU and memory of a node for what has no devices; 0: not known.
+
+        Servers without any of work that has some stand on any node (``operated.of_role``).
+        """
+        if made.request.devices.count and self._pools_of(made.cluster):
+            return _largest(node for node in self._nodes[made.cluster.pk] if _is_up(node))
         if self._pools_of(made.cluster):
             return _largest(node for node in self._known(made) if made.admits(node))
         known = made.cluster.capacity or {}

@@ -117,7 +117,7 @@ def _clusters(standings: list[Standing]) -> None:
     loose = [row for row in rows if row[4] in HELD and len(names_in(row[3])) != 1]
     came_to = _kinds_by_node(by_key) if loose else {}
     for row in rows:
-        uid, key, project, flavor, phase, asked, priority, gpus, count, kind, budget = row
+        uid, key, project, flavor, phase, asked, priority, gpus, kind, budget = row
         one, names = by_key[key], names_in(flavor)
         holds = phase in HELD
         if not holds and budget == Beyond.WAITS:
@@ -133,7 +133,7 @@ def _clusters(standings: list[Standing]) -> None:
                 uid=str(uid),
                 part=str(project),
                 kinds=names or tuple(one.capacity),
-                count=gpus * count,
+                count=gpus,
                 priority=priorities.value(priority, purpose_of(kind)),
                 asked_at=asked.timestamp() if asked else 0.0,
                 kind=has,
@@ -153,7 +153,7 @@ def _rows(only: Q) -> list[tuple[Any, ...]]:
             Q(phase__in=HELD) | Q(phase=Phase.PENDING, desired=Desired.RUNNING)
         )
         kind = Value(own) if own else F("kind")
-        found += with_replicas(live).order_by().values_list(*_ASKED, "gpus", "count", kind, _BUDGET)
+        found += with_replicas(live).order_by().values_list(*_ASKED, "all_gpus", kind, _BUDGET)
     return found
 
 
@@ -194,13 +194,13 @@ def of_project(project: Project) -> tuple[Counter[tuple[str, str]], Counter[tupl
     rows = _rows(Q(project=project) & ~Q(cluster_key__in=machines))
     loose = {row[1] for row in rows if row[4] in HELD and len(names_in(row[3])) != 1}
     came_to = _kinds_by_node(loose) if loose else {}
-    for uid, key, _project, flavor, phase, _asked, _priority, gpus, count, *_more in rows:
+    for uid, key, _project, flavor, phase, _asked, _priority, gpus, *_more in rows:
         names = names_in(flavor)
         if phase in HELD:
-            held[key, names[0] if len(names) == 1 else came_to.get(str(uid), "")] += gpus * count
+            held[key, names[0] if len(names) == 1 else came_to.get(str(uid), "")] += gpus
             continue
         for name in names or ("",):
-            waiting[key, name] += gpus * count
+            waiting[key, name] += gpus
     return held, waiting
 
 

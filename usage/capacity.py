@@ -172,9 +172,9 @@ def _wishes() -> dict[str, list[_Wish]]:
                 deleted_at__isnull=True, gpus__gt=0, phase=Phase.PENDING, desired=Desired.RUNNING
             ).exclude(reason__in=_NOT_YET)
         ).order_by()
-        sums = waiting.values("cluster_key", "gpu_flavor", "gpus").annotate(n=Sum("count"))
+        sums = waiting.values("cluster_key", "gpu_flavor", "gpus").annotate(n=Sum("all_gpus"))
         for row in sums:
-            wish = _Wish(row["gpu_flavor"].replace(" ", ""), row["gpus"], row["gpus"] * row["n"])
+            wish = _Wish(row["gpu_flavor"].replace(" ", ""), row["gpus"], row["n"])
             found[row["cluster_key"]].append(wish)
     return found
 

@@ -14,7 +14,7 @@ from common.errors import Forbidden, Invalid
 from placement.decision import Request
 from placement.fleet import Fleet, decision_on, engine_decision
 from runtime.capabilities import NodeChanges
-from runtime.protocol import InvalidSpec, Resources
+from runtime.protocol import InvalidSpec, PodGroup, Resources
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db
@@ -352,3 +352,22 @@ def test_c10_nothing_starts_where_the_network_was_not_proved(cluster):
     cluster.drain = True
     cluster.save()
     assert "no new work" in launch_refusal("east")
+
+
+@pytest.mark.parametrize(
+    ("server", "lacking"),
+    [
+        (Resources(cpu_milli=1000, memory_mib=1024), ()),
+        (Resources(cpu_milli=1000, memory_mib=4096 * 1024), ("memory",)),
+        (Resources(cpu_milli=1000, memory_mib=1024, gpus=16, gpu_flavor="h100-80"), ("gpu",)),
+    ],
+)
+def test_a_server_that_no_node_holds_never_starts_whatever_its_replicas_need(
+    cluster, server, lacking
+):
+    size = Resources(cpu_milli=1000, memory_mib=1024, gpus=1, gpu_flavor="h100-80")
+    others = PodGroup("ps", 2, resources=server)
+    asked = Request.of_size("job", size, others=others)
+    made = Fleet([Cluster.objects.get()], uuid4()).decide(Cluster.objects.get(), asked)
+    assert (made.fits, made.waits_for) == (not lacking, lacking)
+    assert asked.total.gpus == 1 + 2 * server.gpus

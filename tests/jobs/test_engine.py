@@ -179,6 +179,25 @@ def test_all_its_replicas_count_for_use_and_for_the_queue(job, settle, end, fake
     assert not Claim.objects.filter(workload_uid=row.uid).exists()
 
 
+def test_what_its_latest_launch_holds_on_a_cluster_is_counted_with_its_servers(job):
+    """Fewer replicas after a loss, and servers that have GPUs of their own."""
+    from clusters.demand import demand_on, placed_on
+    from runtime.models import ObservedWorkload
+
+    columns = {"cluster_key": "east", "gpus": 4, "gpu_flavor": "h100", "phase": "running"}
+    job(replicas=8, replicas_now=2, framework="pytorch", **columns)
+    assert demand_on(["east"])["east"].used == {"h100": 8}
+    servers = {"parameter_servers": 2, "server_gpus": 1, "framework": "tensorflow"}
+    row = job(name="servers", replicas=1, **servers, **columns)
+    assert demand_on(["east"])["east"].used == {"h100": 8 + 6}
+    told = [{"node": node, "seen": "ready"} for node in ("a", "b", "b")]
+    ObservedWorkload.objects.create(
+        cluster_key="east", uid=row.uid, seen="ready", data={"replicas": told}, seen_at=now()
+    )
+    found = {one.node: one.gpus for one in placed_on(["east"]) if one.uid == row.uid}
+    assert found == {"a": 4, "b": 2}
+
+
 def test_one_that_is_removed_leaves_nothing(job, settle, want, fake):
     row = settle(want(settle(job(replicas=2)), "absent"))
     assert row.deleted_at is not None

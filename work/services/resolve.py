@@ -93,7 +93,7 @@ def request_of(kind: Kind, row: Any) -> Request:
         pool=row.pool,
         network=row.network,
         replicas=kind.replicas_of(row),
-        more=kind.more_of(row),
+        others=kind.others_of(row),
         purpose=kind.purpose,
         priority=row.priority,
         together=kind.together_of(row),

@@ -126,6 +126,18 @@ def may_look(client: KubeClient, token: str, namespace: str) -> bool:
     return not isinstance(status, dict) or status.get("allowed") is not False
 
 
+def may_list(client: KubeClient, group: str, resource: str) -> bool:
+    """Whether our own identity may look for such objects; True where the server won't say.
+
+    Looking and making are of one set of roles, but what may be made is bound in each project alone.
+    """
+    asked = {"verb": "list", "group": group, "resource": resource}
+    body = {**_REVIEW, "spec": {"resourceAttributes": asked}}
+    found = client.request("POST", _REVIEWS, None, body).json()
+    status = found.get("status") if isinstance(found, dict) else None
+    return not isinstance(status, dict) or status.get("allowed") is not False
+
+
 def _times(binding: Mapping[str, Any]) -> Iterator[datetime]:
     """When it was made, and when we last changed it; what others did to it is no reason to wait."""
     meta = binding.get("metadata") or {}

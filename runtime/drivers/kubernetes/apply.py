@@ -101,7 +101,14 @@ class Workloads:
                 other.must_write(self._hands, found, spec)
 
     def _get(self, shape: shapes.Shape, name: str, namespace: str) -> Object | None:
-        found = self._client.get(shape.VERSION, shape.PLURAL, name, namespace)
+        """Return it, None where there is none: who may not look for an operator's made none."""
+        try:
+            found = self._client.get(shape.VERSION, shape.PLURAL, name, namespace)
+        except Denied as error:
+            if shape in (job, statefulset):
+                raise
+            log.info("kubernetes.not_looked_for", kind=shape.KIND, error=str(error))
+            return None
         return None if found is None else {**found, "kind": shape.KIND}
 
     def _write_secrets(self, spec: WorkloadSpec) -> bool:

@@ -25,6 +25,7 @@ from runtime.capabilities import (
 from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
 from runtime.drivers.kubernetes.access import Check, KubeAccess, PodAddresses, check_from_settings
 from runtime.drivers.kubernetes.answers import in_words, raise_for
+from runtime.drivers.kubernetes.api_server import may_list
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
@@ -54,7 +55,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
-from runtime.training import KINDS, OPERATORS
+from runtime.training import KATIB, KINDS, OPERATORS
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
@@ -169,9 +170,10 @@ class KubernetesDriver:
         groups = (told.json() or {}).get("groups") if told.status == 200 else None  # noqa: PLR2004
         there = {v.get("groupVersion") for group in groups or () for v in group["versions"]}
         kinds = {api: self._kinds(api) for api, _kind in KINDS.values() if api in there}
+        known = groups is not None and None not in kinds.values()
         operators = (
             *(word for word, api in OPERATORS.items() if api in there),
-            *(word for word, (api, kind) in KINDS.items() if kind in kinds.get(api, ())),
+            *(word for word, (api, kind) in KINDS.items() if kind in (kinds.get(api) or ())),
         )
         return Health(
             reachable=good,
@@ -180,7 +182,7 @@ class KubernetesDriver:
             memory_mib=sum(n.memory_mib for n in nodes),
             isolation=dict(_ISOLATION),
             message="" if good else in_words(ready),
-            operators=None if groups is None else operators,
+            operators=operators if known else None,
         )
 
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
@@ -273,9 +275,20 @@ class KubernetesDriver:
             volume_uid, project=project, owner=owner, backing=backing, namespace=namespace
         )
 
-    def _kinds(self, api: str) -> set[str]:
-        told = self.client.read(f"/apis/{api}").json() or {}
-        return {str(one.get("name")) for one in told.get("resources") or ()}
+    def _kinds(self, api: str) -> set[str] | None:
+        """Return the kinds of an API that we may use; None: it did not say.
+
+        A cluster that was attached with earlier roles has no right on those of the operator of
+        training. Katib's are in a place of their own, where its searches say it.
+        """
+        answer = self.client.read(f"/apis/{api}")
+        told = answer.json() if answer.status == 200 else None  # noqa: PLR2004
+        if not isinstance(told, dict):
+            return None
+        found = {str(one.get("name")) for one in told.get("resources") or ()}
+        needed = {k for word, (its, k) in KINDS.items() if its == api and word != KATIB} & found
+        group = api.partition("/")[0]
+        return found - {kind for kind in needed if not may_list(self.client, group, kind)}
 
     # --- SupportsLogs, SupportsMetrics, SupportsDeviceUse -----------------------------------------
     def read_log(

@@ -5,6 +5,9 @@ costs what was printed since the one before, whichever process looks, and a cont
 another's place is read from its begin once the one before it is read to its end. The API counts
 whole seconds: what was read of the last one comes again and is left out.
 
+A line that is longer than an answer (a bar of progress ends none) is stepped over by seconds, twice
+as many each time that there still is no end of it: their number stands last in the cursor then.
+
 A stop keeps the newest in a Secret, in the same form, for their containers go with their pods.
 """
 
@@ -21,6 +24,7 @@ from runtime.drivers.kubernetes.client import Object
 
 KEY = "events.gz"  # of the Secret that keeps the end of the log
 KEEP_BYTES = 192 * 1024
+_MOST_S = 256  # of one step over a line without an end
 _LINE = 4096  # a longer one is none of an event
 _STAMP = re.compile(r"\A(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
 
@@ -77,6 +81,20 @@ def second(stamp: str, *, after: int = 0) -> str:
     return f"{at.isoformat()}{found[3]}"
 
 
+def place(cursor: str) -> tuple[str, str, int]:
+    """Return the container of a cursor, the stamp, and the seconds of the last step; 0: none."""
+    container, _, rest = cursor.partition(" ")
+    stamp, _, step = rest.partition(" ")
+    return container, stamp, int(step) if step.isdecimal() else 0
+
+
+def stepped(container: str, stamp: str, text: bytes, last: int) -> str:
+    """Return the cursor beyond an answer without an end of line, from where its text begins."""
+    first = text.partition(b" ")[0].decode(errors="replace")
+    step = min(max(1, last * 2), _MOST_S)
+    return f"{container} {second(max(stamp, first, key=order), after=step)} {step}"
+
+
 def packed(containers: Sequence[str], lines: Sequence[Line]) -> str:
     """Return the newest as a Secret's value. The containers are named, also one without events."""
     room, kept = KEEP_BYTES, []
@@ -97,7 +115,7 @@ def unpacked(value: str, cursor: str) -> EventLines:
     except (OSError, EOFError, ValueError):
         return EventLines(b"", cursor)
     containers = head.decode().split()
-    container, _, stamp = cursor.partition(" ")
+    container, stamp, _step = place(cursor)
     at = containers.index(container) if container in containers else -1
     data = bytearray()
     for row in rows:

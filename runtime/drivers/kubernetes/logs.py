@@ -23,9 +23,10 @@ import structlog
 
 from runtime.capabilities import EventLines
 from runtime.drivers.kubernetes import events, names, observe
+from runtime.drivers.kubernetes.answers import in_words
 from runtime.drivers.kubernetes.builders.workload import secret
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
-from runtime.protocol import DriverError
+from runtime.protocol import DriverError, NotYet
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ _KEEP_LINES = 2000
 _KEEP_EVENTS_OF_LINES = 20_000  # the last, in which events are looked for
 _FRESH_S = 0.5
 _OK = 200
+_LATER = frozenset({429, 500, 502, 503, 504})  # of the node or what is before it: not for good
 
 
 @dataclass
@@ -92,12 +94,12 @@ class Logs:
         """Read on in what the first replica's ``pods`` told; where there are none, in what is kept.
 
         ``where``: name and namespace of the workload. Of a second in which more was printed than
-        one answer holds, the rest is passed over.
+        one answer holds, the rest is passed over. NotYet where the node does not give them now.
         """
         its = events.sources(pods)
         if not its:
             return events.unpacked(self._kept(*where, launch, events.KEY), cursor)
-        container, _, stamp = cursor.partition(" ")
+        container, stamp, step = events.place(cursor)
         known = [source.container for source in its]
         at, stamp = (known.index(container), stamp) if container in known else (0, "")
         data, read = bytearray(), 0
@@ -108,6 +110,7 @@ class Logs:
                 since=events.second(stamp),
                 stamps=True,
                 limit=limit,
+                is_needed=True,
             )
             read, is_cut, before = read + len(text), len(text) >= limit, stamp
             for when, line in events.stamped(text):
@@ -115,9 +118,11 @@ class Logs:
                     stamp = when
                     if events.is_event(line):
                         data += line + b"\n"
+            if is_cut and b"\n" not in text:  # the same line may go on for long: in the next look
+                cursor = events.stepped(source.container, before, text, step)
+                return EventLines(bytes(data), cursor, read=read)
             if is_cut and stamp == before:
-                first = text.partition(b" ")[0].decode(errors="replace")
-                stamp = events.second(stamp or first, after=1)
+                stamp = events.second(stamp, after=1)
             cursor = f"{source.container} {stamp}"
             if is_cut or read >= limit:
                 return EventLines(bytes(data), cursor, more=True, read=read)
@@ -223,6 +228,7 @@ class Logs:
         stamps: bool = False,
         lines: int = 0,
         limit: int = _FIRST_BYTES,
+        is_needed: bool = False,
     ) -> bytes:
         meta = pod["metadata"]
         params = {
@@ -235,6 +241,8 @@ class Logs:
         }
         path = path_of("v1", "pods", meta["name"], meta["namespace"]) + "/log"
         answer = self._client.read_once(path, params)
+        if is_needed and answer.status in _LATER:
+            raise NotYet(in_words(answer), retry_in=5.0)
         return answer.body if answer.status == _OK else b""
 
 

@@ -316,3 +316,21 @@ def test_removing_a_volume_waits_until_its_contents_are_gone(stub, driver):
     driver.remove_volume("h1")
     assert stub.objects == {}
     driver.remove_volume("h1")
+
+
+def test_what_earlier_roles_may_not_look_for_keeps_nothing_from_being_removed(stub):
+    """After an upgrade a cluster has the roles with which it was attached."""
+    driver = stub.driver(operators=("pytorchjob", "tfjob"))
+    driver.ensure(spec(mounts=()))
+
+    def denied(handler, _method, path, _query):
+        if "/kubeflow.org/" not in path:
+            return False
+        handler.refuse(403, "pytorchjobs.kubeflow.org is forbidden")
+        return True
+
+    stub.fault = denied
+    with pytest.raises(NotYet):
+        driver.remove("u1")
+    driver.remove("u1")
+    assert (SETS, "ns/ws-k7") not in stub.objects

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from runtime.drivers.kubernetes import events, names
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.shapes import job
 from runtime.drivers.kubernetes.shapes.base import firsts
+from runtime.protocol import NotYet
 from tests.drivers.kubernetes.pieces import AT, LATER, NS, ended, pod, runs
 from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_jobs import built, load
@@ -174,9 +177,60 @@ def test_g9_a_second_with_more_than_an_answer_holds_is_passed_over_and_no_other(
     node.logs["a"] = [(0, event(0)), *flood, (1, event(1)), (2, event(2)), (3, event(3))]
     assert read(logs, one("a"), limit=2000)() == [0, 2, 3]
     node.logs["a"] = [(0, b"x" * 5000), (1, event(5))]  # no whole line at first
-    assert read(logs, one("a"), limit=2000)() == [5]
+    more = read(logs, one("a"), limit=2000)
+    assert (more(), more()) == ([], [5])
     node.logs["a"] = [(0, event(0)), *flood, (1, event(1)), (2, event(2)), (3, event(3))]
     assert read(logs, one("a"))() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_g9_what_a_node_does_not_give_now_is_no_end(
+    status: int, node: Node, logs: Logs, stub: Stub
+) -> None:
+    node.logs["a"] = [(0, event(0))]
+    more = read(logs, one("a"))
+    assert more() == [0]
+    node.logs["a"] += [(1, event(1))]
+    answers, stub.fault = stub.fault, lambda handler, *_: handler.refuse(status) or True
+    with pytest.raises(NotYet):
+        more()
+    stub.fault = answers
+    assert more() == [1]
+    stub.fault = lambda handler, *_: handler.refuse(404) or True  # its container is gone
+    assert more() == []
+
+
+def test_g9_a_bar_of_progress_longer_than_an_answer_is_stepped_over_faster_each_time(
+    node: Node, logs: Logs, stub: Stub
+) -> None:
+    """It ends no line for half an hour, after an hour of silence."""
+    node.logs["a"] = [(0, event(0))]
+    more = read(logs, one("a"), limit=2000)
+    assert more() == [0]
+    bar, begun = "50%\r" * 1000, datetime(2026, 11, 21, 7, tzinfo=UTC)
+    asked: list[datetime] = []
+
+    def fault(handler: Any, _method: str, _path: str, query: dict[str, str]) -> bool:
+        asked.append(since := datetime.fromisoformat(query["sinceTime"]))
+        at = max(since, begun)  # the rest of a line has the stamp of where it is cut
+        over = (at - begun).total_seconds() > 1800
+        text = f"{at:%FT%T}.5Z {event(1).decode()}\n" if over else f"{at:%FT%TZ} {bar}"
+        body = text.encode()[: int(query["limitBytes"])]
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return True
+
+    stub.fault = fault
+    looks = [more() for _ in range(20)]
+    assert [found for found in looks if found] == [[1]]
+    assert len(asked) == len(looks)  # one answer a look: the pause between them holds
+    steps = [(late - early).total_seconds() for early, late in itertools.pairwise(asked[1:10])]
+    assert steps == [2, 4, 8, 16, 32, 64, 128, 256]
+    stub.fault = lambda *_: False
+    kept = events.packed(["containerd://a"], [events.Line("containerd://a", AT, event(0))])
+    assert events.unpacked(kept, f"containerd://a {AT} 4").data == b""
 
 
 def test_g9_what_is_kept_fits_into_a_secret() -> None:

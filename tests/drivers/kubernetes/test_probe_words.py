@@ -68,3 +68,30 @@ def test_a_new_credential_is_tried_at_once(
     Cluster.objects.update(checked_at=None)  # as a replaced credential leaves it
     health.tick()
     assert asked == ["east", "east"]
+
+
+@pytest.mark.parametrize(
+    ("status", "may", "known"),
+    [(200, True, ("pytorchjob",)), (200, False, ()), (403, True, None)],
+)
+def test_an_operator_counts_where_our_roles_reach_it(
+    stub: Stub, status: int, may: bool, known: tuple[str, ...] | None
+) -> None:
+    """What was known of a cluster stands while it refuses to say."""
+
+    def fault(handler: Any, _method: str, path: str, _query: Any) -> bool:
+        path = path.partition("?")[0]
+        if path == "/apis":
+            handler.say(200, {"groups": [{"versions": [{"groupVersion": "kubeflow.org/v1"}]}]})
+        elif path == "/apis/kubeflow.org/v1":
+            handler.say(status, {"resources": [{"name": "pytorchjobs"}, {"name": "notebooks"}]})
+        elif path.endswith("selfsubjectaccessreviews"):
+            asked = handler.given["spec"]["resourceAttributes"]
+            right = {"verb": "list", "group": "kubeflow.org", "resource": "pytorchjobs"}
+            handler.say(201, {"status": {"allowed": may and asked == right}})
+        else:
+            return False
+        return True
+
+    stub.fault = fault
+    assert stub.driver().probe().operators == known

@@ -236,6 +236,18 @@ def test_how_often_a_replica_began_anew_is_what_its_cluster_counts(
     assert observe_job.restarts_of(as_job(owner), pod, role) == found
 
 
+@pytest.mark.parametrize(("framework", "operator"), FRAMEWORKS[3:])
+@pytest.mark.parametrize(("attempts", "limit"), [(1, None), (2, 5), (4, 13)])
+def test_the_training_operator_allows_what_all_replicas_may_begin_anew(
+    framework, operator, attempts, limit
+):
+    """It adds the starts of all pods, servers too: a failure that all share ends each of them."""
+    replicas = 3 if framework == "tensorflow" else 4
+    spec = asked(framework, operator, replicas=replicas, retry=RetryPolicy(attempts))
+    *_beside, made = shapes.of_spec(spec).build(spec, OPTIONS)
+    assert made["spec"]["runPolicy"].get("backoffLimit") == limit
+
+
 def test_a_replica_that_its_node_starts_again_is_over_when_its_attempts_are_used_up():
     spec = asked("pytorch", "pytorchjob", retry=RetryPolicy(2))
     owner = as_job(shapes.of_spec(spec).build(spec, OPTIONS)[-1])

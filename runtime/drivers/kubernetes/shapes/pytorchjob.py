@@ -23,7 +23,7 @@ def _made(roles: Roles) -> list[dict[str, Any]]:
         "metadata": dict(roles.meta),
         "spec": {
             "pytorchReplicaSpecs": {"Worker": workers},
-            "runPolicy": training_operator.policy(spec.retry),
+            "runPolicy": training_operator.policy(spec.retry, spec.replicas),
         },
     }
     return [made]

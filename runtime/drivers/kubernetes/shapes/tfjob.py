@@ -23,7 +23,7 @@ def _made(roles: Roles) -> list[dict[str, Any]]:
         "metadata": dict(roles.meta),
         "spec": {
             "tfReplicaSpecs": {_CALLED[group.role]: _role(roles, group) for group in spec.groups},
-            "runPolicy": training_operator.policy(spec.retry),
+            "runPolicy": training_operator.policy(spec.retry, spec.replicas),
         },
     }
     return [made]

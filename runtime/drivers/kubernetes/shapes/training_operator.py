@@ -13,12 +13,15 @@ VERSION = "kubeflow.org/v1"
 SUSPEND = ("spec", "runPolicy", "suspend")
 
 
-def policy(retry: RetryPolicy) -> dict[str, Any]:
+def policy(retry: RetryPolicy, replicas: int) -> dict[str, Any]:
     """Ended pods stay, as their ends and logs are read; the limit is one start beyond what may be.
 
-    The engine ends it before (``observe_job``), as soon as a replica has used its attempts up.
+    ``replicas``: of all roles, as starts are counted over all of them and a failure of one often
+    ends the rest. The engine ends it before (``observe_job``), as soon as a replica has used its
+    attempts up.
     """
-    limit = {"backoffLimit": retry.attempts} if retry.attempts > 1 else {}
+    again = retry.attempts - 1
+    limit = {"backoffLimit": again * replicas + 1} if again > 0 else {}
     return {"cleanPodPolicy": "Running", **limit}
 
 
