@@ -131,6 +131,25 @@ def test_a_log_that_begins_anew_is_read_from_its_begin(
     assert (row.trials.get().value, row.trials.get().log_offset) == (0.4, 10)
 
 
+def test_early_stopping_compares_what_began_anew_at_its_own_step(
+    begin: Any, go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was preempted, and is as good as the others were by then."""
+    row = begin(early_stopping=True, parallel=1, trials_max=5)
+    for _number in range(3):
+        go(row, "".join(f"score=0.{n}\n" for n in range(1, 9)), code=0)
+    go(row)
+    row.trials.filter(number=4).update(log_offset=900, curve=[0.1, 0.2, 0.3], value=0.3)
+    said = b"score=0.1\nscore=0.2\nscore=0.3\nscore=0.32\n"
+    parts = [LogPart(data=b"", next_offset=0), LogPart(data=said, next_offset=len(said))]
+    rest = LogPart(data=b"", next_offset=len(said))
+    monkeypatch.setattr(reading, "log_read", lambda *_a, **_k: parts.pop(0) if parts else rest)
+    go(row)
+    fourth = row.trials.get(number=4)
+    assert (fourth.state, fourth.value) == ("running", 0.32)
+    assert fourth.curve == [0.1, 0.2, 0.3, 0.32]
+
+
 def test_stop_all_ends_every_trial_and_stop_one_only_that(
     begin: Any, go: Any, api: Any, alice: Any, settle: Any
 ) -> None:
