@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
@@ -40,6 +40,8 @@ from work.services.ending import request_stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from django.db.models import QuerySet
 
     from jobs.models import Job
     from runtime.capabilities import Proposal
@@ -100,13 +102,17 @@ def steer(row: Experiment) -> None:
     curves = dict(row.trials.filter(state=TrialState.RUNNING).values_list("pk", "curve"))
     done = row.trials.filter(state=TrialState.SUCCEEDED).values_list("curve", flat=True)
     others = list(done) if row.early_stopping and curves else []
+    ending = set(_ending(row).values_list("pk", flat=True))
     for trial in trials:
         if trial.state == TrialState.RUNNING:
             trial.curve = curves.get(trial.pk, [])
             _look(row, trial, others)
+        elif trial.pk in ending:
+            _look_at_its_end(trial)
     running = [one for one in trials if one.state == TrialState.RUNNING]
     reason = row.reason if row.state == State.STOPPING else _why_over(row, trials)
-    if reason == Reason.TRIALS and running and row.state == State.RUNNING:
+    is_left = bool(running) or _ending(row).exists()
+    if reason == Reason.TRIALS and is_left and row.state == State.RUNNING:
         return  # its last trials go on to their end
     if reason:
         _end(row, reason, trials)
@@ -224,6 +230,23 @@ def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> N
     trial.save()
 
 
+def _ending(row: Experiment) -> QuerySet[Trial]:
+    """Those that early stopping ended, and whose job holds its place, or did at the last look."""
+    found = row.trials.filter(state=TrialState.EARLY_STOPPED, job__deleted_at=None)
+    found = found.filter(job__desired=Desired.STOPPED)
+    return found.exclude(job__phase__in=_ENDED, job__phase_since__lte=F("ended_at"))
+
+
+def _look_at_its_end(trial: Trial) -> None:
+    """Count what its job held until it ended; then it has ended, too."""
+    if trial.job is None:
+        return
+    trial.gpu_seconds = max(trial.gpu_seconds, _gpu_seconds(trial.job))
+    if state_of(trial.job) in OVER:
+        trial.ended_at = now()
+    trial.save(update_fields=["gpu_seconds", "ended_at"])
+
+
 def _gpu_seconds(job: Job) -> float:
     """What all its launches held, as usage has written it down."""
     held = Interval.objects.filter(uid=job.uid, gpus__gt=0)
@@ -330,11 +353,12 @@ def _end_job(trial: Trial) -> None:
 def _end(row: Experiment, reason: str, trials: list[Trial], message: str = "") -> None:
     """Write that it is over, or that it stops; then what still runs of it is told to end."""
     running = [one for one in trials if one.state == TrialState.RUNNING]
-    if not _ended(row, reason, trials, over=not running, message=message):
+    over = not running and not _ending(row).exists()
+    if not _ended(row, reason, trials, over=over, message=message):
         return
     for trial in running:
         _end_job(trial)
-    if not running:
+    if over:
         _leave_katib(row)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from datetime import timedelta
 from types import SimpleNamespace as LogPart
 from typing import Any
 
@@ -20,6 +21,7 @@ from notifications.models import Notification
 from quotas.models import Limit
 from runtime.hints import hint
 from tests.experiments.conftest import HERE, LEAST
+from usage.models import Interval
 from work.services.ending import workload_delete
 
 pytestmark = pytest.mark.django_db
@@ -361,6 +363,28 @@ def test_a_trial_that_lags_ends_early_and_is_done(
     go(row, "score=0.1\n" * 3 + "score=0.95\n", code=0)  # the last of its values is the best
     go(row)
     assert (row.state, row.reason) == ("succeeded", "goal-reached")
+
+
+def test_a_search_is_over_when_what_it_stopped_early_is_and_its_last_time_counts(
+    begin: Any, go: Any, settle: Any
+) -> None:
+    row = begin(early_stopping=True, parallel=1, trials_max=4)
+    for _number in range(3):
+        go(row, "score=0.5\n" * 4, code=0)
+    go(row, "score=0.1\n" * 4)
+    go(row)
+    fourth = row.trials.get(number=4)
+    assert (fourth.state, row.state) == ("early-stopped", "running")
+    an_hour_ago = now() - timedelta(hours=1)
+    Interval.objects.filter(uid=fourth.job.uid).update(gpus=2, started_at=an_hour_ago)
+    go(row)
+    assert row.state == "running"
+    assert row.trials.get(number=4).gpu_seconds >= 7200
+    settle(fourth.job)
+    Interval.objects.filter(uid=fourth.job.uid).update(started_at=an_hour_ago - timedelta(hours=1))
+    go(row)
+    assert (row.state, row.reason) == ("succeeded", "max-trials")
+    assert row.trials.get(number=4).gpu_seconds >= 4 * 3600  # until it had ended
 
 
 def test_its_owner_is_told_once_how_it_ended_and_of_no_trial(
