@@ -91,7 +91,7 @@ def _sentences(row: Experiment, plan: Plan) -> tuple[str, ...]:
         _("Values are chosen by: %(engine)s.") % {"engine": row.get_engine_display()},
         _("%(trials)d trials, up to %(parallel)d at the same time.") % count,
     ]
-    if gpus := count["parallel"] * plan.row.gpus * JOB.replicas_of(plan.row):
+    if gpus := count["parallel"] * JOB.total_of(plan.row).gpus:
         told.append(_("Together they hold up to %(n)d GPUs.") % {"n": gpus})
     if row.gpu_hours is not None:
         told.append(_("It ends when %(n)s GPU-hours are spent.") % {"n": f"{row.gpu_hours:g}"})

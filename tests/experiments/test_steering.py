@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from datetime import timedelta
+from types import SimpleNamespace
 from types import SimpleNamespace as LogPart
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.db import connection
 
 from common.clock import now
 from common.errors import Conflict, wrong
-from experiments import reading, steering
+from experiments import reading, services, steering
 from experiments.forms import EXAMPLE
 from experiments.models import Experiment
 from jobs.models import Job
@@ -449,3 +450,11 @@ def test_a_trial_larger_than_a_limit_is_refused_and_one_that_waits_is_not(
     assert plan["allowed"], plan
     assert "4 trials, up to 2 at the same time." in plan["sentences"]
     assert api(alice, "POST", HERE, fits).status_code == 202
+
+
+def test_a_plan_counts_the_gpus_of_parameter_servers(project: Any, alice: Any) -> None:
+    servers = {"parameter_servers": 3, "server_gpus": 1}
+    job = Job(project=project, owner=alice, replicas=2, gpus=2, framework="tensorflow", **servers)
+    row = Experiment(project=project, owner=alice, parallel=2, trials_max=4)
+    told = services._sentences(row, SimpleNamespace(row=job, sentences=()))
+    assert "Together they hold up to 14 GPUs." in told
