@@ -172,7 +172,7 @@ def choose_engine(row: Experiment, template: dict[str, Any], cluster_key: str) -
     """Katib where the cluster of the trials has it and can do it: then they run there."""
     cluster = Cluster.objects.filter(key=cluster_key).first()
     can = cluster is not None and katib.is_on(cluster) and row.algorithm in katib.ALGORITHMS
-    if can and (is_free := katib.has_room(row.project)):
+    if can and (is_free := katib.has_room(row)):
         row.engine, row.cluster_key = Engine.KATIB, cluster_key
         row.sealed = {"job": json.dumps({**template, "cluster": cluster_key})}
     elif row.algorithm not in OWN_ALGORITHMS:

@@ -136,7 +136,7 @@ def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
 
     One that is away, or has lost what it knew, holds no search up: Optuna goes on with all trials.
     """
-    if not row.in_katib and not katib.has_room(row.project, but=row):
+    if not row.in_katib and not katib.has_room(row):
         _without_katib(row, f"{katib.MOST} searches of the project have one there")
         return []
     # Written first: what is made there is never forgotten. Who stopped, deleted or restarted it
