@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
@@ -26,6 +27,7 @@ from experiments.models import Experiment, Trial
 from experiments.reading import read
 from experiments.rules import filled
 from experiments.search import Tried, ask, lags
+from experiments.selectors import ending
 from experiments.services import best_of, own_algorithm
 from jobs import choices as jobs
 from jobs.kind import JOB
@@ -39,9 +41,7 @@ from work.services.base import locked
 from work.services.ending import request_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from django.db.models import QuerySet
+    from collections.abc import Callable, Sequence
 
     from jobs.models import Job
     from runtime.capabilities import Proposal
@@ -97,21 +97,24 @@ def steer(row: Experiment) -> None:
     if row.state not in LIVE:
         _leave_katib(row)
         return
-    trials = list(row.trials.defer("curve").select_related("job__project", "job__owner"))
-    # Most of 500 are over, and nobody asks what they said.
-    curves = dict(row.trials.filter(state=TrialState.RUNNING).values_list("pk", "curve"))
+    # Most of 500 are over: of those nobody asks for their jobs, or what they said.
+    live = row.trials.filter(state=TrialState.RUNNING)
+    asked = {
+        one.pk: one
+        for rows in (live, ending(row))
+        for one in rows.select_related("job__project", "job__owner")
+    }
+    trials = [asked.get(one.pk, one) for one in row.trials.defer("curve")]
     done = row.trials.filter(state=TrialState.SUCCEEDED).values_list("curve", flat=True)
-    others = list(done) if row.early_stopping and curves else []
-    ending = set(_ending(row).values_list("pk", flat=True))
+    others = cache(lambda: list(done))
     for trial in trials:
         if trial.state == TrialState.RUNNING:
-            trial.curve = curves.get(trial.pk, [])
             _look(row, trial, others)
-        elif trial.pk in ending:
+        elif trial.pk in asked:
             _look_at_its_end(trial)
     running = [one for one in trials if one.state == TrialState.RUNNING]
     reason = row.reason if row.state == State.STOPPING else _why_over(row, trials)
-    is_left = bool(running) or _ending(row).exists()
+    is_left = bool(running) or ending(row).exists()
     if reason == Reason.TRIALS and is_left and row.state == State.RUNNING:
         return  # its last trials go on to their end
     if reason:
@@ -198,9 +201,12 @@ def _leave_katib(row: Experiment) -> None:
     Experiment.objects.filter(pk=row.pk).update(in_katib=False, message=kept)
 
 
-def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> None:
-    """Write down what a trial has said, and how it ended. ``others``: of those that ended well."""
-    job = trial.job
+def _look(row: Experiment, trial: Trial, others: Callable[[], Sequence[Sequence[float]]]) -> None:
+    """Write down what a trial has said, and how it ended. ``others``: of those that ended well.
+
+    It is compared with them when it says something: they are many, and read for that alone.
+    """
+    job, before = trial.job, trial.curve
     if job is None or job.desired == Desired.ABSENT or job.deleted_at is not None:
         trial.state, trial.ended_at = TrialState.STOPPED, now()
         trial.save()
@@ -217,7 +223,8 @@ def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> N
             return  # what it said is not known yet: asked again
     except Conflict:
         pass  # a cluster that keeps no logs
-    if not over and row.early_stopping and lags(trial.curve, others, maximizes=row.maximizes):
+    is_news = row.early_stopping and not over and trial.curve != before
+    if is_news and lags(trial.curve, others(), maximizes=row.maximizes):
         trial.state, trial.ended_at = TrialState.EARLY_STOPPED, now()
         with transaction.atomic():  # never its job without it: that would be a stop by request
             _end_job(trial)
@@ -228,13 +235,6 @@ def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> N
         said = TrialState.METRIC_UNAVAILABLE if trial.value is None else TrialState.SUCCEEDED
         trial.state, trial.ended_at = ended.get(state, said), now()
     trial.save()
-
-
-def _ending(row: Experiment) -> QuerySet[Trial]:
-    """Those that early stopping ended, and whose job holds its place, or did at the last look."""
-    found = row.trials.filter(state=TrialState.EARLY_STOPPED, job__deleted_at=None)
-    found = found.filter(job__desired=Desired.STOPPED)
-    return found.exclude(job__phase__in=_ENDED, job__phase_since__lte=F("ended_at"))
 
 
 def _look_at_its_end(trial: Trial) -> None:
@@ -353,7 +353,7 @@ def _end_job(trial: Trial) -> None:
 def _end(row: Experiment, reason: str, trials: list[Trial], message: str = "") -> None:
     """Write that it is over, or that it stops; then what still runs of it is told to end."""
     running = [one for one in trials if one.state == TrialState.RUNNING]
-    over = not running and not _ending(row).exists()
+    over = not running and not ending(row).exists()
     if not _ended(row, reason, trials, over=over, message=message):
         return
     for trial in running:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
 from common.errors import Conflict, wrong
@@ -458,3 +459,18 @@ def test_a_plan_counts_the_gpus_of_parameter_servers(project: Any, alice: Any) -
     row = Experiment(project=project, owner=alice, parallel=2, trials_max=4)
     told = services._sentences(row, SimpleNamespace(row=job, sentences=()))
     assert "Together they hold up to 14 GPUs." in told
+
+
+def test_a_turn_in_which_nobody_says_anything_reads_no_curve_of_what_is_over(
+    begin: Any, go: Any
+) -> None:
+    row = begin(early_stopping=True, parallel=1, trials_max=5)
+    for _number in range(3):
+        go(row, "score=0.5\n" * 4, code=0)
+    go(row, "score=0.5\n")
+    go(row)
+    with CaptureQueriesContext(connection) as asked:
+        steering.steer(row)
+    said = [one["sql"] for one in asked if '"experiments_trial"."curve"' in one["sql"]]
+    assert any("'running'" in one for one in said), said
+    assert not [one for one in said if "'succeeded'" in one]
