@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from clusters.models import Cluster
     from experiments.models import Trial
-    from projects.models import Project
 
 ALGORITHMS = frozenset((Algorithm.RANDOM, Algorithm.TPE, Algorithm.CMAES, Algorithm.SOBOL))
 MOST = 10  # searches of a project at a time: each has a small pod that no limit counts
@@ -38,11 +37,16 @@ def is_on(cluster: Cluster) -> bool:
     return KATIB in cluster.operators
 
 
-def has_room(project: Project, *, but: Experiment | None = None) -> bool:
-    """Whether it may choose values of one more search of a project, or has those of ``but``."""
-    rows = Experiment.objects.filter(Q(in_katib=True) | Q(state__in=LIVE, engine=Engine.KATIB))
-    rows = rows.filter(project=project)
-    return (rows if but is None else rows.filter(in_katib=True).exclude(pk=but.pk)).count() < MOST
+def has_room(row: Experiment) -> bool:
+    """Whether it may choose values of a search, beside those of others in its project.
+
+    Of one that is not begun yet those count too that are about to be there.
+    """
+    counted = Q(in_katib=True)
+    if row.pk is None:
+        counted |= Q(state__in=LIVE, engine=Engine.KATIB)
+    others = Experiment.objects.filter(counted, project=row.project).exclude(name=row.name)
+    return others.count() < MOST
 
 
 def proposed(row: Experiment) -> tuple[Proposal, ...]:

@@ -22,11 +22,11 @@ def read(row: Experiment, trial: Trial, job: Job, *, over: bool) -> bool:
     False: it is over, and there is more than is read in one turn.
     """
     for _part in range(PARTS if over else 1):
-        said, offset = b"", trial.log_offset
+        said, offset, is_anew = b"", trial.log_offset, False
         while len(said) < READ:
             part = log_read(job.cluster_key, str(job.uid), offset=offset)
             if part.next_offset < offset:  # it began anew: another launch, or another pod
-                said, offset = b"", 0
+                said, offset, is_anew = b"", 0, not over
                 continue
             if part.next_offset == offset or not part.data:
                 break
@@ -40,7 +40,8 @@ def read(row: Experiment, trial: Trial, job: Job, *, over: bool) -> bool:
         best = max if row.maximizes else min
         if found:
             trial.value = best([*found, *([] if trial.value is None else [trial.value])])
-        trial.curve = (trial.curve + found)[:CURVE]
+        # What begins anew counts its steps anew: early stopping compares at the same step.
+        trial.curve = (found if is_anew else trial.curve + found)[:CURVE]
         trial.log_offset = offset
         if is_last:
             return True

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import Count, Func, IntegerField, Q, QuerySet
+from django.db.models import Count, F, Func, IntegerField, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound
 from experiments.choices import TrialState
 from experiments.models import Experiment, Trial
+from jobs.states import ENDED
 from projects.access import Permission, scoped
+from runtime.protocol import Desired
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -54,3 +56,10 @@ def trial_get(row: Experiment, number: int) -> Trial:
     if trial is None:
         raise NotFound(_("There is no such thing, or you may not see it."))
     return trial
+
+
+def ending(row: Experiment) -> QuerySet[Trial]:
+    """Those that early stopping ended, and whose job holds its place, or did at the last look."""
+    found = row.trials.filter(state=TrialState.EARLY_STOPPED, job__deleted_at=None)
+    found = found.filter(job__desired=Desired.STOPPED)
+    return found.exclude(job__phase__in=ENDED, job__phase_since__lte=F("ended_at"))

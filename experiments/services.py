@@ -91,7 +91,7 @@ def _sentences(row: Experiment, plan: Plan) -> tuple[str, ...]:
         _("Values are chosen by: %(engine)s.") % {"engine": row.get_engine_display()},
         _("%(trials)d trials, up to %(parallel)d at the same time.") % count,
     ]
-    if gpus := count["parallel"] * plan.row.gpus * JOB.replicas_of(plan.row):
+    if gpus := count["parallel"] * JOB.total_of(plan.row).gpus:
         told.append(_("Together they hold up to %(n)d GPUs.") % {"n": gpus})
     if row.gpu_hours is not None:
         told.append(_("It ends when %(n)s GPU-hours are spent.") % {"n": f"{row.gpu_hours:g}"})
@@ -172,7 +172,7 @@ def choose_engine(row: Experiment, template: dict[str, Any], cluster_key: str) -
     """Katib where the cluster of the trials has it and can do it: then they run there."""
     cluster = Cluster.objects.filter(key=cluster_key).first()
     can = cluster is not None and katib.is_on(cluster) and row.algorithm in katib.ALGORITHMS
-    if can and (is_free := katib.has_room(row.project)):
+    if can and (is_free := katib.has_room(row)):
         row.engine, row.cluster_key = Engine.KATIB, cluster_key
         row.sealed = {"job": json.dumps({**template, "cluster": cluster_key})}
     elif row.algorithm not in OWN_ALGORITHMS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,6 +27,7 @@ from experiments.models import Experiment, Trial
 from experiments.reading import read
 from experiments.rules import filled
 from experiments.search import Tried, ask, lags
+from experiments.selectors import ending
 from experiments.services import best_of, own_algorithm
 from jobs import choices as jobs
 from jobs.kind import JOB
@@ -39,7 +41,7 @@ from work.services.base import locked
 from work.services.ending import request_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobs.models import Job
     from runtime.capabilities import Proposal
@@ -95,18 +97,25 @@ def steer(row: Experiment) -> None:
     if row.state not in LIVE:
         _leave_katib(row)
         return
-    trials = list(row.trials.defer("curve").select_related("job__project", "job__owner"))
-    # Most of 500 are over, and nobody asks what they said.
-    curves = dict(row.trials.filter(state=TrialState.RUNNING).values_list("pk", "curve"))
+    # Most of 500 are over: of those nobody asks for their jobs, or what they said.
+    live = row.trials.filter(state=TrialState.RUNNING)
+    asked = {
+        one.pk: one
+        for rows in (live, ending(row))
+        for one in rows.select_related("job__project", "job__owner")
+    }
+    trials = [asked.get(one.pk, one) for one in row.trials.defer("curve")]
     done = row.trials.filter(state=TrialState.SUCCEEDED).values_list("curve", flat=True)
-    others = list(done) if row.early_stopping and curves else []
+    others = cache(lambda: list(done))
     for trial in trials:
         if trial.state == TrialState.RUNNING:
-            trial.curve = curves.get(trial.pk, [])
             _look(row, trial, others)
+        elif trial.pk in asked:
+            _look_at_its_end(trial)
     running = [one for one in trials if one.state == TrialState.RUNNING]
     reason = row.reason if row.state == State.STOPPING else _why_over(row, trials)
-    if reason == Reason.TRIALS and running and row.state == State.RUNNING:
+    is_left = bool(running) or ending(row).exists()
+    if reason == Reason.TRIALS and is_left and row.state == State.RUNNING:
         return  # its last trials go on to their end
     if reason:
         _end(row, reason, trials)
@@ -130,7 +139,7 @@ def _asked(row: Experiment, trials: list[Trial]) -> list[Proposal]:
 
     One that is away, or has lost what it knew, holds no search up: Optuna goes on with all trials.
     """
-    if not row.in_katib and not katib.has_room(row.project, but=row):
+    if not row.in_katib and not katib.has_room(row):
         _without_katib(row, f"{katib.MOST} searches of the project have one there")
         return []
     # Written first: what is made there is never forgotten. Who stopped, deleted or restarted it
@@ -192,9 +201,12 @@ def _leave_katib(row: Experiment) -> None:
     Experiment.objects.filter(pk=row.pk).update(in_katib=False, message=kept)
 
 
-def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> None:
-    """Write down what a trial has said, and how it ended. ``others``: of those that ended well."""
-    job = trial.job
+def _look(row: Experiment, trial: Trial, others: Callable[[], Sequence[Sequence[float]]]) -> None:
+    """Write down what a trial has said, and how it ended. ``others``: of those that ended well.
+
+    It is compared with them when it says something: they are many, and read for that alone.
+    """
+    job, before = trial.job, trial.curve
     if job is None or job.desired == Desired.ABSENT or job.deleted_at is not None:
         trial.state, trial.ended_at = TrialState.STOPPED, now()
         trial.save()
@@ -211,7 +223,8 @@ def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> N
             return  # what it said is not known yet: asked again
     except Conflict:
         pass  # a cluster that keeps no logs
-    if not over and row.early_stopping and lags(trial.curve, others, maximizes=row.maximizes):
+    is_news = row.early_stopping and not over and trial.curve != before
+    if is_news and lags(trial.curve, others(), maximizes=row.maximizes):
         trial.state, trial.ended_at = TrialState.EARLY_STOPPED, now()
         with transaction.atomic():  # never its job without it: that would be a stop by request
             _end_job(trial)
@@ -222,6 +235,16 @@ def _look(row: Experiment, trial: Trial, others: Sequence[Sequence[float]]) -> N
         said = TrialState.METRIC_UNAVAILABLE if trial.value is None else TrialState.SUCCEEDED
         trial.state, trial.ended_at = ended.get(state, said), now()
     trial.save()
+
+
+def _look_at_its_end(trial: Trial) -> None:
+    """Count what its job held until it ended; then it has ended, too."""
+    if trial.job is None:
+        return
+    trial.gpu_seconds = max(trial.gpu_seconds, _gpu_seconds(trial.job))
+    if state_of(trial.job) in OVER:
+        trial.ended_at = now()
+    trial.save(update_fields=["gpu_seconds", "ended_at"])
 
 
 def _gpu_seconds(job: Job) -> float:
@@ -330,11 +353,12 @@ def _end_job(trial: Trial) -> None:
 def _end(row: Experiment, reason: str, trials: list[Trial], message: str = "") -> None:
     """Write that it is over, or that it stops; then what still runs of it is told to end."""
     running = [one for one in trials if one.state == TrialState.RUNNING]
-    if not _ended(row, reason, trials, over=not running, message=message):
+    over = not running and not ending(row).exists()
+    if not _ended(row, reason, trials, over=over, message=message):
         return
     for trial in running:
         _end_job(trial)
-    if not running:
+    if over:
         _leave_katib(row)
 
 

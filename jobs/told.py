@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from clusters.registry import driver_for
+from clusters.services.detach import silent
 from common.clock import now
 from jobs.goodput import goodput_keep
 from jobs.models import Job, Told
@@ -75,6 +76,7 @@ def smoke_note(one: Job, ended_at: datetime) -> None:
 def read_due() -> None:
     """Read on in all that is due; what can't be read holds up no other: no job, and no cluster."""
     rows, left = Told.objects.filter(next_at__lte=now()).order_by("next_at"), _TURN
+    failed: set[str] = set()  # clusters of which a row could not be read in this turn
     for pk in list(rows.values_list("pk", flat=True)[:_AT_ONCE]):
         row = rows.filter(pk=pk).select_related("job").first()
         if row is None:
@@ -82,9 +84,12 @@ def read_due() -> None:
         later = now() + timedelta(seconds=_MOST_S)
         try:
             left -= _read(row)
-        except Unreachable as error:  # all of its cluster is asked again later
+        except Unreachable as error:
             log.info("job-events-away", cluster=row.cluster_key, error=str(error))
-            away = Q(pk=row.pk) | Q(next_at__lte=now(), cluster_key=row.cluster_key)
+            away = Q(pk=row.pk)
+            if row.cluster_key in failed | silent():  # else it may be its node alone
+                away |= Q(next_at__lte=now(), cluster_key=row.cluster_key)
+            failed.add(row.cluster_key)
             Told.objects.filter(away).update(next_at=later)
         except NotYet as error:  # its node gives none: others of its cluster are read
             log.info("job-events-later", job=str(row.job.uid), error=str(error))

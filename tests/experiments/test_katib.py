@@ -245,6 +245,19 @@ def test_a_project_has_so_many_pods_of_katib_and_its_next_search_goes_by_optuna(
     assert sorted(Experiment.objects.values_list("engine", flat=True)) == ["instead", "katib"]
 
 
+def test_a_search_that_fills_katib_is_still_changed_by_its_document(
+    begin: Any, api: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(katib, "MOST", 1)
+    begin(algorithm="sobol")
+    spec = {**LEAST, "algorithm": "sobol", "trials_max": 9}
+    del spec["name"]
+    document = {"kind": "Experiment", "apiVersion": "berth.dev/v1", "spec": spec}
+    document["metadata"] = {"name": "search"}
+    answer = api(alice, "POST", f"{HERE}/apply", document)
+    assert (answer.status_code, answer.json().get("trials_max")) == (202, 9), answer.content
+
+
 def test_a_deleted_project_waits_until_katib_has_nothing_of_it(
     begin: Any, go: Any, fake: Any, project: Any, settle: Any
 ) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from datetime import timedelta
+from types import SimpleNamespace
 from types import SimpleNamespace as LogPart
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
 from common.errors import Conflict, wrong
-from experiments import reading, steering
+from experiments import reading, services, steering
 from experiments.forms import EXAMPLE
 from experiments.models import Experiment
 from jobs.models import Job
@@ -20,6 +23,7 @@ from notifications.models import Notification
 from quotas.models import Limit
 from runtime.hints import hint
 from tests.experiments.conftest import HERE, LEAST
+from usage.models import Interval
 from work.services.ending import workload_delete
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +133,25 @@ def test_a_log_that_begins_anew_is_read_from_its_begin(
     monkeypatch.setattr(reading, "log_read", lambda *_a, **_k: parts.pop(0))
     go(row)
     assert (row.trials.get().value, row.trials.get().log_offset) == (0.4, 10)
+
+
+def test_early_stopping_compares_what_began_anew_at_its_own_step(
+    begin: Any, go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was preempted, and is as good as the others were by then."""
+    row = begin(early_stopping=True, parallel=1, trials_max=5)
+    for _number in range(3):
+        go(row, "".join(f"score=0.{n}\n" for n in range(1, 9)), code=0)
+    go(row)
+    row.trials.filter(number=4).update(log_offset=900, curve=[0.1, 0.2, 0.3], value=0.3)
+    said = b"score=0.1\nscore=0.2\nscore=0.3\nscore=0.32\n"
+    parts = [LogPart(data=b"", next_offset=0), LogPart(data=said, next_offset=len(said))]
+    rest = LogPart(data=b"", next_offset=len(said))
+    monkeypatch.setattr(reading, "log_read", lambda *_a, **_k: parts.pop(0) if parts else rest)
+    go(row)
+    fourth = row.trials.get(number=4)
+    assert (fourth.state, fourth.value) == ("running", 0.32)
+    assert fourth.curve == [0.1, 0.2, 0.3, 0.32]
 
 
 def test_stop_all_ends_every_trial_and_stop_one_only_that(
@@ -344,6 +367,28 @@ def test_a_trial_that_lags_ends_early_and_is_done(
     assert (row.state, row.reason) == ("succeeded", "goal-reached")
 
 
+def test_a_search_is_over_when_what_it_stopped_early_is_and_its_last_time_counts(
+    begin: Any, go: Any, settle: Any
+) -> None:
+    row = begin(early_stopping=True, parallel=1, trials_max=4)
+    for _number in range(3):
+        go(row, "score=0.5\n" * 4, code=0)
+    go(row, "score=0.1\n" * 4)
+    go(row)
+    fourth = row.trials.get(number=4)
+    assert (fourth.state, row.state) == ("early-stopped", "running")
+    an_hour_ago = now() - timedelta(hours=1)
+    Interval.objects.filter(uid=fourth.job.uid).update(gpus=2, started_at=an_hour_ago)
+    go(row)
+    assert row.state == "running"
+    assert row.trials.get(number=4).gpu_seconds >= 7200
+    settle(fourth.job)
+    Interval.objects.filter(uid=fourth.job.uid).update(started_at=an_hour_ago - timedelta(hours=1))
+    go(row)
+    assert (row.state, row.reason) == ("succeeded", "max-trials")
+    assert row.trials.get(number=4).gpu_seconds >= 4 * 3600  # until it had ended
+
+
 def test_its_owner_is_told_once_how_it_ended_and_of_no_trial(
     begin: Any, go: Any, alice: Any
 ) -> None:
@@ -406,3 +451,26 @@ def test_a_trial_larger_than_a_limit_is_refused_and_one_that_waits_is_not(
     assert plan["allowed"], plan
     assert "4 trials, up to 2 at the same time." in plan["sentences"]
     assert api(alice, "POST", HERE, fits).status_code == 202
+
+
+def test_a_plan_counts_the_gpus_of_parameter_servers(project: Any, alice: Any) -> None:
+    servers = {"parameter_servers": 3, "server_gpus": 1}
+    job = Job(project=project, owner=alice, replicas=2, gpus=2, framework="tensorflow", **servers)
+    row = Experiment(project=project, owner=alice, parallel=2, trials_max=4)
+    told = services._sentences(row, SimpleNamespace(row=job, sentences=()))
+    assert "Together they hold up to 14 GPUs." in told
+
+
+def test_a_turn_in_which_nobody_says_anything_reads_no_curve_of_what_is_over(
+    begin: Any, go: Any
+) -> None:
+    row = begin(early_stopping=True, parallel=1, trials_max=5)
+    for _number in range(3):
+        go(row, "score=0.5\n" * 4, code=0)
+    go(row, "score=0.5\n")
+    go(row)
+    with CaptureQueriesContext(connection) as asked:
+        steering.steer(row)
+    said = [one["sql"] for one in asked if '"experiments_trial"."curve"' in one["sql"]]
+    assert any("'running'" in one for one in said), said
+    assert not [one for one in said if "'succeeded'" in one]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clusters.models import Cluster
 from common.clock import now
 from jobs import told
 from jobs.goodput import goodput_of
@@ -225,11 +226,33 @@ def test_g9_the_time_of_a_smoke_run_is_kept_with_its_launch(
     assert kept.smoke_ended_at >= kept.smoke_began_at
 
 
-def test_g9_a_silent_cluster_is_asked_for_one_of_its_jobs_and_then_left_for_a_while(
-    job: Any, settle: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+def test_g9_what_a_dead_node_ran_puts_off_no_job_of_another(
+    job: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [settle(job(name=f"of-{n}")) for n in range(3)]
     Told.objects.update(next_at=now())
+    real, asked = told._read, list[int]()
+
+    def away(row: Told) -> int:
+        asked.append(row.job_id)
+        if row.job_id == rows[0].pk:
+            raise Unreachable("Its node does not answer.")
+        return real(row)
+
+    monkeypatch.setattr(told, "_read", away)
+    told.read_due()
+    assert sorted(asked) == sorted(row.pk for row in rows)
+    put_off = Told.objects.filter(next_at__gt=now() + timedelta(minutes=4))
+    assert [one.job_id for one in put_off] == [rows[0].pk]
+
+
+@pytest.mark.parametrize(("reachable", "times"), [(True, 2), (False, 1)])
+def test_g9_a_silent_cluster_is_asked_for_few_of_its_jobs_and_then_left_for_a_while(
+    job: Any, settle: Any, monkeypatch: pytest.MonkeyPatch, *, reachable: bool, times: int
+) -> None:
+    rows = [settle(job(name=f"of-{n}")) for n in range(3)]
+    Told.objects.update(next_at=now())
+    Cluster.objects.update(reachable=reachable, checked_at=now())
     asked = []
 
     def away(row: Told) -> None:
@@ -238,7 +261,7 @@ def test_g9_a_silent_cluster_is_asked_for_one_of_its_jobs_and_then_left_for_a_wh
 
     monkeypatch.setattr(told, "_read", away)
     told.read_due()
-    assert len(asked) == 1
+    assert len(asked) == times
     assert Told.objects.filter(job__in=rows, next_at__gt=now()).count() == 3
 
 
