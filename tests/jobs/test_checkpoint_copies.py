@@ -65,7 +65,9 @@ def ended(fake: Any, settle: Any) -> Callable[..., Load]:
         fake.exit(str(load.uid), code=ends)
         hint(load)
         found: Load = settle(load)
-        hint(Job.objects.get(uid=str(found.made_for)))  # which is told once that transaction is over
+        hint(
+            Job.objects.get(uid=str(found.made_for))
+        )  # which is told once that transaction is over
         return found
 
     return run
