@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.db.models import Count, Q
 from django.utils.translation import ngettext
 
 from clusters import hooks as clusters
@@ -36,12 +37,12 @@ def connect() -> None:
 def _summarize(project: Project) -> list[ContentSummary]:
     """All of them are lost with it; a project that is being deleted waits for those in Katib."""
     rows = Experiment.objects.filter(project=project)
-    alive = rows.filter(state__in=LIVE)
-    running = alive.count()
+    alive = Count("pk", filter=Q(state__in=LIVE))
+    count, running = rows.aggregate(all=Count("pk"), alive=alive).values()
     if project.desired == Desired.ABSENT:  # all that is outside of rows, where anybody answers
         rows = rows.filter(in_katib=True).exclude(cluster_key__in=silent())
-    count = rows.count()
-    names = tuple(rows.order_by("name").values_list("name", flat=True)[:20])
+        count = rows.count()
+    names = tuple(rows.order_by("name").values_list("name", flat=True)[:20]) if count else ()
     return [ContentSummary(Experiment.KIND, _words(count), count, running, names, _words(running))]
 
 

@@ -395,6 +395,8 @@ _OF_RESULT = {Result.DONE: OutputState.COMPLETE, Result.PARTIAL: OutputState.PAR
 
 def output_of(run: Run) -> Output:
     """Return what a run left and how far its copy is."""
+    if _state(run) == OutputState.FAILED and not run.output_how:  # its load ended since it was read
+        run.refresh_from_db(fields=("output_how", "output_told", "output_note"))
     told = run.output_told or {}
     output = Output(
         run,

@@ -13,6 +13,9 @@ SAID = frozenset(
     (
         _("The load ended by a fault of its own program; see its log."),
         _("The plan of this load can't be read."),
+        _("The index of the copies can't be read."),
+        _("The index of the copies is too long to be one."),
+        _("The copy at the store is not whole."),
         _("The store does not accept this credential any more."),
         _("The store finds this machine's clock wrong, even corrected by its own."),
         _("The store refuses this credential, or its rights are not enough."),

@@ -155,7 +155,7 @@ def test_shown_it_says_how_each_replica_ended(
     lines = shown.stdout.splitlines()
     assert any(line.split()[:2] == ["STATE:", "failed"] for line in lines)
     table = lines[lines.index("") + 1 :]
-    assert table[0].split() == ["REPLICA", "STATE", "EXIT", "NODE", "REASON"]
+    assert table[0].split() == ["REPLICA", "ROLE", "STATE", "EXIT", "NODE", "RESTARTS", "REASON"]
     assert [line.split()[0] for line in table[1:]] == ["0", "1"]
     assert "9" in table[1].split()
 

@@ -44,7 +44,7 @@ def schema():
         ("PlaceSerializer", "phase", ["", *Phase]),
         ("WorkspaceOut", "desired", list(Desired)),
         ("WorkspaceOut", "access", ["owner", "visitor", "none"]),
-        ("WorkspaceSpecOut", "kind", ["notebook", "container"]),
+        ("WorkspaceSpecOut", "kind", ["notebook", "container", "tensorboard"]),
         ("WorkspacePlanOut", "action", ["create", "update", "none"]),
     ],
 )

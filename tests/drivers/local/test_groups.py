@@ -63,9 +63,9 @@ def log_of(supervisor, spec, replica):
 
 def test_they_meet_where_they_are_told_and_share_the_gpus(supervisor):
     devices = tuple(f"GPU-{n}" for n in range(4))
-    spec = replace(
-        group(supervisor, "", devices=devices), command=(PYTHON, "-I", "-S", "-c", MEETS)
-    )
+    made = group(supervisor, "", devices=devices)
+    size = replace(made.resources, gpus=2)
+    spec = replace(made, command=(PYTHON, "-I", "-S", "-c", MEETS), resources=size)
     found = supervisor.ended(spec)
     assert (found.exit_code, [r.exit_code for r in found.replicas]) == (0, [0, 0])
     assert found.detail["devices"] == list(devices)
