@@ -34,6 +34,7 @@ _MAX_TEXT = 100_000
 _MAX_LINES = 600_000
 _MOST_LINES = 16
 _PRIVATE = "private"  # a port that no browser opens
+_FEW = 8  # fields, whose words are told together
 
 
 class WorkForm(forms.Form):
@@ -186,11 +187,18 @@ class WorkForm(forms.Form):
         rows = self._rows(folded=True)
         return rows if _is_worth_a_fold(rows) else []
 
+    @property
+    def less_words(self) -> Any:
+        """What is folded away is called so; "": by the words of its few fields."""
+        count = sum(len(row) for row in self.less())
+        return self.less_title or (_("More options") if count > _FEW else "")
+
     def _rows(self, *, folded: bool) -> list[list[forms.BoundField]]:
-        """Numbers of a kind's own share a row."""
+        """Numbers of a kind's own share a row; what is folded away stands where it belongs."""
         plain = [x for x in self.table if x.folded == folded and not isinstance(x, f.Names)]
         beside = {field.name: row for row in self.beside for field in row}
-        numbers = tuple(x for x in plain if isinstance(x, f.Count) and x.name not in beside)
+        alone = [x for x in plain if isinstance(x, f.Count) and x.name not in beside]
+        numbers: tuple[f.Field, ...] = () if folded else tuple(alone)
         rows: list[tuple[f.Field, ...]] = []
         for field in plain:
             row = numbers if field in numbers else beside.get(field.name, (field,))
