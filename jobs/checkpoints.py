@@ -89,6 +89,12 @@ def _volume(row: Job) -> Volume:
     return volume
 
 
+def _folder(row: Job) -> str:
+    """Return the folder of its own, in that volume."""
+    below = row.checkpoints.partition("/")[2]
+    return f"{below}/{row.short_id}" if below else row.short_id
+
+
 # --- to the store --------------------------------------------------------------------------------
 
 
@@ -183,8 +189,7 @@ def _started(copies: Copies, load: Load | None, direction: Direction) -> Load:
     credential = outputs.credential_for(
         who, job.project, copies.url, _credential_named(job), credentials_of(job)
     )
-    below = job.checkpoints.partition("/")[2]
-    folder = f"{below}/{job.short_id}" if below else job.short_id
+    folder = _folder(job)
     newest_at = _time(copies.kept[0][0]) if copies.kept and direction == Direction.IN else 0
     if load is not None:
         has = (load.url, load.folder, load.newest)
@@ -294,10 +299,12 @@ def _bring_back(pk: int, row: Job) -> None:
             copies.save()
     except BerthError as error:
         said, values = error.message[:500], {"back_launch": row.launch, "back_at": now()}
-        here = [seen.volume for seen in attached_to(row).volumes]
         rows = Copies.objects.filter(pk=pk)
         # The folder from which they were copied: what is there is what it goes on from.
-        if not rows.filter(volume__in=here).update(back_done=row.launch, note=said, **values):
+        name, mounted = row.checkpoints.partition("/")[0], attached_to(row).volumes
+        here = [seen.volume for seen in mounted if seen.volume.name == name]
+        same = rows.filter(volume__in=here, load__folder=_folder(row))
+        if not same.update(back_done=row.launch, note=said, **values):
             rows.update(back_note=said, **values)
 
 

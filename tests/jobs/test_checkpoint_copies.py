@@ -212,6 +212,33 @@ def test_g13_what_berth_itself_refuses_holds_up_no_start_whose_folder_is_there(
     assert "No credential" in Copies.objects.get().note
 
 
+@pytest.mark.parametrize("elsewhere", ["other/runs", "shared/another"])
+def test_g13_it_holds_up_one_whose_folder_is_another(
+    made: Any,
+    ended: Any,
+    end: Any,
+    credential: Any,
+    alice: Any,
+    principal: Any,
+    settle: Any,
+    project: Any,
+    elsewhere: str,
+) -> None:
+    from volumes.services.create import NewVolume, volume_create
+
+    one = credential()
+    who = principal(alice)
+    settle(volume_create(principal=who, project=project, wanted=NewVolume("other", 1024)))
+    row = made(alice, volumes=["shared", "other"])
+    due_now()
+    ended("out")
+    end(row, 3)
+    services.workload_edit(principal=who, row=row, said={"checkpoints": elsewhere})
+    one.delete()
+    services.workload_start(principal=who, row=Job.objects.get(pk=row.pk))
+    assert settle(row).reason == "not-restored"
+
+
 def test_a_copy_at_the_end_that_failed_is_tried_again_for_a_day(
     made: Any, ended: Any, end: Any, credential: Any, alice: Any
 ) -> None:
