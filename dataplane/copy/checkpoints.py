@@ -166,14 +166,7 @@ class Keeping(Outward):
             top = key[len(self.prefix) :].partition("/")[0]
             if top in kept or not _KEY.fullmatch(top):
                 continue
-            try:
-                await self._uploader.delete(key)
-            except Trouble as trouble:
-                if trouble.code is not Code.GONE:
-                    engine.progress.found += 1
-                    engine.fails(key, trouble)
-                continue
-            engine.progress.deleted += 1
+            engine.progress.deleted += await self.removed(key)
 
 
 class Restoring(Inward):

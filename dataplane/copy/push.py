@@ -252,15 +252,9 @@ class Outward:
                     continue
                 if _is_there(engine, path):
                     continue
-                try:
-                    await self._uploader.delete(key)
-                except Trouble as trouble:
-                    if trouble.code is not Code.GONE:
-                        engine.fails(key, trouble)
-                        engine.progress.found += 1
-                        continue
-                engine.progress.deleted += 1
-                engine.state.journal.drop([path])
+                if await self.removed(key):
+                    engine.progress.deleted += 1
+                    engine.state.journal.drop([path])
         progress = self._engine.progress
         whole = not (progress.failed or progress.skipped or self._engine.plan.retry_failed_only)
         if self._engine.plan.marker and whole:
@@ -273,12 +267,18 @@ class Outward:
         writes = engine.plan.mode != "dry-run" and not engine.plan.retry_failed_only
         if not engine.plan.marker or not writes or not engine.state.journal.remote([key]):
             return
+        await self.removed(key)
+
+    async def removed(self, key: str) -> bool:
+        """Delete an object; False: it stays, and is named among what failed."""
         try:
             await self._uploader.delete(key)
         except Trouble as trouble:
             if trouble.code is not Code.GONE:
-                engine.progress.found += 1
-                engine.fails(key, trouble)
+                self._engine.progress.found += 1
+                self._engine.fails(key, trouble)
+                return False
+        return True
 
     async def _mark(self) -> None:
         """Say at the store that everything is there; what is sent last."""
