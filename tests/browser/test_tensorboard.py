@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PASSWORD
-from tests.browser.test_two_clicks import Visitor
+from tests.browser.test_outputs import ann  # noqa: F401 - a fixture
 from tests.jobs.test_real_tensorboard import api, portal, run, until  # noqa: F401 - fixtures
 from tests.support.portal import Portal
 
@@ -18,21 +15,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(300)]
 WITHIN_MS = 60_000
 
 
-@pytest.fixture
-def ann(chromium: Browser, portal: Portal) -> Iterator[Page]:  # noqa: F811
-    portal.shell(
-        "from accounts.models import User\n"
-        f"user = User.objects.get(username='admin'); user.set_password({PASSWORD!r})\n"
-        "user.save(); answer = True"
-    )
-    visitor = Visitor(chromium, portal)
-    visitor.sign_in("admin")
-    yield visitor.page
-    visitor.context.close()
-
-
 def test_one_press_shows_the_scalar_that_a_program_wrote(
-    ann: Page,
+    ann: Page,  # noqa: F811
     api: httpx.Client,  # noqa: F811
     portal: Portal,  # noqa: F811
 ) -> None:
