@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs import fetching, origin, runs, smoke
+from jobs import checkpoints, fetching, origin, runs, smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Job
@@ -35,6 +35,12 @@ def curves(who: Principal, row: Any, slot: Slot) -> Panel | None:
         return None
     latest = runs.runs_of(row).values_list("launch", flat=True).first()
     return Panel("jobs/_tensorboard_card.html", {"numbers": [latest]}) if latest else None
+
+
+def copies(who: Principal, row: Any, slot: Slot) -> Panel | None:  # noqa: ARG001 - any reader may
+    """Return which checkpoints of a job are at the store, and what is wrong with that."""
+    told = checkpoints.told_of(row) if row.kind == Job.KIND and slot is Slot.CARD else None
+    return Panel("jobs/_copies.html", told) if told else None
 
 
 def _run_as_job(who: Principal, row: Any) -> Panel | None:

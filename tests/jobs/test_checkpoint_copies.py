@@ -95,6 +95,8 @@ def test_a7_complete_ones_are_copied_beside_the_run_and_once_more_at_its_end(
     at = f"/api/v1/projects/{row.project.slug}/jobs/{row.short_id}"
     told = as_user(alice).get(at).json()["checkpoint_copies"]
     assert (told["kept"], told["message"]) == ([{"name": "step-2", "bytes": 12}], "")
+    page = as_user(alice).get(row.get_absolute_url()).content.decode()
+    assert "<code>step-2</code>" in page
     end(row, 0)
     assert checkpoints.copies_due() == 1
     ended("out")
@@ -118,6 +120,7 @@ def test_a_bucket_that_denies_is_said_once_and_harms_no_training(
     assert note.user == alice
     page = as_user(alice).get(row.get_absolute_url()).content.decode()
     assert "refuses" in page
+    assert "None was copied yet" in page
     assert due_now() == 1  # and it is tried on
     ended("out")
     assert Copies.objects.get().note == ""
