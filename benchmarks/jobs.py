@@ -137,7 +137,10 @@ def long_log(portal: Portal, api: httpx.Client, rounds: int) -> list[Result]:
     """A log of a gigabyte is written and followed to its end; what the portal grows by, and how
     long that takes against the same program whose lines go into a file.
     """
-    code, grown, ours, bare = _PRINTS.format(mib=LOG_MIB), [], [], []
+    code, heard = _PRINTS.format(mib=LOG_MIB), 0
+    grown: list[float] = []
+    ours: list[float] = []
+    bare: list[float] = []
     for _ in range(rounds):
         begin = time.perf_counter()
         more, heard = followed(portal, api, code)
