@@ -145,6 +145,7 @@ def test_g13_with_fewer_it_goes_on_with_what_fits_and_grows_back(
     found = goodput_of(row)
     assert found is not None
     assert found.sums.get("suspended") is None  # nobody took its place
+    assert list(found.sizes.values()) == counts
 
 
 @pytest.mark.parametrize(
