@@ -171,12 +171,12 @@ def taken(monkeypatch: Any, settings: Any, make: Any, settle: Any) -> Callable[.
     cluster = attach(monkeypatch)
     driver: Any = registry.driver_for(cluster.key)
 
-    def run(reason: str, **said: Any) -> Job:
+    def run(reason: str, *, silent: bool = False, **said: Any) -> Job:
         driver.script("*")
         row = settle(make(image=IMAGE, cluster=cluster.key, **said))
         assert state_of(row) == "running"
         driver.script("*", never_ready=True)
-        driver.change(str(row.uid), seen="starting", reason=reason)
+        driver.change(str(row.uid), seen="starting", reason=reason, silent=silent)
         for _look in range(3):
             hint(row)
             settle(row)
@@ -191,6 +191,27 @@ def test_a7_g13_what_a_cluster_takes_away_waits_where_it_should(reason: str, tak
     assert (state_of(row), row.reason, row.launch) == ("starting", reason, 1)
     row = taken(reason, after_loss="wait")
     assert (state_of(row), row.reason, row.launch) == ("failed", "place-lost", 1)
+
+
+@pytest.mark.parametrize("after_loss", ["wait", "fewer"])
+def test_g13_a_node_that_is_silent_for_a_moment_is_no_loss(
+    after_loss: str, taken: Any, settle: Any
+) -> None:
+    """Its pod is there, and its cluster has not given it up; when it does, that is one."""
+    said = {"replicas": 2, "after_loss": after_loss, "cpu_milli": 100}
+    row = taken("node-lost", silent=True, **said)
+    assert (state_of(row), row.reason, row.launch) == ("starting", "node-lost", 1)
+    driver: Any = registry.driver_for(row.cluster_key)
+    driver.change(str(row.uid), seen="ready", reason="", silent=False)
+    hint(row)
+    assert (state_of(settle(row)), row.launch) == ("running", 1)
+    driver.change(str(row.uid), seen="starting", reason="node-lost")
+    for _look in range(3):
+        hint(row)
+        settle(row)
+    assert (state_of(row), row.launch) == {"wait": ("failed", 1), "fewer": ("starting", 2)}[
+        after_loss
+    ]
 
 
 def test_g13_a_gang_on_a_cluster_goes_on_with_what_its_nodes_have(taken: Any) -> None:
