@@ -14,6 +14,7 @@ from common.errors import Invalid
 from jobs.goodput import goodput_of
 from jobs.kind import JOB
 from jobs.models import Job, Run
+from jobs.runtime_spec import workload_spec
 from jobs.states import state_of
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
@@ -220,3 +221,15 @@ def test_g13_a_gang_on_a_cluster_goes_on_with_what_its_nodes_have(taken: Any) ->
     said = {"replicas": 4, "gpus": 1, "gpu_flavor": "h100-80", "after_loss": "fewer"}
     row = taken("node-lost", **said, min_replicas=2)
     assert (row.launch, row.launched_replicas) == (2, 3)
+
+
+@pytest.mark.parametrize("framework", ["none", "pytorch"])
+def test_g13_who_goes_on_alone_is_told_that_it_is_one_of_one(
+    framework: str, make: Any, settle: Any, lose: Any, gpus: Any
+) -> None:
+    gpus(2)
+    row = settle(make(replicas=2, gpus=1, after_loss="fewer", framework=framework, retries=1))
+    Device.objects.filter(index=1).update(healthy=False)
+    row = lose(row)
+    assert (state_of(row), row.launched_replicas) == ("running", 1)
+    assert workload_spec(row).is_group
