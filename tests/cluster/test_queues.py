@@ -149,6 +149,9 @@ def test_g13_after_a_preemption_one_goes_on_with_fewer_and_one_waits_for_a_perso
     theirs.stop(owed)
     poll(lambda: theirs.look(owed)["state"] == "cancelled", within_s=WITHIN_S, every_s=0.3)
     assert mine.look(waits)["state"] == "failed"  # there is room, and nobody has pressed
+    ok(api.post(f"projects/demo/jobs/{waits}/start"))
+    found = mine.until(waits, "running", within_s=WITHIN_S)
+    assert len(found["replicas"]) == 2
     assert place(fewer) == ("running", 1)
     goodput = ok(api.get(f"projects/demo/jobs/{fewer}/goodput")).json()
     assert {part["launch"]: part["gpus"] for part in goodput["parts"]} == {1: 2, 2: 1}
