@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from runtime import training
 from runtime.drivers.kubernetes import names, observe_served, shapes
-from runtime.drivers.kubernetes.builders import workload
+from runtime.drivers.kubernetes.builders import tenant_policies, workload
+from runtime.drivers.kubernetes.builders.pod_fields import is_way
 from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -90,6 +92,26 @@ def test_without_kserve_or_a_replica_it_is_refused() -> None:
         shape.build(endpoint(), KubernetesOptions())
     with pytest.raises(InvalidSpec, match="one replica"):
         shape.build(endpoint(0), OPTIONS)
+
+
+def test_only_who_carries_requests_reaches_it_and_at_its_ports_only() -> None:
+    options = replace(OPTIONS, proxy_peers=("10.1.0.0/16", "berth/gate"))
+    way, made = shape.build(endpoint(port=8000, ports=(8002,)), options)
+    assert shape.beside(made) == [("networking.k8s.io/v1", "networkpolicies", NAME)]
+    network = tenant_policies.Network()
+    policies = tenant_policies.build(NS, {}, options, network)
+    (proxy,) = (one for one in policies if one["metadata"]["name"] == tenant_policies.PROXY)
+    assert is_way(way, proxy)
+    assert [one["port"] for one in way["spec"]["ingress"][0]["ports"]] == [8000, 8002]
+    assert not is_way(way, None)
+    for change in (
+        {"podSelector": {}},
+        {"egress": [{}]},
+        {"ingress": [{**way["spec"]["ingress"][0], "from": [{"podSelector": {}}]}]},
+        {"ingress": [*way["spec"]["ingress"], {}]},
+        {"ingress": [{"from": way["spec"]["ingress"][0]["from"]}]},
+    ):
+        assert not is_way({**way, "spec": {**way["spec"], **change}}, proxy)
 
 
 # --- what is there --------------------------------------------------------------------------------

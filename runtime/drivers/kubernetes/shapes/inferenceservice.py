@@ -14,7 +14,8 @@ from typing import Any
 from runtime import training
 from runtime.drivers.kubernetes import names, observe_served
 from runtime.drivers.kubernetes import observe as seeing
-from runtime.drivers.kubernetes.builders import workload
+from runtime.drivers.kubernetes.builders import pod_fields, workload
+from runtime.drivers.kubernetes.builders.tenant_policies import peer
 from runtime.drivers.kubernetes.client import Object
 from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
@@ -29,6 +30,7 @@ _MODE = {
     "serving.kserve.io/deploymentMode": "Standard",
     "serving.kserve.io/autoscalerClass": "none",
 }
+_POLICIES = pod_fields.KINDS[1]
 _SILENT = 3  # unanswered in a row, it is asked no more requests until it answers again
 
 
@@ -49,14 +51,18 @@ def build(
     container["name"] = names.KSERVE
     if asks := container.get("startupProbe"):
         container["readinessProbe"] = {**asks, "failureThreshold": _SILENT}
+    own = workload.own(spec, options)
+    ports = dict.fromkeys([workload.port_of(spec), *spec.ports])
+    ways = [pod_fields.way(own, map(peer, options.proxy_peers), ports)]
     predictor = {**pod, "annotations": head["annotations"], "labels": head["labels"]}
     return [
+        *(ways if options.proxy_peers else ()),
         {
             "apiVersion": VERSION,
             "kind": KIND,
             "metadata": meta,
             "spec": {"predictor": predictor | _so_many(spec.serve.replicas)},
-        }
+        },
     ]
 
 
@@ -73,8 +79,7 @@ def observe(sights: Sequence[Sight]) -> Observation:
 
 
 def beside(owner: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    del owner
-    return []
+    return [(*_POLICIES, str(owner["metadata"]["name"]))]
 
 
 def scale(hands: Hands, owner: Object, replicas: int) -> None:
@@ -119,7 +124,10 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
 
 
 def remove(hands: Hands, owner: Object) -> None:
+    """Take it away with what lies beside it, itself last: it leads to the rest."""
     meta = owner["metadata"]
+    for version, plural, name in beside(owner):
+        hands.client.delete(version, plural, name, meta["namespace"])
     hands.client.delete(VERSION, PLURAL, meta["name"], meta["namespace"], uid=meta["uid"])
 
 
