@@ -141,13 +141,13 @@ def _state(seen: Replica) -> str:
     return "ended" if seen.exit_code == 0 else "failed"
 
 
-def _facts(row: Job) -> list[Fact]:
+def _facts(row: Job, private: bool) -> list[Fact]:  # noqa: FBT001
     found = []
     if row.exit_code is not None:
         found.append(Fact(_("Exit code"), str(row.exit_code)))
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
-    found += _copies(row)
+    found += _copies(row, private=private)
     if row.made_in_uid:
         there = Workload.objects.filter(uid=row.made_in_uid).first()
         url = pages_of(there).address("detail", there) if there is not None else ""
@@ -158,11 +158,15 @@ def _facts(row: Job) -> list[Fact]:
     return found
 
 
-def _copies(row: Job) -> list[Fact]:
-    """Return which checkpoints are at the store, and what is wrong with that."""
-    if (told := checkpoints.told_of(row)) is None:
+def _copies(row: Job, *, private: bool) -> list[Fact]:
+    """Return which checkpoints are at the store, and what is wrong with that.
+
+    Others than the owner are told how many.
+    """
+    if (told := checkpoints.told_of(row, private=private)) is None:
         return []
-    names = ", ".join(one["name"] for one in told["kept"])
+    kept = told["kept"]
+    names = ", ".join(one["name"] for one in kept) if private else str(len(kept) or "")
     found = [Fact(_("Copied checkpoints"), names or _t("none yet"))]
     if told["message"]:
         found.append(Fact(_("Their copies"), told["message"]))
