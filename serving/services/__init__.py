@@ -8,9 +8,11 @@ from serving.services.canary import (
     canary_split,
 )
 from serving.services.keys import key_make, key_revoke, keys_of
+from serving.services.scale import Scaler, replicas_set
 from serving.services.sleep import endpoint_wake, endpoints_sleep
 
 __all__ = [
+    "Scaler",
     "canaries_step",
     "canary_end",
     "canary_make",
@@ -21,4 +23,5 @@ __all__ = [
     "key_make",
     "key_revoke",
     "keys_of",
+    "replicas_set",
 ]

@@ -212,6 +212,12 @@ def stopping(row: Endpoint, reason: str) -> Collection[str]:
     return ("replicas", "scaling_problem")
 
 
+def _require_none(row: Endpoint) -> None:
+    if row.canary_leaves or row.canary is not None:
+        said = _("It has a canary: promote it or take it away first.")
+        raise Conflict(said, code="has-canary")
+
+
 def _canary_of(row: Endpoint) -> Endpoint:
     if row.canary_leaves or (canary := row.canary) is None:
         raise Conflict(_("It has no canary."), code="no-canary")
