@@ -51,19 +51,21 @@ class EndpointReconciler(WorkloadReconciler):
         told, at = state.ref.get("scaled") or {}, time.time()
         wanted = {"launch": row.launch, "replicas": row.replicas}
         lacks = any(one.seen == Seen.EXITED for one in seen.replicas)
-        late = at - told.get("at", 0.0) > AGAIN_S
+        wait = max(0.0, told.get("at", 0.0) + AGAIN_S - at) if lacks else None
         if state.just_made:
             state.ref["scaled"] = {**wanted, "at": at}
-        elif seen.seen in _THERE and ({**told, **wanted} != told or (lacks and late)):
+        elif seen.seen in _THERE and ({**told, **wanted} != told or wait == 0.0):
             driver = cluster_provider().driver_for(row.cluster_key)
-            if isinstance(driver, SupportsServing):
-                try:
+            try:
+                if isinstance(driver, SupportsServing):
                     driver.scale(self.spec_of(row))
-                except NotYet as error:
-                    outcome = super()._follow(state, seen)
-                    return replace(outcome, requeue_s=error.retry_in)
-            state.ref["scaled"] = {**wanted, "at": at}
-        return super()._follow(state, seen)
+                state.ref["scaled"] = {**wanted, "at": at}
+            except NotYet as error:
+                wait = error.retry_in
+        outcome = super()._follow(state, seen)
+        if wait is None or outcome.requeue_s is None:
+            return outcome
+        return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))
 
     def replicas_of(self, row: Endpoint) -> int:
         return row.replicas
