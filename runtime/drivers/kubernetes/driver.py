@@ -95,7 +95,8 @@ class KubernetesDriver:
         self.key = key
         self.client = KubeClient(access, check=check or check_from_settings())
         self._pods = PodAddresses(options.pod_cidrs)
-        self._locator = Locator(self.client, options, lookup)
+        operated = [(s.VERSION, s.PLURAL) for s in shapes.of_operators(options.operators)]
+        self._locator = Locator(self.client, options, lookup, operated)
         self._volumes = Volumes(self.client, options, self._locator)
         self._snapshots = Snapshots(self.client, options, self._volumes)
         self._measuring = Measuring(self.client, options, self._volumes)
@@ -361,8 +362,11 @@ class KubernetesDriver:
     def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
         self._experiments.tell(spec, name, end)
 
-    def remove_experiment(self, spec: ExperimentSpec) -> None:
-        self._experiments.remove(spec)
+    def remove_experiment(self, uid: str) -> None:
+        self._experiments.remove(uid)
+
+    def list_experiments(self) -> Iterable[Observation]:
+        return self._experiments.owned()
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)
