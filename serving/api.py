@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from serving.models import Endpoint
     from work.api.base import Schema
+    from work.api.kinds import Reader
 
 
 def _own(row: Endpoint) -> dict[str, Any]:
@@ -80,7 +81,7 @@ class ReplicaOut(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
 
 
-def _in_detail(row: Endpoint) -> dict[str, Any]:
+def _in_detail(row: Endpoint, _reader: Reader) -> dict[str, Any]:
     return {"canary": canary_out(row), "replica_states": replicas_of(row)}
 
 

@@ -1,0 +1,159 @@
+"""Endpoints on a cluster: KServe makes the pods, Kueue lets each in, Berth says how many."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from devcluster import serving_images
+from devcluster.kube import Kube
+from runtime.drivers.kubernetes import names
+from tests.cluster.conftest import KUEUE, managing_queues
+from tests.serving.server import make_sample
+from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
+
+pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
+WITHIN_S = 150.0
+_VERSIONS = """
+from serving.models import Model, ModelVersion
+from volumes.models import Volume
+volume = Volume.objects.get(uid={uid!r})
+model = Model.objects.create(project=volume.project, name="digits")
+for name in ("v1", "v2"):
+    ModelVersion.objects.create(model=model, name=name, framework="sklearn", source="volume",
+        origin="volume:models/digits", volume=volume, folder="digits")
+answer = True
+"""
+_PRESS = """
+from datetime import timedelta
+from common.clock import now
+from serving.models import Endpoint
+row = Endpoint.objects.get(short_id={id!r})
+told = {{"answering": {answering}, "seen_at": now() + timedelta(minutes=5)}}
+row.pressures.update_or_create(gateway="test", defaults=told)
+answer = True
+"""
+_SLEEP = """
+from datetime import timedelta
+from common.clock import now
+from serving.models import Endpoint
+long_ago = now() - timedelta(hours=1)
+Endpoint.objects.filter(short_id={id!r}).update(ready_at=long_ago, sleep_after_minutes=1)
+answer = True
+"""
+_WAKE = """
+from serving.models import Endpoint
+from serving.services import endpoint_wake
+answer = endpoint_wake(Endpoint.objects.get(short_id={id!r}).uid)
+"""
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
+    if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", names_of_kserve()):
+        pytest.skip("The cluster has no KServe: python -m devcluster kserve")
+    images = {"serving": pinned(serving_images.publish("serving"))}
+    with managing_queues(devcluster, kube, "ep", serving_images=images) as running:
+        yield running
+
+
+def names_of_kserve() -> str:
+    return "inferenceservices.serving.kserve.io"
+
+
+@pytest.fixture(scope="module")
+def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
+    with portal.api(portal.token("admin")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def sample(
+    portal: ClusteredPortal,
+    api: httpx.Client,
+    kube: Kube,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Any]:
+    """A scikit-learn model in a volume of the project there, with what it predicts."""
+    made = tmp_path_factory.mktemp("sample") / "digits"
+    told = make_sample("sklearn", made)
+    said = {"name": "models", "size_mib": 1024, "cluster": KEY}
+    uid = ok(api.post("projects/demo/volumes", json=said)).json()["id"]
+    volume = _until(lambda: kube.get("v1", "PersistentVolume", names.volume(uid)))
+    folder = Path(volume["spec"]["hostPath"]["path"])
+    _until(folder.is_dir)
+    shutil.copytree(made, folder / "digits")
+    for path in (folder / "digits", *(folder / "digits").iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    portal.shell(_VERSIONS.format(uid=uid))
+    return told
+
+
+def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if answer := found():
+            return answer
+        time.sleep(0.2)
+    raise AssertionError(f"not within {within_s:.0f} s")
+
+
+def test_a_version_answers_from_pods_one_three_one_sleeps_and_wakes(
+    portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
+) -> None:
+    said = {"name": "digits", "model": "digits/v1", "max_replicas": 3, "concurrency": 2}
+    said |= {"cpu_milli": 200, "memory_mib": 256}
+    row = ok(api.post("projects/demo/endpoints", json=said)).json()
+    assert row["spec"]["cluster"] == KEY  # where its files are
+    at = f"projects/demo/endpoints/{row['id']}"
+
+    def ready(replicas: int) -> list[str]:
+        def found() -> list[str] | None:
+            told = api.get(at).json()
+            assert told["status"]["state"] != "failed", told["status"]
+            addresses = [one["address"] for one in told["replica_states"] if one["address"]]
+            whole = len(addresses) == len(told["replica_states"]) == replicas
+            return addresses if whole and told["status"]["state"] == "ready" else None
+
+        return list(_until(found))
+
+    def predicts(address: str) -> None:
+        answer = httpx.post(
+            f"http://{address}/v1/models/digits:predict",
+            json={"instances": sample["instances"]},
+            timeout=30,
+        )
+        assert answer.json()["predictions"] == sample["predictions"], answer.text
+
+    predicts(*ready(1))
+    (space,) = [
+        one["metadata"]["name"]
+        for one in kube.list("v1", "Namespace")
+        if one["metadata"]["name"].startswith(portal.prefix)
+        and kube.list("serving.kserve.io/v1beta1", "InferenceService", one["metadata"]["name"])
+    ]
+    let_in = kube.list(KUEUE, "Workload", space)
+    assert let_in, "Kueue let nothing in"
+    assert {one["spec"]["priorityClassRef"]["name"] for one in let_in} == {
+        f"{portal.prefix}inference"
+    }
+    portal.shell(_PRESS.format(id=row["id"], answering=6))
+    for address in ready(3):
+        predicts(address)
+    ok(api.patch(at, json={"max_replicas": 1}))
+    ready(1)
+    portal.shell(_PRESS.format(id=row["id"], answering=0))
+    portal.shell(_SLEEP.format(id=row["id"]))
+    _until(lambda: api.get(at).json()["status"]["state"] == "asleep")
+    assert not kube.list("v1", "Pod", space)
+    assert portal.shell(_WAKE.format(id=row["id"])) == ""
+    predicts(*ready(1))
+    assert api.get(at).json()["launch"] == 2
+    ok(api.delete(at))
+    _until(lambda: api.get(at).status_code == 404)
