@@ -438,6 +438,7 @@ SPECTACULAR_SETTINGS = {
         "IdleActEnum": "parking.choices.Act",
         "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
+        "EndpointStateEnum": "serving.choices.State",
         "SearchStateEnum": "experiments.choices.State",
         "TrialStateEnum": "experiments.choices.TrialState",
         "PerfTestStateEnum": "perftests.choices.State",

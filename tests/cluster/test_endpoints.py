@@ -108,7 +108,7 @@ def test_a_version_answers_from_pods_one_three_one_sleeps_and_wakes(
     portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
 ) -> None:
     said = {"name": "digits", "model": "digits/v1", "max_replicas": 3, "concurrency": 2}
-    said |= {"cpu_milli": 200, "memory_mib": 256}
+    said |= {"cpu_milli": 2000, "memory_mib": 512}
     row = ok(api.post("projects/demo/endpoints", json=said)).json()
     assert row["spec"]["cluster"] == KEY  # where its files are
     at = f"projects/demo/endpoints/{row['id']}"
