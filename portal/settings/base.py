@@ -439,6 +439,7 @@ SPECTACULAR_SETTINGS = {
         "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
         "EndpointStateEnum": "serving.choices.State",
+        "ReplicaOutStateEnum": ["missing", "created", "starting", "ready", "stopping", "exited"],
         "SearchStateEnum": "experiments.choices.State",
         "TrialStateEnum": "experiments.choices.TrialState",
         "PerfTestStateEnum": "perftests.choices.State",

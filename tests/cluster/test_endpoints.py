@@ -20,6 +20,7 @@ from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
 WITHIN_S = 150.0
+KSERVE = "inferenceservices.serving.kserve.io"
 _VERSIONS = """
 from serving.models import Model, ModelVersion
 from volumes.models import Volume
@@ -56,15 +57,11 @@ answer = endpoint_wake(Endpoint.objects.get(short_id={id!r}).uid)
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", names_of_kserve()):
+    if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
     images = {"serving": pinned(serving_images.publish("serving"))}
     with managing_queues(devcluster, kube, "ep", serving_images=images) as running:
         yield running
-
-
-def names_of_kserve() -> str:
-    return "inferenceservices.serving.kserve.io"
 
 
 @pytest.fixture(scope="module")
@@ -104,18 +101,22 @@ def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     raise AssertionError(f"not within {within_s:.0f} s")
 
 
-def test_a_version_answers_from_pods_one_three_one_sleeps_and_wakes(
-    portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
-) -> None:
-    said = {"name": "digits", "model": "digits/v1", "max_replicas": 3, "concurrency": 2}
-    said |= {"cpu_milli": 2000, "memory_mib": 512}
-    row = ok(api.post("projects/demo/endpoints", json=said)).json()
-    assert row["spec"]["cluster"] == KEY  # where its files are
-    at = f"projects/demo/endpoints/{row['id']}"
+class Served:
+    """An endpoint of the demonstration's project, looked at through the API."""
 
-    def ready(replicas: int) -> list[str]:
+    def __init__(self, portal: ClusteredPortal, api: httpx.Client, **said: Any) -> None:
+        self.portal, self.api = portal, api
+        size = {"cpu_milli": 2000, "memory_mib": 512}
+        row = ok(api.post("projects/demo/endpoints", json={**size, **said})).json()
+        assert row["spec"]["cluster"] == KEY  # where its files are
+        self.id, self.at = row["id"], f"projects/demo/endpoints/{row['id']}"
+
+    def look(self) -> dict[str, Any]:
+        return dict(self.api.get(self.at).json())
+
+    def ready(self, replicas: int) -> list[str]:
         def found() -> list[str] | None:
-            told = api.get(at).json()
+            told = self.look()
             assert told["status"]["state"] != "failed", told["status"]
             addresses = [one["address"] for one in told["replica_states"] if one["address"]]
             whole = len(addresses) == len(told["replica_states"]) == replicas
@@ -123,37 +124,58 @@ def test_a_version_answers_from_pods_one_three_one_sleeps_and_wakes(
 
         return list(_until(found))
 
-    def predicts(address: str) -> None:
-        answer = httpx.post(
-            f"http://{address}/v1/models/digits:predict",
-            json={"instances": sample["instances"]},
-            timeout=30,
-        )
-        assert answer.json()["predictions"] == sample["predictions"], answer.text
+    def shell(self, code: str, **said: Any) -> Any:
+        return self.portal.shell(code.format(id=self.id, **said))
 
-    predicts(*ready(1))
-    (space,) = [
-        one["metadata"]["name"]
-        for one in kube.list("v1", "Namespace")
-        if one["metadata"]["name"].startswith(portal.prefix)
-        and kube.list("serving.kserve.io/v1beta1", "InferenceService", one["metadata"]["name"])
-    ]
-    let_in = kube.list(KUEUE, "Workload", space)
-    assert let_in, "Kueue let nothing in"
-    assert {one["spec"]["priorityClassRef"]["name"] for one in let_in} == {
-        f"{portal.prefix}inference"
-    }
-    portal.shell(_PRESS.format(id=row["id"], answering=6))
-    for address in ready(3):
-        predicts(address)
-    ok(api.patch(at, json={"max_replicas": 1}))
-    ready(1)
-    portal.shell(_PRESS.format(id=row["id"], answering=0))
-    portal.shell(_SLEEP.format(id=row["id"]))
-    _until(lambda: api.get(at).json()["status"]["state"] == "asleep")
-    assert not kube.list("v1", "Pod", space)
-    assert portal.shell(_WAKE.format(id=row["id"])) == ""
-    predicts(*ready(1))
-    assert api.get(at).json()["launch"] == 2
-    ok(api.delete(at))
-    _until(lambda: api.get(at).status_code == 404)
+    def delete(self) -> None:
+        ok(self.api.delete(self.at))
+        _until(lambda: self.api.get(self.at).status_code == 404)
+
+
+def predicts(address: str, sample: dict[str, Any]) -> None:
+    answer = httpx.post(
+        f"http://{address}/v1/models/digits:predict",
+        json={"instances": sample["instances"]},
+        timeout=30,
+    )
+    assert answer.json()["predictions"] == sample["predictions"], answer.text
+
+
+def space_of(portal: ClusteredPortal, kube: Kube) -> str:
+    """The project's namespace, by what KServe was asked for there."""
+    served = kube.list("serving.kserve.io/v1beta1", "InferenceService")
+    spaces = {one["metadata"]["namespace"] for one in served}
+    (space,) = (name for name in spaces if name.startswith(portal.prefix))
+    return str(space)
+
+
+def test_a_version_answers_from_a_pod_that_kueue_let_in_as_inference(
+    portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
+) -> None:
+    served = Served(portal, api, name="digits", model="digits/v1")
+    predicts(*served.ready(1), sample)
+    let_in = kube.list(KUEUE, "Workload", space_of(portal, kube))
+    classes = {one["spec"]["priorityClassRef"]["name"] for one in let_in}
+    assert classes == {f"{portal.prefix}inference"}
+    served.delete()
+
+
+@pytest.mark.long("replicas of pods: drivers/kubernetes/test_serving_on_a_cluster.py")
+def test_one_three_one_sleeps_and_wakes(
+    portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
+) -> None:
+    served = Served(portal, api, name="wide", model="digits/v1", max_replicas=3, concurrency=2)
+    served.ready(1)
+    served.shell(_PRESS, answering=6)
+    for address in served.ready(3):
+        predicts(address, sample)
+    ok(api.patch(served.at, json={"max_replicas": 1}))
+    served.ready(1)
+    served.shell(_PRESS, answering=0)
+    served.shell(_SLEEP)
+    _until(lambda: served.look()["status"]["state"] == "asleep")
+    assert not kube.list("v1", "Pod", space_of(portal, kube))
+    assert served.shell(_WAKE) == ""
+    predicts(*served.ready(1), sample)
+    assert served.look()["launch"] == 2
+    served.delete()
