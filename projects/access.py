@@ -28,6 +28,10 @@ class Permission(StrEnum):
     CREDENTIAL_MANAGE = "credential:manage"
     CREDENTIAL_READ = "credential:read"
     CREDENTIAL_USE = "credential:use"
+    ENDPOINT_CALL = "endpoint:call"
+    ENDPOINT_CREATE = "endpoint:create"
+    ENDPOINT_MANAGE = "endpoint:manage"
+    ENDPOINT_READ = "endpoint:read"
     EVENT_READ = "event:read"
     JOB_CREATE = "job:create"
     JOB_MANAGE = "job:manage"
@@ -38,6 +42,8 @@ class Permission(StrEnum):
     LOAD_READ = "load:read"
     MEMBER_MANAGE = "member:manage"
     MEMBER_READ = "member:read"
+    MODEL_MANAGE = "model:manage"
+    MODEL_READ = "model:read"
     PATROL_READ = "patrol:read"
     PROJECT_ARCHIVE = "project:archive"
     PROJECT_DELETE = "project:delete"
@@ -59,6 +65,10 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.CREDENTIAL_MANAGE: _("Store, replace and remove credentials (never read them)"),
     Permission.CREDENTIAL_READ: _("See which credentials there are"),
     Permission.CREDENTIAL_USE: _("Put credentials of the project to use in own work"),
+    Permission.ENDPOINT_CALL: _("Send requests to endpoints"),
+    Permission.ENDPOINT_CREATE: _("Run own endpoints, make keys for them, stop and delete them"),
+    Permission.ENDPOINT_MANAGE: _("Change, stop and delete endpoints of others, and their keys"),
+    Permission.ENDPOINT_READ: _("See endpoints, their state and how they are called"),
     Permission.EVENT_READ: _("Read what happened in the project"),
     Permission.JOB_CREATE: _("Run own jobs, cancel and delete them"),
     Permission.JOB_MANAGE: _("Cancel and delete jobs of others"),
@@ -69,6 +79,8 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.LOAD_READ: _("See loads and how far they are"),
     Permission.MEMBER_MANAGE: _("Invite, remove and change members up to the own role"),
     Permission.MEMBER_READ: _("See who belongs to the project"),
+    Permission.MODEL_MANAGE: _("Register models and versions, and retire and delete them"),
+    Permission.MODEL_READ: _("See models and their versions"),
     Permission.PATROL_READ: _("See who holds GPUs and does not use them"),
     Permission.PROJECT_ARCHIVE: _("Archive the project and bring it back"),
     Permission.PROJECT_DELETE: _("Delete the project with all it holds"),
@@ -88,11 +100,13 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
 
 _VIEWER = frozenset(
     {
+        Permission.ENDPOINT_READ,
         Permission.JOB_READ,
         Permission.KUBE_USE,
         Permission.LOAD_READ,
         Permission.PROJECT_READ,
         Permission.MEMBER_READ,
+        Permission.MODEL_READ,
         Permission.QUOTA_READ,
         Permission.USAGE_READ,
         Permission.VOLUME_READ,
@@ -102,15 +116,19 @@ _VIEWER = frozenset(
 _MEMBER = _VIEWER | {
     Permission.CREDENTIAL_READ,
     Permission.CREDENTIAL_USE,
+    Permission.ENDPOINT_CALL,
+    Permission.ENDPOINT_CREATE,
     Permission.EVENT_READ,
     Permission.JOB_CREATE,
     Permission.LOAD_CREATE,
+    Permission.MODEL_MANAGE,
     Permission.VOLUME_CREATE,
     Permission.VOLUME_USE,
     Permission.WORKSPACE_CREATE,
 }
 _MANAGER = _MEMBER | {
     Permission.CREDENTIAL_MANAGE,
+    Permission.ENDPOINT_MANAGE,
     Permission.JOB_MANAGE,
     Permission.LOAD_MANAGE,
     Permission.MEMBER_MANAGE,
@@ -134,6 +152,8 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
 _MEMBERS_ONLY = frozenset(
     {
         Permission.CREDENTIAL_USE,
+        Permission.ENDPOINT_CALL,
+        Permission.ENDPOINT_CREATE,
         Permission.JOB_CREATE,
         Permission.KUBE_USE,
         Permission.LOAD_CREATE,

@@ -103,7 +103,7 @@ TRAINING = {
     )
 }
 TRAINING["katib"] = (
-    *(Act(v, "experiments", "kubeflow.org") for v in ("get", "create", "patch", "delete")),
+    *(Act(v, "experiments", "kubeflow.org") for v in ("get", "list", "create", "patch", "delete")),
     *(Act(v, "trials", "kubeflow.org") for v in ("get", "list")),
     Act("patch", "trials/status", "kubeflow.org"),
 )

@@ -129,6 +129,7 @@ INSTALLED_APPS = [
     "jobs",
     "experiments",
     "perftests",
+    "serving",
     "usage",
     "gate",
     "console",

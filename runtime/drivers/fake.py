@@ -22,6 +22,7 @@ from typing import Any
 
 from runtime import protocol as p
 from runtime.capabilities import (
+    EXPERIMENT,
     CannotGrow,
     EventLines,
     ExperimentSpec,
@@ -293,9 +294,20 @@ class FakeDriver:
                 if one["name"] == name:
                     one.update(told=end.state, curve=list(end.curve))
 
-    def remove_experiment(self, spec: ExperimentSpec) -> None:
-        with self._verb("remove_experiment", spec.uid) as world:
-            world.get("experiments", {}).pop(_begin_of(spec), None)
+    def remove_experiment(self, uid: str) -> None:
+        with self._verb("remove_experiment", uid) as world:
+            made = world.get("experiments", {})
+            for name in [name for name in made if name.rpartition("-")[0] == uid]:
+                del made[name]
+
+    def list_experiments(self) -> Iterable[p.Observation]:
+        with self._verb("list_experiments") as world:
+            uids = {name.rpartition("-")[0] for name in world.get("experiments", {})}
+        whose = self._installation
+        return [
+            p.Observation(uid, p.Seen.READY, kind=EXPERIMENT, installation=whose)
+            for uid in sorted(uids)
+        ]
 
     def experiments_seen(self) -> Mapping[str, list[Mapping[str, Any]]]:
         with self._store.open() as world:
@@ -460,6 +472,7 @@ class FakeDriver:
         address = f"127.0.0.1:{port}" if item["seen"] == p.Seen.READY else ""
         detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
         detail["checkpoint"] = item.get("checkpoint", False)
+        detail["silent"] = item.get("silent", False)
         # All are as the whole is; one that ended badly took the others with it
         again = {"restarts": item["attempt"] - 1}
         replicas = [{**item, **again, "index": n, "role": r} for n, r in enumerate(item["roles"])]

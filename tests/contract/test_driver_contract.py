@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from runtime.capabilities import (
+    EXPERIMENT,
+    ExperimentSpec,
     SupportsEvents,
+    SupportsExperiments,
     SupportsLogs,
     SupportsMetrics,
     SupportsMoves,
@@ -19,6 +22,7 @@ from runtime.capabilities import (
     SupportsWatch,
 )
 from runtime.drivers.fake import FakeDriver
+from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.protocol import (
     ISOLATION,
     Backing,
@@ -34,6 +38,7 @@ from runtime.protocol import (
     Seen,
     WorkloadSpec,
 )
+from runtime.training import KATIB
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, wait_for
 from tests.support.shortest import shortest
 
@@ -629,6 +634,38 @@ def test_a_shared_volume_can_go_to_another_project(subject):
     for _ in range(2):
         subject.finish(lambda: driver.move_volume(volume, project="q", owner="", backing=FOLDER))
     subject.finish(lambda: driver.remove_volume(volume))
+
+
+# -- values of searches ------------------------------------------------------------------------
+
+
+def test_an_experiment_is_listed_until_it_is_removed_and_removed_again(subject):
+    driver = subject.driver
+    if not isinstance(driver, SupportsExperiments):
+        pytest.skip("chooses no values")
+    if isinstance(driver, KubernetesDriver) and KATIB not in (driver.probe().operators or ()):
+        pytest.skip("The cluster has no Katib")
+    bounds = {"min": "0", "max": "1"}
+    spec = ExperimentSpec(
+        uid=str(uuid.uuid4()),
+        name="of the contract",
+        generation=0,
+        metric="score",
+        maximizes=True,
+        algorithm="random",
+        settings={},
+        space=[{"name": "x", "parameterType": "double", "feasibleSpace": bounds}],
+        trials_max=1,
+        parallel=1,
+    )
+    again = replace(spec, generation=1)  # its next begin: both stand for one search
+    for one in (spec, again, spec):
+        driver.ensure_experiment(one)
+    seen = [found for found in driver.list_experiments() if found.uid == spec.uid]
+    assert [found.kind for found in seen] == [EXPERIMENT]
+    for _ in range(2):
+        subject.finish(lambda: driver.remove_experiment(spec.uid))
+    assert spec.uid not in {found.uid for found in driver.list_experiments()}
 
 
 # -- attempts ----------------------------------------------------------------------------------

@@ -358,8 +358,11 @@ class KubernetesDriver:
     def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
         self._experiments.tell(spec, name, end)
 
-    def remove_experiment(self, spec: ExperimentSpec) -> None:
-        self._experiments.remove(spec)
+    def remove_experiment(self, uid: str) -> None:
+        self._experiments.remove(uid)
+
+    def list_experiments(self) -> Iterable[Observation]:
+        return self._experiments.owned()
 
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
         return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)

@@ -113,7 +113,9 @@ class Ground:
         return self.kube.get("v1", "Pod", f"ws-{spec.name}-0", self.namespace)
 
     def close(self) -> None:
-        self.kube.delete("v1", "Namespace", self.namespace)
+        of_searches = names.searches(self.driver.options.namespace_prefix)
+        for name in (self.namespace, of_searches):
+            self.kube.delete("v1", "Namespace", name)
         self.driver.close()
 
 

@@ -1,0 +1,21 @@
+from django.apps import AppConfig
+
+
+class ServingConfig(AppConfig):
+    name = "serving"
+
+    def ready(self) -> None:
+        from clusters.registry import register_lookup
+        from clusters.where import lookup_of
+        from runtime import reconcilers
+        from serving.kind import ENDPOINT
+        from serving.models import Endpoint
+        from serving.reconciler import EndpointReconciler
+        from serving.ui.pages import PAGES
+        from work import kinds
+        from work.ui import pages
+
+        kinds.register(ENDPOINT)
+        pages.register(PAGES)
+        reconcilers.register(EndpointReconciler())
+        register_lookup(lookup_of(Endpoint, lambda row: row.short_id))

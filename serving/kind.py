@@ -1,0 +1,97 @@
+"""What an endpoint says of itself: what holds for its fields, its rights, its words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
+from common.errors import wrong
+from projects.access import Permission
+from serving.fields import TABLE
+from serving.models import Endpoint, ModelVersion
+from serving.runtimes import CUSTOM, runtime_of, runtimes_for
+from work.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clusters.models import Cluster
+
+
+def version_named(row: Endpoint) -> ModelVersion:
+    """Return the version that MODEL/VERSION means in its project; raise Invalid where none is."""
+    model, _slash, name = row.model.partition("/")
+    found = ModelVersion.objects.filter(model__project=row.project, model__name=model)
+    found = found.select_related("model", "volume__owner")
+    version = (found.filter(name=name) if name else found).order_by("-id").first()
+    if version is None:
+        said = gettext("There is no such model here: %(name)s.")
+        raise wrong("model", said % {"name": row.model})
+    return version
+
+
+def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
+    """Find its version and who can serve it; have bounds that hold."""
+    if row.model:
+        row.version = version_named(row)
+        row.model = str(row.version)
+    else:
+        row.version = None
+    fits = runtimes_for(row.version.framework) if row.version else ()
+    if row.version and row.runtime and row.runtime not in {one.word for one in fits}:
+        message = gettext("It does not load %(framework)s. What would do: %(names)s.")
+        names = ", ".join(str(one.label) for one in fits)
+        told = {"framework": row.version.get_framework_display(), "names": names}
+        raise wrong("runtime", message % told)
+    if not row.version and not (row.image or row.command):
+        raise wrong("model", gettext("Say a model, or an image or command of your own."))
+    runtime = runtime_of(row)
+    if runtime.needs_gpu and not row.gpus:
+        said_of = gettext("%(name)s needs a GPU.") % {"name": runtime.label}
+        raise wrong("gpus", said_of)
+    if row.min_replicas > row.max_replicas:
+        if "max_replicas" in said:
+            raise wrong("max_replicas", gettext("At least as many as the least."))
+        row.max_replicas = row.min_replicas
+    row.replicas = min(max(row.replicas, row.min_replicas), row.max_replicas)
+
+
+def _check_place(cluster: Cluster, row: Endpoint) -> None:
+    runtime = runtime_of(row)
+    if cluster.runs_images:
+        if runtime.word == CUSTOM and not row.image:
+            raise wrong("image", gettext("A server of your own on a cluster needs an image."))
+        return
+    if runtime.word == CUSTOM and not row.command:
+        raise wrong("command", gettext("On this machine a server of your own needs a command."))
+    if runtime.word != CUSTOM and not runtime.environment:
+        message = gettext("%(name)s runs on clusters only.") % {"name": runtime.label}
+        raise wrong("runtime", message)
+
+
+ENDPOINT = Kind(
+    word=Endpoint.KIND,
+    document="Endpoint",
+    model=Endpoint,
+    one=_("Endpoint"),
+    many=_("Endpoints"),
+    icon="api",
+    table=TABLE,
+    create=Permission.ENDPOINT_CREATE,
+    read=Permission.ENDPOINT_READ,
+    manage=Permission.ENDPOINT_MANAGE,
+    managed=True,
+    first_name=lambda row: row.model.partition("/")[0] or Endpoint.KIND,
+    settle=_settle,
+    check_place=_check_place,
+    homes=lambda row: row.homes,
+    hidden=Q(canary_of__isnull=False),
+    related=("version__volume", "version__model"),
+    purpose="inference",
+    replicas=lambda row: row.replicas,
+    of_a_launch={"scaled_at": None},
+    counted=lambda n: ngettext("%(n)d endpoint", "%(n)d endpoints", n) % {"n": n},
+)

@@ -1,0 +1,8 @@
+"""The pages of endpoints."""
+
+from django.urls import include, path
+
+from serving.ui.pages import PAGES
+from work.ui.urls import urls_for
+
+urlpatterns = [path("", include((urls_for(PAGES), PAGES.routes)))]
