@@ -57,7 +57,6 @@ class Gateway:
 
     async def run(self, table: RoutingTable) -> None:
         """Carry requests until cancelled; then let go of the socket and end what is open."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._generations = await haproxy.left_behind(self.folder)
         for one in self._generations:
             one.finish()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 HERE = Path(__file__).parent
+CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
 MAPS = ("keys", "endpoints", "grants", "rows", "canaries", "waits")
 STARTS_WITHIN_S = 10.0
 ANSWERS_WITHIN_S = 5.0
@@ -209,6 +210,7 @@ class Program:
             "GATEWAY_ADMIN": self.admin,
             "GATEWAY_LUA": str(HERE / "wait.lua"),
             "GATEWAY_FD": str(self.listener),
+            **({"GATEWAY_TLS": CERTIFICATE} if (self.folder / CERTIFICATE).exists() else {}),
         }
 
 
