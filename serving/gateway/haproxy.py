@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -199,9 +198,15 @@ class Program:
 
     @property
     def _command(self) -> list[str]:
-        """Of the machine, or of the package."""
-        program = shutil.which("haproxy") or str(get_haproxy_binary())
-        return [program, "-db", "-f", str(HERE / "haproxy.cfg"), "-f", "backends.cfg"]
+        """Of the package, or where it has none for this machine, of the machine."""
+        return [
+            str(get_haproxy_binary()),
+            "-db",
+            "-f",
+            str(HERE / "haproxy.cfg"),
+            "-f",
+            "backends.cfg",
+        ]
 
     @property
     def _env(self) -> dict[str, str]:
