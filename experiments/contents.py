@@ -15,6 +15,7 @@ from jobs.listeners import is_told_with
 from jobs.models import Job
 from projects import hooks as projects
 from projects.hooks import ContentSummary
+from runtime import orphans
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def connect() -> None:
     )
     clusters.cluster_held.register(_held_by)
     is_told_with.register(_is_of_a_search)
+    orphans.stands_for.register(_known_to_katib)
 
 
 def _summarize(project: Project) -> list[ContentSummary]:
@@ -57,6 +59,12 @@ def _held_by(cluster_key: str) -> Mapping[str, int]:
     rows: QuerySet[Experiment] = Experiment.objects.filter(cluster_key=cluster_key)
     count = rows.filter(state__in=LIVE, engine=Engine.KATIB).count()
     return {Experiment.KIND: count} if count else {}
+
+
+def _known_to_katib(uids: set[str]) -> set[str]:
+    """Those whose turns still take away what Katib has; all else there is nobody's."""
+    known = Experiment.objects.filter(in_katib=True).values_list("uid", flat=True)
+    return uids & {str(uid) for uid in known} if uids else set()
 
 
 def _is_of_a_search(job: Job) -> bool:

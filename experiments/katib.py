@@ -64,7 +64,7 @@ def tell(row: Experiment, trial: Trial) -> None:
 
 def remove(row: Experiment) -> None:
     """Take its objects away; NotYet while some are left."""
-    _driver(row).remove_experiment(spec_of(row))
+    _driver(row).remove_experiment(str(row.uid))
 
 
 def spec_of(row: Experiment) -> ExperimentSpec:

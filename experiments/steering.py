@@ -198,7 +198,8 @@ def _leave_katib(row: Experiment) -> None:
             _note(row, text % {"why": error})
         return
     kept = "" if row.reason != Reason.REFUSED else row.message
-    Experiment.objects.filter(pk=row.pk).update(in_katib=False, message=kept)
+    held = Experiment.objects.filter(pk=row.pk, generation=row.generation)  # not begun again
+    held.update(in_katib=False, message=kept)
 
 
 def _look(row: Experiment, trial: Trial, others: Callable[[], Sequence[Sequence[float]]]) -> None:

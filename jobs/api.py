@@ -64,7 +64,7 @@ class SmokeOut(serializers.Serializer[Any]):
 
 
 class CheckpointOut(serializers.Serializer[Any]):
-    name = serializers.CharField()
+    name = serializers.CharField(allow_null=True, help_text="null for others than its owner")
     bytes = serializers.IntegerField()
 
 
@@ -74,8 +74,16 @@ class CheckpointCopiesOut(serializers.Serializer[Any]):
     url = serializers.CharField()
     kept = CheckpointOut(many=True, help_text="complete ones, the newest first")
     copied_at = serializers.DateTimeField(allow_null=True)
-    message = serializers.CharField(allow_blank=True, help_text="why they are not copied, or back")
-    restored = serializers.CharField(allow_blank=True, help_text="the one that came back last")
+    message = serializers.CharField(
+        allow_blank=True,
+        allow_null=True,
+        help_text="why they are not copied, or back; null for others than its owner",
+    )
+    restored = serializers.CharField(
+        allow_blank=True,
+        allow_null=True,
+        help_text="the one that came back last; null for others than its owner",
+    )
 
 
 def _failure(row: Job, reader: Reader) -> dict[str, Any]:
@@ -85,11 +93,11 @@ def _failure(row: Job, reader: Reader) -> dict[str, Any]:
     return {"failure": "\n".join(filter(None, told))}
 
 
-def _in_detail(row: Job) -> dict[str, Any]:
+def _in_detail(row: Job, reader: Reader) -> dict[str, Any]:
     return {
         **_replicas(row),
         "smoke": _smoke(row),
-        "checkpoint_copies": checkpoints.told_of(row),
+        "checkpoint_copies": checkpoints.told_of(row, private=reader.owns),
     }
 
 

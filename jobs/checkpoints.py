@@ -311,17 +311,22 @@ def _bring_back(pk: int, row: Job) -> None:
 # --- as people read it ---------------------------------------------------------------------------
 
 
-def told_of(row: Job) -> dict[str, Any] | None:
-    """Return what is at the store, the newest first; None: nothing is copied, or none ran yet."""
+def told_of(row: Job, *, private: bool) -> dict[str, Any] | None:
+    """Return what is at the store, the newest first; None: nothing is copied, or none ran yet.
+
+    Names that its program chose, and a store's words, are its owner's (``private``), as its files.
+    """
     copies = Copies.objects.filter(job=row.pk).first() if row.checkpoints_to else None
     if copies is None:
         return None
     return {
         "url": copies.url,
-        "kept": [{"name": _name(key), "bytes": size} for key, size in copies.kept],
+        "kept": [
+            {"name": _name(key) if private else None, "bytes": size} for key, size in copies.kept
+        ],
         "copied_at": copies.copied_at,
-        "message": copies.note or copies.back_note,
-        "restored": _name(copies.restored),
+        "message": (copies.note or copies.back_note) if private else None,
+        "restored": _name(copies.restored) if private else None,
     }
 
 

@@ -111,9 +111,17 @@ def _look_at_attached(row: Job, attached: Attached) -> list[str]:
                 "environments there). What was installed elsewhere in the workspace's pod does not."
             )
         )
-    if (kind := _OLDER.get(operator_of(cluster, row))) and not row.retries:
+    kind = _OLDER.get(operator_of(cluster, row))
+    if kind and not row.retries:
         said = gettext(
             "It runs as a %(kind)s there, which an evicted pod ends: allow retries, and it goes on."
+        )
+        told.append(said % {"kind": kind})
+    elif kind and row.checkpoints:
+        said = gettext(
+            "It runs as a %(kind)s there, whose program is tried again in the same pod: "
+            "BERTH_CHECKPOINT_LATEST stays as it was when that began, so let it look for the "
+            "newest in BERTH_CHECKPOINTS."
         )
         told.append(said % {"kind": kind})
     if row.gpus and not row.checkpoints and (options.manages_queues or options.queue):

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from common.errors import Conflict
 from common.ids import next_name
 from jobs import runs
+from jobs.models import Job, Run
 from jobs.origin import KIND as WORKSPACE
 from jobs.outputs import credential_for
 from loaders.choices import Direction
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from accounts.principal import Principal
-    from jobs.models import Job, Run
 
 MOST = 20  # runs beside each other
 _NAMED = 40  # of a job's name in that of its TensorBoard
@@ -79,6 +79,22 @@ def is_offered(who: Principal, row: Job) -> bool:
     kind = kinds.kind_of(WORKSPACE)
     may = kind.create in permissions_of(who, row.project) and not row.project.archived_at
     return may and row.launch > 0 and bool(row.output or row.checkpoints)
+
+
+def shown_by(board: Any) -> list[tuple[Job, Run | None]]:
+    """Return the runs whose folders a TensorBoard shows; with None a job's, of its checkpoints."""
+    at = {folder: folder.partition("/")[2] for folder in board.logdir}
+    wrote = Run.objects.filter(job__project=board.project, output_folder__in=at.values())
+    wrote = wrote.filter(job__deleted_at=None).order_by("-launch")
+    found: list[tuple[Job, Run | None]] = [
+        (run.job, run)
+        for run in wrote.select_related("job__project", "output_volume")
+        if run.output_volume and f"{run.output_volume.name}/{run.output_folder}" in at
+    ]
+    saved = Job.objects.filter(project=board.project, deleted_at=None)
+    saved = saved.filter(short_id__in=[folder.rpartition("/")[2] for folder in at])
+    rows = saved.select_related("project")
+    return [*found, *((row, None) for row in rows if f"{row.checkpoints}/{row.short_id}" in at)]
 
 
 def _chosen(row: Job, launches: Sequence[int]) -> list[Run]:

@@ -130,7 +130,7 @@ def row_of_preset(
         project=project,
         owner=owner,
         kind=Workspace.KIND,
-        preset=preset,
+        preset=preset if preset.pk else None,
         variant=variant,
         env=dict(preset.default_env),
         **{name: getattr(preset, name) for name in _OF_A_PRESET},
@@ -147,6 +147,10 @@ def row_of_preset(
 
 
 def _defaults(principal: Principal, project: Project, said: Mapping[str, Any]) -> Workspace:
+    """TensorBoard brings its size and what it runs, so a project without presets has it, too."""
+    needs_none = said.get("kind") == WorkspaceKind.TENSORBOARD
+    if needs_none and not (said.get("preset") or selectors.presets_for(project).exists()):
+        return row_of_preset(Preset(), project, principal.user, said)
     preset = said.get("preset") or selectors.default_preset(project)
     if not isinstance(preset, Preset):  # a page has looked it up
         preset = selectors.preset_get(project, preset)

@@ -264,6 +264,18 @@ class Settling(NotYet):
 
 
 @runtime_checkable
+class SupportsServing(Protocol):
+    """Runs what serves (``WorkloadSpec.serve``), by a number of replicas that changes."""
+
+    def scale(self, spec: WorkloadSpec) -> None:
+        """Let this launch have ``spec.serve.replicas`` of them, 0 too; those that are there stay.
+
+        A replica that ended by itself and is not begun anew by the driver is made again.  Nothing
+        is done where there is no such launch, or it was stopped.  NotYet: call again.
+        """
+
+
+@runtime_checkable
 class SupportsVolumes(Protocol):
     def ensure_volume(
         self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
@@ -484,6 +496,9 @@ class SupportsDeviceUse(Protocol):
         """One for each device and who holds it; of one that nobody holds, where that is known."""
 
 
+EXPERIMENT = "experiment"  # kind of what stands for a search at a cluster
+
+
 @dataclass(frozen=True)
 class ExperimentSpec:
     """A search whose values the cluster chooses; ``space``: parameters in Katib's words.
@@ -534,5 +549,8 @@ class SupportsExperiments(Protocol):
     def tell_trial(self, spec: ExperimentSpec, name: str, end: TrialEnd) -> None:
         """Say how a proposal ended, so that it proposes the next. Missing is success."""
 
-    def remove_experiment(self, spec: ExperimentSpec) -> None:
+    def remove_experiment(self, uid: str) -> None:
         """Take it away with its proposals. Missing is success; NotYet while some are left."""
+
+    def list_experiments(self) -> Iterable[Observation]:
+        """As ``list_owned`` says of work, with kind ``EXPERIMENT``: all that is there."""

@@ -9,6 +9,7 @@ The other way round (a row without its thing) is the reconciler's: it reports ``
 """
 
 import copy
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -16,13 +17,14 @@ import structlog
 from django.core.cache import cache
 
 from common.clock import now
+from common.hooks import Hook
 from common.ids import is_uid
 from events.services import record
 from runtime import bus, installation, reconcilers
-from runtime.capabilities import SupportsAdoption
+from runtime.capabilities import EXPERIMENT, SupportsAdoption, SupportsExperiments
 from runtime.models import Installation, ObservedWorkload, Route
 from runtime.ports import admission, cluster_provider
-from runtime.protocol import Desired, Driver, DriverError, NotYet, Observation, Phase
+from runtime.protocol import Denied, Desired, Driver, DriverError, NotYet, Observation, Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Reconciler, Transition
 
@@ -33,6 +35,9 @@ GRACE_S = 90.0
 _MEMORY_S = 3600
 _TOLD_S = 24 * 3600
 _FEW = 100
+
+# Which of these uids a row stands for that is not the engine's.
+stands_for: Hook[[set[str]], set[str]] = Hook()
 
 
 def collect_orphans() -> int:
@@ -45,7 +50,8 @@ def collect_orphans() -> int:
     for key in cluster_provider().keys():  # noqa: SIM118 - a method of ours, not a dict
         try:
             driver = cluster_provider().driver_for(key)
-            owned = {o.uid: o for o in driver.list_owned() if is_uid(o.uid)}
+            listed = [*driver.list_owned(), *_experiments(driver)]
+            owned = {o.uid: o for o in listed if is_uid(o.uid)}
             lost = set(owned) - live_uids(set(owned))
             _adopt(driver, [o for uid, o in owned.items() if uid not in lost])
             ours = {uid for uid in lost if owned[uid].installation == str(own.uid)}
@@ -94,9 +100,18 @@ def _adopt(driver: Driver, known: list[Observation]) -> None:
             driver.adopt(found.uid)
 
 
+def _experiments(driver: Driver) -> Iterable[Observation]:
+    """What chooses values of searches; a cluster whose rights are older may not tell of it."""
+    try:
+        return driver.list_experiments() if isinstance(driver, SupportsExperiments) else ()
+    except Denied as error:
+        log.info("orphans.experiments_skipped", error=str(error))
+        return ()
+
+
 def live_uids(uids: set[str]) -> set[str]:
     """Return those of ``uids`` that belong to a row that still stands for something."""
-    return _of_rows(uids, deleted_at__isnull=True)
+    return _of_rows(uids, deleted_at__isnull=True).union(*stands_for(uids))
 
 
 def _of_rows(uids: set[str], **conditions: object) -> set[str]:
@@ -148,7 +163,10 @@ def _seen_twice(key: str, uid: str) -> bool:
 
 def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
     try:
-        driver.remove(uid)
+        if facts["kind"] == EXPERIMENT and isinstance(driver, SupportsExperiments):
+            driver.remove_experiment(uid)
+        else:
+            driver.remove(uid)
     except NotYet:
         return False  # under way; the next pass finishes it
     cache.delete(f"orphan:{key}:{uid}")

@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 from clusters.options import UNIT, options_of
 from common.clock import now
 from common.ui.components import Tab
-from jobs import checkpoints, smoke
+from jobs import smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica, TrainingInput
@@ -147,7 +147,9 @@ def _facts(row: Job) -> list[Fact]:
         found.append(Fact(_("Exit code"), str(row.exit_code)))
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
-    found += _copies(row)
+    if row.replicas_now and row.is_on_its_way:
+        fewer = _t("%(n)d of %(all)d") % {"n": row.replicas_now, "all": row.replicas}
+        found.append(Fact(_("Replicas since a loss"), fewer))
     if row.made_in_uid:
         there = Workload.objects.filter(uid=row.made_in_uid).first()
         url = pages_of(there).address("detail", there) if there is not None else ""
@@ -155,19 +157,6 @@ def _facts(row: Job) -> list[Fact]:
     if submitted := TrainingInput.objects.filter(job=row).first():
         labels = ", ".join(f"{name}={value}" for name, value in submitted.labels.items())
         found += [Fact(_("Labels"), labels, code=True)] if labels else []
-    return found
-
-
-def _copies(row: Job) -> list[Fact]:
-    """Return which checkpoints are at the store, and what is wrong with that."""
-    if (told := checkpoints.told_of(row)) is None:
-        return []
-    names = ", ".join(one["name"] for one in told["kept"])
-    found = [Fact(_("Copied checkpoints"), names or _t("none yet"))]
-    if told["message"]:
-        found.append(Fact(_("Their copies"), told["message"]))
-    if told["restored"]:
-        found.append(Fact(_("Brought back"), told["restored"]))
     return found
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs import fetching, origin, runs, smoke
+from jobs import checkpoints, fetching, origin, runs, smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Job
 from jobs.sources import repository
 from jobs.states import OVER, state_of
-from jobs.tensorboard import is_offered
+from jobs.tensorboard import is_offered, shown_by
 from jobs.ui.pages import PAGES
 from projects.access import permissions_of
 from runtime.reasons import Reason
+from work.selectors import reads_private
 from work.ui.panels import Panel, Slot
 from work.ui.present import took
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
     if row.kind == origin.KIND and slot is Slot.CARD:
-        return _run_as_job(who, row)
+        return _shown(who, row) if row.is_tensorboard else _run_as_job(who, row)
     if row.kind == Job.KIND and slot is Slot.NOTICE:
         return _how_it_went(who, row)
     return None
@@ -37,10 +38,35 @@ def curves(who: Principal, row: Any, slot: Slot) -> Panel | None:
     return Panel("jobs/_tensorboard_card.html", {"numbers": [latest]}) if latest else None
 
 
+def copies(who: Principal, row: Any, slot: Slot) -> Panel | None:
+    """Return which checkpoints of a job are at the store, and what is wrong with that."""
+    if row.kind != Job.KIND or slot is not Slot.CARD:
+        return None
+    told = checkpoints.told_of(row, private=reads_private(who, row))
+    return Panel("jobs/_copies.html", told) if told else None
+
+
+def _shown(who: Principal, row: Any) -> Panel | None:
+    """Return the ways back from a TensorBoard to what it shows, for whose it is."""
+    if row.owner_id != who.user.pk or JOB.read not in permissions_of(who, row.project):
+        return None
+    found = [
+        (
+            job,
+            run,
+            PAGES.address(
+                "goodput" if run else "detail", job, query={"run": run.launch} if run else {}
+            ),
+        )
+        for job, run in shown_by(row)
+    ]
+    return Panel("jobs/_tensorboard_shows.html", {"shown": found}) if found else None
+
+
 def _run_as_job(who: Principal, row: Any) -> Panel | None:
     """Return the way from a workspace to a job, for who owns it."""
     may = JOB.create in permissions_of(who, row.project) and not row.project.archived_at
-    if row.owner_id != who.user.pk or not may or row.is_tensorboard:
+    if row.owner_id != who.user.pk or not may:
         return None
     query = {"workspace": row.short_id}
     address = PAGES.list_address("new", row.project.slug, query=query)

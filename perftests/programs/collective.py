@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from array import array
+from collections.abc import Callable
 
 BINARIES = {
     "all-reduce": "all_reduce_perf",
@@ -42,8 +43,11 @@ class Engine:
     def leave(self) -> None:
         """Let the group go."""
 
-    def run(self, test: str, count: int) -> bool:
-        """Do the operation once on ``count`` numbers for each rank; return whether it is right."""
+    def ready(self, test: str, count: int) -> tuple[Callable[[], None], Callable[[], bool]]:
+        """Fill buffers of ``count`` numbers; return what does the operation once, and looks at it.
+
+        Only the first is measured.
+        """
         raise NotImplementedError
 
     def compute(self) -> None:
@@ -51,7 +55,11 @@ class Engine:
 
     def wait(self) -> None:
         """Until all of the group are here."""
-        self.run("all-reduce", self.size)
+        run, _is_right = self.ready("all-reduce", self.size)
+        run()
+
+    def end(self) -> None:
+        """It is not used any more."""
 
 
 class Sockets(Engine):
@@ -117,26 +125,31 @@ class Sockets(Engine):
         sender.join()
         return found
 
-    def run(self, test: str, count: int) -> bool:
+    def ready(self, test: str, count: int) -> tuple[Callable[[], None], Callable[[], bool]]:
         size, rank = self.size, self.rank
-        part = count // size
+        part, total = count // size, size * (size + 1) / 2
         # as many numbers as the largest buffer of the operation has, part by part
         parts = [array("f", [float(rank + 1)]) * part for _ in range(size)]
-        if size > 1 and test != "all-gather":
-            for step in range(size - 1):
-                sent, heard = (rank - step - 1) % size, (rank - step - 2) % size
-                came = array("f", self.turn(parts[sent].tobytes(), part * FLOAT))
-                parts[heard] = array("f", map(operator.add, parts[heard], came))
-        if size > 1 and test != "reduce-scatter":
-            for step in range(size - 1):
-                sent, heard = (rank - step) % size, (rank - step - 1) % size
-                parts[heard] = array("f", self.turn(parts[sent].tobytes(), part * FLOAT))
-        total = size * (size + 1) / 2
-        if test == "all-gather":
-            return all(one[-1] == number + 1 for number, one in enumerate(parts))
-        if test == "reduce-scatter":
-            return parts[rank][-1] == total
-        return all(one[-1] == total for one in parts)
+
+        def run() -> None:
+            if size > 1 and test != "all-gather":
+                for step in range(size - 1):
+                    sent, heard = (rank - step - 1) % size, (rank - step - 2) % size
+                    came = array("f", self.turn(parts[sent].tobytes(), part * FLOAT))
+                    parts[heard] = array("f", map(operator.add, parts[heard], came))
+            if size > 1 and test != "reduce-scatter":
+                for step in range(size - 1):
+                    sent, heard = (rank - step) % size, (rank - step - 1) % size
+                    parts[heard] = array("f", self.turn(parts[sent].tobytes(), part * FLOAT))
+
+        def is_right() -> bool:
+            if test == "all-gather":
+                return all(one[-1] == number + 1 for number, one in enumerate(parts))
+            if test == "reduce-scatter":
+                return parts[rank][-1] == total
+            return all(one[-1] == total for one in parts)
+
+        return run, is_right
 
     def compute(self) -> None:
         numbers = array("f", [1.0]) * 100_000
@@ -163,24 +176,32 @@ class Torch(Engine):
     def form(self, size: int) -> None:
         self.group, self.size = self.dist.new_group(list(range(size))), size
 
-    def run(self, test: str, count: int) -> bool:
+    def ready(self, test: str, count: int) -> tuple[Callable[[], None], Callable[[], bool]]:
         torch, dist, size = self.torch, self.dist, self.size
         part, total = count // size, size * (size + 1) / 2
         new = {"dtype": torch.float32, "device": self.device}
-        if test == "all-gather":
-            parts = [torch.empty(part, **new) for _ in range(size)]
-            dist.all_gather(parts, torch.full((part,), self.rank + 1.0, **new), group=self.group)
-            good = all(one[-1].item() == number + 1 for number, one in enumerate(parts))
-        elif test == "reduce-scatter":
-            parts = [torch.full((part,), self.rank + 1.0, **new) for _ in range(size)]
-            found = torch.empty(part, **new)
-            dist.reduce_scatter(found, parts, group=self.group)
-            good = found[-1].item() == total
-        else:
-            held = torch.full((count,), self.rank + 1.0, **new)
-            dist.all_reduce(held, group=self.group)
-            good = held[-1].item() == total
-        return bool(good)
+        own = torch.full((count if test == "all-reduce" else part,), self.rank + 1.0, **new)
+        parts = [own.clone() for _ in range(size)] if test != "all-reduce" else []
+
+        def run() -> None:
+            if test == "all-gather":
+                dist.all_gather(parts, own, group=self.group)
+            elif test == "reduce-scatter":
+                dist.reduce_scatter(own, parts, group=self.group)
+            else:
+                dist.all_reduce(own, group=self.group)
+            if self.name == "nccl":
+                torch.cuda.synchronize()
+
+        def is_right() -> bool:
+            if test == "all-gather":
+                return all(one[-1].item() == number + 1 for number, one in enumerate(parts))
+            return bool(own[-1].item() == total)
+
+        return run, is_right
+
+    def end(self) -> None:
+        self.dist.destroy_process_group()
 
     def compute(self) -> None:
         held = self.weights
@@ -192,13 +213,16 @@ class Torch(Engine):
 
 def measured(engine: Engine, test: str, count: int) -> tuple[float, int]:
     """Return the seconds of one operation, and how many were wrong."""
-    for _ in range(WARM_UP):
-        engine.run(test, count)
-    engine.wait()
-    begun, wrong = time.perf_counter(), 0
-    for _ in range(ITERATIONS):
-        wrong += not engine.run(test, count)
-    return (time.perf_counter() - begun) / ITERATIONS, wrong
+    took, wrong = 0.0, 0
+    for number in range(WARM_UP + ITERATIONS):
+        run, is_right = engine.ready(test, count)
+        engine.wait()
+        begun = time.perf_counter()
+        run()
+        if number >= WARM_UP:
+            took += time.perf_counter() - begun
+            wrong += not is_right()
+    return took / ITERATIONS, wrong
 
 
 def collective(engine: Engine, test: str, sizes: list[int]) -> None:
@@ -231,10 +255,11 @@ def scaling(engine: Engine, step_bytes: int, counts: list[int], per_replica: int
         count = max(ranks, step_bytes // FLOAT // ranks * ranks)
         times = []
         for number in range(WARM_UP + ITERATIONS):
+            run, _is_right = engine.ready("all-reduce", count)
             engine.wait()
             begun = time.perf_counter()
             engine.compute()
-            engine.run("all-reduce", count)
+            run()
             if number >= WARM_UP:
                 times.append(time.perf_counter() - begun)
         engine.leave()
@@ -254,9 +279,10 @@ def rank_main(asked: argparse.Namespace, rank: int, world: int, local: int) -> N
     if asked.test == "scaling":
         counts = [2**n for n in range(7) if 2**n < asked.replicas] + [asked.replicas]
         scaling(engine, min(most, 2**22), counts, world // asked.replicas)
-        return
-    engine.form(world)
-    collective(engine, asked.test, sizes_up_to(most))
+    else:
+        engine.form(world)
+        collective(engine, asked.test, sizes_up_to(most))
+    engine.end()
 
 
 def sizes_up_to(most: int) -> list[int]:

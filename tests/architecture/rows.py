@@ -146,6 +146,7 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
     from loaders.models import Load
     from notebooks.models import Preset, Workspace
     from perftests.models import PerfTest
+    from serving.models import Endpoint, EndpointKey, Model, ModelVersion
     from volumes.models import Volume
     from work.models import Share
 
@@ -200,6 +201,37 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
             phase="running" if i % 3 else "pending",
         )
         for i, p in enumerate(people)
+    )
+    models = Model.objects.bulk_create(
+        Model(project=project, name=f"m{mark}-{i}", created_by=p) for i, p in enumerate(people)
+    )
+    versions = ModelVersion.objects.bulk_create(
+        ModelVersion(
+            model=model,
+            name="v1",
+            framework="sklearn",
+            source="volume",
+            origin="volume:h",
+            volume=homes[i],
+            created_by=model.created_by,
+        )
+        for i, model in enumerate(models)
+    )
+    insert(
+        Endpoint(
+            project=project,
+            owner=user if i % 2 else p,
+            name=f"e{mark}-{i}",
+            model=f"m{mark}-{i}/v1",
+            version=versions[i],
+            launch=1,
+            phase="running" if i % 3 else "pending",
+        )
+        for i, p in enumerate(people)
+    )
+    EndpointKey.objects.bulk_create(
+        EndpointKey(endpoint=row, name="k", prefix="bep_", digest=f"{mark}-{row.pk}")
+        for row in Endpoint.objects.filter(name__startswith=f"e{mark}-")
     )
     Experiment.objects.bulk_create(
         Experiment(

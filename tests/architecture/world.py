@@ -19,6 +19,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from notifications.models import Announcement, Notification
     from perftests.models import PerfTest
     from projects.models import Invitation, KubeGrant, ProjectNamespace
+    from serving.models import Endpoint, EndpointKey, Model, ModelVersion
     from volumes.models import Volume
     from webhooks.models import Webhook
 
@@ -103,7 +104,30 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         max_mib=16,
         state="succeeded",
     )
+    model = Model.objects.create(project=project, name=f"model{mark}".lower())
+    served = ModelVersion.objects.create(
+        model=model,
+        name="v1",
+        framework="custom",
+        source="upload",
+        origin="image",
+    )
+    endpoint = Endpoint.objects.create(
+        project=project,
+        owner=owner,
+        name=f"endpoint{mark}".lower(),
+        version=served,
+        launch=1,
+        phase="stopped",
+    )
+    called_with = EndpointKey.objects.create(
+        endpoint=endpoint, name="app", prefix="bep_", digest=f"key{mark}"
+    )
     return {
+        "endpoint": endpoint.short_id,
+        "model": model.name,
+        "version": served.name,
+        "key": str(called_with.uid),
         "experiment": str(search.uid),
         "perftest": str(measured.uid),
         "number": "1",

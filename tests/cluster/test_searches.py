@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def api(portal: ClusteredPortal) -> Iterator[Any]:
 @pytest.fixture
 def begin(api: Any, devcluster: dict[str, Any]) -> Callable[..., str]:
     def make(name: str, program: str = PROGRAM, **said: Any) -> str:
-        own = said.pop("job", {})
+        own, here = said.pop("job", {}), HERE.replace("demo", said.pop("project", "demo"))
         job = {
             "image": devcluster["images"]["tool"]["reference"],
             "command": ["python3", "-c", program, "${trialParameters.x}"],
@@ -62,9 +63,9 @@ def begin(api: Any, devcluster: dict[str, Any]) -> Callable[..., str]:
         }
         parameters = [{"name": "x", "type": "double", "min": -10, "max": 10}]
         least = {"name": name, "metric": "score", "parameters": parameters, "job": job}
-        made = api.post(HERE, json={**least, "trials_max": 8, "parallel": 2, "seed": 1, **said})
+        made = api.post(here, json={**least, "trials_max": 8, "parallel": 2, "seed": 1, **said})
         assert made.status_code == 202, made.text
-        return f"{HERE}/{made.json()['id']}"
+        return f"{here}/{made.json()['id']}"
 
     return make
 
@@ -90,6 +91,10 @@ def is_over(found: dict[str, Any]) -> bool:
 def its(kube: Kube, kind: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     label = f"berth.dev/experiment={found['id']}"
     return list(kube.list(KATIB, kind, labelSelector=label))
+
+
+def _is_gone(kube: Kube, found: dict[str, Any]) -> bool:
+    return not any(its(kube, kind, found) for kind in LEFT)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_trials_of_katib_two_at_a_time_and_the_best_becomes_a_job(
     made = api.post(f"{one}/promote", json={}).json()
     kept = api.get(f"projects/demo/jobs/{made['id']}").json()
     assert kept["spec"]["command"][-1] == str(best["parameters"]["x"])
-    poll(lambda: not any(its(kube, k, found) for k in LEFT), within_s=60, every_s=0.5)
+    poll(lambda: _is_gone(kube, found), within_s=60, every_s=0.5)
 
 
 def test_trials_of_two_replicas_are_gangs_and_rank_0_is_heard(
@@ -148,6 +153,34 @@ print(f"score={float(sys.argv[1]) + 1000 * int(os.environ['WORLD_SIZE']) + 9e6 *
         assert trial["value"] == pytest.approx(trial["parameters"]["x"] + 2000)
         kept = api.get(f"projects/demo/jobs/{trial['job']}").json()
         assert [replica["exit_code"] for replica in kept["replicas"]] == [0, 0], kept
+
+
+_LOST = """
+from experiments.models import Experiment, Trial
+from runtime import orphans
+from runtime.models import Installation
+orphans.GRACE_S = 0
+Trial.objects.filter(experiment__uid={uid!r}).delete()
+Experiment.objects.filter(uid={uid!r}).delete()
+answer = [orphans.collect_orphans() for _pass in range(6)]
+"""
+
+
+def test_e11_nothing_stays_at_katib_of_a_lost_search_and_of_a_deleted_project(
+    portal: ClusteredPortal, api: Any, begin: Callable[..., str], kube: Kube
+) -> None:
+    begun = api.get(begin("lost", f"{PROGRAM}\nimport time; time.sleep(600)", trials_max=2)).json()
+    made = api.post("projects", json={"name": "Gone", "slug": "gone"})
+    assert made.status_code == 201, made.text
+    of_project = begin("goes", trials_max=2, project="gone")
+    goes = api.get(of_project).json()
+    poll(lambda: all(its(kube, "Trial", one) for one in (begun, goes)), within_s=60, every_s=0.3)
+    assert api.delete("projects/gone?confirm=gone").status_code in {202, 204}
+    portal.shell(_LOST.format(uid=begun["id"]))
+    for one in (begun, goes):
+        poll(partial(_is_gone, kube, one), within_s=60, every_s=0.3)
+    where = f"{portal.prefix}searches"
+    assert not kube.list("batch/v1", "Job", where)
 
 
 @pytest.mark.long("waits that are said; scripted in experiments/test_katib.py")
@@ -169,4 +202,4 @@ def test_its_database_is_away_one_trial_is_stopped_then_all_and_nothing_is_lost(
     finally:
         kube.patch(MANAGER, {"spec": {"replicas": 1}})
     found = until(api, slow, lambda f: not f["message"])
-    assert not any(its(kube, kind, found) for kind in LEFT)
+    assert _is_gone(kube, found)

@@ -78,8 +78,23 @@ def due_now() -> int:
     return checkpoints.copies_due()
 
 
+def assert_names_are_the_owners(row: Job, owner: Any, other: Any) -> None:
+    """As those of what its runs leave: others are told how many, and how large."""
+    Copies.objects.update(note="the store's words", restored=KEY)
+    at = f"/api/v1/projects/{row.project.slug}/jobs/{row.short_id}"
+    told = other.get(at).json()["checkpoint_copies"]
+    assert told["kept"] == [{"name": None, "bytes": 12}]
+    assert (told["message"], told["restored"]) == (None, None)
+    assert owner.get(at).json()["checkpoint_copies"]["restored"] == "step-2"
+    pages = [one.get(row.get_absolute_url()).content.decode() for one in (owner, other)]
+    assert ["<code>step-2</code>" in page for page in pages] == [True, False]
+    assert ["the store&#x27;s words" in page for page in pages] == [True, False]
+    assert "Copied checkpoints" in pages[1]
+    Copies.objects.update(note="", restored="")
+
+
 def test_a7_complete_ones_are_copied_beside_the_run_and_once_more_at_its_end(
-    made: Any, ended: Any, end: Any, credential: Any, alice: Any, as_user: Any
+    made: Any, ended: Any, end: Any, credential: Any, alice: Any, bob: Any, as_user: Any
 ) -> None:
     credential()
     row = made(alice, checkpoints_kept=3)
@@ -95,6 +110,7 @@ def test_a7_complete_ones_are_copied_beside_the_run_and_once_more_at_its_end(
     at = f"/api/v1/projects/{row.project.slug}/jobs/{row.short_id}"
     told = as_user(alice).get(at).json()["checkpoint_copies"]
     assert (told["kept"], told["message"]) == ([{"name": "step-2", "bytes": 12}], "")
+    assert_names_are_the_owners(row, as_user(alice), as_user(bob))
     end(row, 0)
     assert checkpoints.copies_due() == 1
     ended("out")
@@ -118,6 +134,7 @@ def test_a_bucket_that_denies_is_said_once_and_harms_no_training(
     assert note.user == alice
     page = as_user(alice).get(row.get_absolute_url()).content.decode()
     assert "refuses" in page
+    assert "None was copied yet" in page
     assert due_now() == 1  # and it is tried on
     ended("out")
     assert Copies.objects.get().note == ""

@@ -197,6 +197,11 @@ def test_the_older_operator_serves_where_no_newer_is_or_operators_say_so(
     told = "It runs as a PyTorchJob there" in str(services.workload_plan(**asked, said=said))
     row = services.workload_create(**asked, said=said)
     assert (workload_spec(row).operator, told) == (operator, operator == "pytorchjob")
+    said |= {"retries": 2, "checkpoints": "shared", "volumes": ["shared"]}
+    plan = str(services.workload_plan(**asked, said=said))
+    assert ("let it look for the newest in BERTH_CHECKPOINTS" in plan) == told
+    del said["checkpoints"], said["volumes"]
+    assert "BERTH_CHECKPOINTS" not in str(services.workload_plan(**asked, said=said))
 
 
 @pytest.mark.parametrize(

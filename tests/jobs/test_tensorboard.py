@@ -12,7 +12,7 @@ from common.errors import Conflict, Forbidden, Invalid, NotFound
 from jobs.models import Job, Run
 from jobs.tensorboard import tensorboard_open
 from loaders.models import Load
-from notebooks.models import Workspace
+from notebooks.models import Preset, Workspace
 from notebooks.programs import LACKS, tensorboard
 from notebooks.runtime_spec import process_spec
 from notebooks.services import ensure_default_presets
@@ -163,3 +163,45 @@ def test_what_it_can_not_show_is_refused_at_its_field(
             principal=principal(alice), project=project, kind=kind_of("workspace"), said=said
         )
     assert words in str(refused.value.fields[field])
+
+
+def test_its_page_leads_back_to_the_runs_and_checkpoints_that_it_shows(
+    made: Any, principal: Any, alice: Any, bob: Any, as_user: Any
+) -> None:
+    job = made(alice, times=2, checkpoints="shared/saved")
+    board = tensorboard_open(principal=principal(alice), row=job, launches=[1, 2])
+    page = as_user(alice).get(board.get_absolute_url()).content.decode()
+    base = job.get_absolute_url()
+    for address, words in (
+        (f"{base}goodput/?run=2", "Run 2 of train"),
+        (f"{base}goodput/?run=1", "Run 1 of train"),
+        (base, "Checkpoints of train"),
+    ):
+        assert f'<a href="{address}">{words}</a>' in page
+        if address != base:
+            assert as_user(alice).get(address).status_code == 200
+    assert "Runs that it shows" not in as_user(bob).get(board.get_absolute_url()).content.decode()
+    services.workload_delete(principal=principal(alice), row=job)
+    Job.objects.filter(pk=job.pk).update(deleted_at=now())
+    page = as_user(alice).get(board.get_absolute_url()).content.decode()
+    assert "Runs that it shows" not in page
+
+
+def test_a_project_without_presets_has_it_in_its_own_size(
+    made: Any, principal: Any, alice: Any, as_user: Any, settle: Any
+) -> None:
+    Preset.objects.all().delete()
+    job = made(alice)
+    board = settle(tensorboard_open(principal=principal(alice), row=job))
+    assert (board.preset, board.cpu_milli, board.memory_mib, board.gpus) == (None, 1000, 2048, 0)
+    assert board.idle_stop_minutes == 60
+    assert board.phase == "running"
+    client = as_user(alice)
+    for address in ("", "settings/", "usage/"):
+        assert client.get(f"{board.get_absolute_url()}{address}").status_code == 200
+    at = f"/api/v1/projects/{board.project.slug}/workspaces/{board.short_id}"
+    assert client.get(at).status_code == 200
+    with pytest.raises(Conflict, match="no preset"):  # all else says what it needs
+        services.workload_create(
+            principal=principal(alice), project=board.project, kind=kind_of("workspace"), said={}
+        )

@@ -58,7 +58,7 @@ class Api:
     document: str = "document"
     own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     own_shape: Shape = field(default_factory=dict)
-    detail: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
+    detail: Callable[[Any, Reader], Mapping[str, Any]] = lambda _row, _reader: {}
     detail_shape: Shape = field(default_factory=dict)
     spec_own: Callable[[Any], Mapping[str, Any]] = lambda _row: {}
     spec_shape: Shape = field(default_factory=dict)

@@ -56,7 +56,7 @@ def one_out(api: Api, row: Any, who: Principal) -> dict[str, Any]:
     given = attached_to(row) if row.just_attached is None else row.just_attached
     spec = {**_spec(api, row, private=reader.owns), **_attached(api.kind, given)}
     lines = {"wait": _wait(row, who), "way_back": _way_back(row)}
-    return {**_told(api, row, spec, reader), **lines, **api.detail(row)}
+    return {**_told(api, row, spec, reader), **lines, **api.detail(row, reader)}
 
 
 def _way_back(row: Any) -> dict[str, Any] | None:

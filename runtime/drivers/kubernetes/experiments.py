@@ -10,13 +10,13 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime.capabilities import ExperimentSpec, Proposal, TrialEnd
+from runtime.capabilities import EXPERIMENT, ExperimentSpec, Proposal, TrialEnd
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import tenant, tenant_access, tenant_policies
 from runtime.drivers.kubernetes.client import MERGE, KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied, NotYet
+from runtime.protocol import Denied, NotYet, Observation, Seen
 
 VERSION = "kubeflow.org/v1beta1"
 OF = "katib.kubeflow.org/experiment"  # Katib's label of all that belongs to one
@@ -77,15 +77,42 @@ class Experiments:
         if answer.status != _NOT_FOUND:
             raise_for(answer)
 
-    def remove(self, spec: ExperimentSpec) -> None:
-        name = name_of(spec)
-        there = self._client.delete(VERSION, "experiments", name, self._place)
-        if not there and self._client.read(f"/apis/{VERSION}").status == _NOT_FOUND:
-            return  # Katib was taken away, and all of it with its kinds
-        left = self._client.list(VERSION, "trials", self._place, f"{OF}={name}")
+    def remove(self, uid: str) -> None:
+        where = self._client.get("v1", "namespaces", self._place)
+        if where is None or names.is_foreign(where, self._options.installation):
+            return  # nothing of ours is there
+        if self._is_gone():
+            return
+        its = f"{names.EXPERIMENT}={uid}"
+        there = self._client.list(VERSION, "experiments", self._place, its)
+        for one in there:
+            self._client.delete(VERSION, "experiments", one["metadata"]["name"], self._place)
+        left = self._client.list(VERSION, "trials", self._place, its)
         if there or left:
             text = f"{len(left)} records are left; they go when its database answers."
             raise NotYet(text, retry_in=2.0)
+
+    def owned(self) -> list[Observation]:
+        """Theirs is whose their namespace is: a mark of their own would be Katib's pods', too."""
+        where = self._client.get("v1", "namespaces", self._place)
+        if where is None or self._is_gone():
+            return []
+        whose = str((where["metadata"].get("labels") or {}).get(names.INSTALLATION, ""))
+        found = {
+            one["metadata"]["labels"][names.EXPERIMENT]: one["metadata"].get("deletionTimestamp")
+            for kind in ("experiments", "trials")
+            for one in self._client.list(VERSION, kind, self._place, names.EXPERIMENT)
+        }
+        return [
+            Observation(
+                uid, Seen.STOPPING if ends else Seen.READY, kind=EXPERIMENT, installation=whose
+            )
+            for uid, ends in found.items()
+        ]
+
+    def _is_gone(self) -> bool:
+        """Whether Katib was taken away, and all of it with its kinds."""
+        return self._client.read(f"/apis/{VERSION}").status == _NOT_FOUND
 
 
 def name_of(spec: ExperimentSpec) -> str:

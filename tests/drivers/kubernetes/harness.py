@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.kube import Kube, KubeError
+from runtime import training
 from runtime.drivers.kubernetes import kubeconfig, names
 from runtime.drivers.kubernetes.access import check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
@@ -113,7 +114,9 @@ class Ground:
         return self.kube.get("v1", "Pod", f"ws-{spec.name}-0", self.namespace)
 
     def close(self) -> None:
-        self.kube.delete("v1", "Namespace", self.namespace)
+        of_searches = names.searches(self.driver.options.namespace_prefix)
+        for name in (self.namespace, of_searches):
+            self.kube.delete("v1", "Namespace", name)
         self.driver.close()
 
 
@@ -157,7 +160,7 @@ def _no_sign_ins(namespace: str) -> dict[str, Any]:
 
 def cluster_subject(_request: Any, subject: Any) -> Iterator[Any]:
     """The contract suite's way in."""
-    ground = ground_of()
+    ground = ground_of(operators=(training.KSERVE,))
     try:
         yield subject(
             driver=ground.driver,

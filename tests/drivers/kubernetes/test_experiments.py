@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import ExperimentSpec, TrialEnd
+from runtime.capabilities import EXPERIMENT, ExperimentSpec, TrialEnd
 from runtime.drivers.kubernetes import experiments, names
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import NotYet
 
 OPTIONS = KubernetesOptions(
     namespace_prefix="acme-",
@@ -89,3 +90,38 @@ def test_a_trial_is_told_its_end_and_what_was_there_stays() -> None:
     (metric,) = status["observation"]["metrics"]
     assert metric == {"name": "score", "latest": "0.25", "min": "0.25", "max": "0.75"}
     assert "observation" not in experiments.told(trial, "score", TrialEnd("Failed"))
+
+
+HERE = "/apis/kubeflow.org/v1beta1"
+
+
+@pytest.mark.parametrize("whose", ["one", "another", ""])
+def test_what_is_there_is_listed_as_its_namespace_says_and_anothers_is_not_removed(
+    stub: Any, whose: str
+) -> None:
+    its = {names.EXPERIMENT: SPEC.uid}
+    marks = names.marks("acme-", whose)
+    stub.put("/api/v1/namespaces", {"metadata": {"name": "acme-searches", "labels": marks}})
+    for begin in range(2):  # a begin before it whose worker was killed goes, too
+        name = names.experiment(SPEC.name, SPEC.uid, begin)
+        meta = {"name": name, "namespace": "acme-searches", "labels": its}
+        stub.put(f"{HERE}/experiments", {"metadata": meta, "spec": {}})
+    foreign = {"name": "theirs", "namespace": "acme-searches"}  # somebody made it by hand
+    stub.put(f"{HERE}/experiments", {"metadata": foreign, "spec": {}})
+    driver = stub.driver(namespace_prefix="acme-", installation="one")
+    found = driver.list_experiments()
+    assert [(o.uid, o.kind, o.installation) for o in found] == [(SPEC.uid, EXPERIMENT, whose)]
+    if whose == "another":
+        driver.remove_experiment(SPEC.uid)
+        assert driver.list_experiments() == found
+        return
+    with pytest.raises(NotYet):
+        driver.remove_experiment(SPEC.uid)
+    driver.remove_experiment(SPEC.uid)
+    assert driver.list_experiments() == []
+    assert (f"{HERE}/experiments", "acme-searches/theirs") in stub.objects
+
+
+def test_where_nothing_was_ever_searched_it_costs_one_request(stub: Any) -> None:
+    assert stub.driver().list_experiments() == []
+    assert len(stub.seen) == 1

@@ -1,6 +1,8 @@
 """The objects of operators of training: what each role asks for, who they are, how they are judged."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +12,7 @@ from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.operated import as_job
-from runtime.protocol import Network, Placement, Resources, RetryPolicy, Seen, Together
+from runtime.protocol import Mount, Network, Placement, Resources, RetryPolicy, Seen, Together
 from tests.drivers.kubernetes.test_groups import work
 
 OPTIONS = KubernetesOptions(queue="berth")
@@ -73,6 +75,30 @@ def test_l6_every_role_has_the_cards_of_its_network_and_is_told_of_them(framewor
             "fabric/rail-0,fabric/rail-1",
         )
     assert workload.environment(spec, {})["NCCL_IB"] == "1"
+
+
+@pytest.mark.parametrize(("framework", "operator"), [*FRAMEWORKS, ("", "")])
+def test_g13_no_pod_of_one_launch_has_its_checkpoints_in_itself(framework, operator):
+    """One that the cluster makes anew finds what those before it wrote, and is led to it."""
+    volume = {"mounts": (Mount("data-1", name="shared"),), "checkpoints": "shared/runs/k7"}
+    spec = asked(framework, operator, **volume)
+    options = replace(OPTIONS, data_image="registry.example/data")
+    objects = shapes.of_spec(spec).build(spec, options)
+    folder = workload.environment(spec, {})["BERTH_CHECKPOINTS"]
+    found = list(pods_of(objects))
+    assert found
+    for pod in found:
+        (first,), (container,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
+        assert folder in first["command"]
+        for one in (first, container):
+            mount = next(m for m in one["volumeMounts"] if folder.startswith(m["mountPath"]))
+            lies = next(v for v in pod["spec"]["volumes"] if v["name"] == mount["name"])
+            assert lies["persistentVolumeClaim"]["claimName"] == names.claim("data-1")
+    policies = set(re.findall(r'"restartPolicy": "(\w+)"', json.dumps(objects)))
+    # Only the training operator's begin again in their pods, where nothing leads them: the plan
+    # of the job says so (jobs/kind.py).
+    in_place = operator in {training.PYTORCHJOB, training.TFJOB}
+    assert policies == ({"OnFailure"} if in_place else {"Never"})
 
 
 @pytest.mark.parametrize("operator", ["jobset", "tfjob"])
