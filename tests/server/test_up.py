@@ -137,6 +137,7 @@ def test_while_the_gateway_is_replaced_a_call_waits_instead_of_being_refused(
     assert httpx.get(url, timeout=120).status_code == 401
     before = part(portal, "gateway")
     assert before
+    assert until(lambda: psutil.Process(before).children(), 60)
     (haproxy,) = psutil.Process(before).children()
     haproxy.kill()
     assert httpx.get(url, timeout=120).status_code == 401
