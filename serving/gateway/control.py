@@ -187,8 +187,9 @@ class Gateway:
         """Start another process where the one that listened is gone."""
         if not self._generations or not self._generations[-1].is_alive:
             async with self._turn:
-                log.warning("gateway.revived")
-                await self._next_generation(self._want())
+                if not self._generations or not self._generations[-1].is_alive:
+                    log.warning("gateway.revived")
+                    await self._next_generation(self._want())
 
     async def _wake_asked(self) -> None:
         """See who waits; wake an endpoint once, however many wait for it."""
