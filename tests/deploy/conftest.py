@@ -74,7 +74,10 @@ def release(
     try:
         one.install(chart.values(devcluster["registry"], tags, lab))
         until("web", lambda: one.ready("web") == 3)
-        until("the rest", lambda: all(one.ready(name) for name in ("worker", "gate", "proxy")))
+        until(
+            "the rest",
+            lambda: all(one.ready(name) for name in ("worker", "gate", "gateway", "proxy")),
+        )
         yield one
     finally:
         one.uninstall()
@@ -117,7 +120,7 @@ def gateway(
         traefik.start(["--entrypoints.web.forwardedHeaders.insecure=true"])
         labelled = release.kubectl("label", "namespace", NAMESPACE, f"{INSTANCE}=portal")
         assert labelled.returncode == 0, labelled.stderr
-        own = [f"{NAMESPACE}/{name}" for name in ("proxy", "worker", "gate")]
+        own = [f"{NAMESPACE}/{name}" for name in ("proxy", "worker", "gate", "gateway")]
         cluster = release.chosen["cluster"]
         options = {**cluster["options"], "proxy_peers": [*own, f"{devcluster['host']}/32"]}
         release.upgrade(
