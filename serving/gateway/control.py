@@ -59,7 +59,7 @@ class Gateway:
     async def run(self, table: RoutingTable) -> None:
         """Carry requests until cancelled; then let go of the socket and end what is open."""
         self._generations = await haproxy.left_behind(self.folder)
-        haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n")
+        haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._hear_calls, calls)
@@ -265,6 +265,7 @@ class Gateway:
         writer.close()
 
     async def _finish(self) -> None:
+        self._listener.close()
         for one in self._generations:
             one.finish()
         for _ in range(int(FINISHES_WITHIN_S / LOOKS_EVERY_S)):

@@ -14,17 +14,29 @@ core.register_action("wait", {"http-req"}, function(txn)
   end
 end, 0)
 
--- Without control.py nobody's key is taken away: end where the next one does not come in time.
+local function lives(pid)
+  local process = io.open("/proc/" .. (pid or "none") .. "/stat")
+  if process then process:close() end
+  return process ~= nil
+end
+
+-- Without control.py nobody's key is taken away: end where the next one does not come in time, and
+-- at once where nobody is left who would start it: the next manager wants the port.
 core.register_task(function()
-  local alone_s = 0
-  while alone_s < tonumber(os.getenv("GATEWAY_ALONE_S")) do
+  local alone_s, most_s = 0, tonumber(os.getenv("GATEWAY_ALONE_S"))
+  while alone_s < most_s do
     core.sleep(1)
     local file = io.open("control.pid")
-    local pid = file and file:read("l") or ""
-    if file then file:close() end
-    local process = io.open("/proc/" .. pid .. "/stat")
-    alone_s = process and 0 or alone_s + 1
-    if process then process:close() end
+    local control, manager = nil, nil
+    if file then
+      control, manager = file:read("l", "l")
+      file:close()
+    end
+    if lives(control) then
+      alone_s = 0
+    else
+      alone_s = lives(manager) and alone_s + 1 or most_s
+    end
   end
   os.exit(0)
 end)

@@ -140,6 +140,7 @@ def test_while_the_gateway_is_replaced_a_call_waits_instead_of_being_refused(
     os.utime(portal.var / "run" / "gateway.wanted", (later, later))  # as if there were one
     before = part(portal, "gateway")
     assert before
+    assert until(lambda: psutil.Process(before).children(), 60)
     (haproxy,) = psutil.Process(before).children()
     haproxy.kill()
     assert httpx.get(url, timeout=120).status_code == 401

@@ -221,7 +221,9 @@ async def test_alone_for_too_long_it_ends(
     before = gateway.pid
     await asyncio.sleep(3.5)
     assert gateway.pid == before
-    haproxy.write(gateway.gateway.folder / "control.pid", "4194305\n")  # there is none
+    haproxy.write(
+        gateway.gateway.folder / "control.pid", f"4194305\n{os.getppid()}\n"
+    )  # there is none
     await until(lambda: gateway.pid != before)
 
 
