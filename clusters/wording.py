@@ -18,6 +18,7 @@ WORK: dict[str, Promise] = {
 # What the engine looks after, what is counted and written down.
 OBJECTS: dict[str, Promise] = {
     "credential": gettext_lazy("Credentials"),
+    "endpoint": gettext_lazy("Endpoints"),
     "experiment": gettext_lazy("Searches"),
     "files": gettext_lazy("File browsers"),
     "job": gettext_lazy("Jobs"),
