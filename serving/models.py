@@ -12,9 +12,12 @@ from common.ids import new_uid
 from credentials.sealing import SealedMapping
 from loaders.models import Load
 from projects.models import Project
+from runtime.protocol import Desired
 from serving.choices import Files, Framework, Source, Stage
 from volumes.models import Volume
 from work.models import Workload
+
+WITH = ("project", "owner", "version__volume", "version__model")  # read with an endpoint
 
 
 class Model(models.Model):
@@ -50,19 +53,22 @@ class ModelVersion(models.Model):
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
     model = models.ForeignKey(Model, on_delete=models.CASCADE, related_name="versions")
     name = models.SlugField(max_length=50)
-    framework = models.CharField(max_length=16, choices=Framework.choices)
+    # "": not looked at yet, and nobody said it.
+    framework = models.CharField(max_length=16, choices=Framework.choices, blank=True, default="")
     stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.CANDIDATE)
     source = models.CharField(max_length=10, choices=Source.choices)
     # As it was said: gs://…, s3://…, volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, or a file's name.
     origin = models.CharField(max_length=1024)
     # Where its files are or will be; None: of one with its own server, whose image has them.
     volume = models.ForeignKey(
-        Volume, null=True, on_delete=models.PROTECT, related_name="model_versions"
+        Volume, null=True, on_delete=models.SET_NULL, related_name="model_versions"
     )
     folder = models.CharField(max_length=512, blank=True, default="")
     files = models.CharField(max_length=8, choices=Files.choices, default=Files.THERE)
     load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
     problem = models.CharField(max_length=500, blank=True, default="")  # why they are not there
+    # When its files are looked at, by whoever registered it; None: they were, or are to come.
+    look_at = models.DateTimeField(null=True)
     digest = models.CharField(max_length=80, blank=True, default="")  # of all its files
     size_bytes = models.PositiveBigIntegerField(null=True)
     # What goes in and comes out, as its files say (``serving.programs``); {}: they do not.
@@ -78,6 +84,13 @@ class ModelVersion(models.Model):
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(fields=["model", "name"], name="serving_version_once")
+        ]
+        indexes = [
+            models.Index(
+                fields=["look_at"],
+                condition=Q(look_at__isnull=False),
+                name="serving_version_look",
+            )
         ]
 
     def __str__(self) -> str:
@@ -103,8 +116,9 @@ class Endpoint(Workload):
         Workload, on_delete=models.CASCADE, parent_link=True, related_name="as_endpoint"
     )
     model = models.CharField(_("model"), max_length=101, blank=True, default="")  # MODEL/VERSION
+    # An endpoint that was deleted holds no version; one that is there does (``services.models``).
     version = models.ForeignKey(
-        ModelVersion, null=True, on_delete=models.PROTECT, related_name="endpoints"
+        ModelVersion, null=True, on_delete=models.SET_NULL, related_name="endpoints"
     )
     runtime = models.CharField(_("runtime"), max_length=16, blank=True, default="")
     image = models.CharField(_("image"), max_length=512, blank=True, default="")
@@ -128,17 +142,14 @@ class Endpoint(Workload):
         "self", null=True, on_delete=models.CASCADE, related_name="canaries"
     )
     canary_percent = models.PositiveSmallIntegerField(default=0)
+    split_at = models.DateTimeField(null=True)  # that share was last changed
     promoting = models.BooleanField(default=False)  # its canary's version is becoming its own
+    canary_leaves = models.BooleanField(default=False)  # it gets nothing any more, and goes
+    scaling_problem = models.CharField(max_length=500, blank=True, default="")  # why not more
     called_at = models.DateTimeField(null=True)  # the latest request, to the minute
 
     class Meta(Workload.Meta):
-        constraints = [
-            models.UniqueConstraint(
-                fields=["canary_of"],
-                condition=Q(canary_of__isnull=False),
-                name="serving_one_canary",
-            )
-        ]
+        constraints = []
         indexes = []
 
     def get_absolute_url(self) -> str:
@@ -151,6 +162,12 @@ class Endpoint(Workload):
         from serving.runtimes import runtime_of
 
         return runtime_of(self).environment
+
+    @property
+    def canary(self) -> Endpoint | None:
+        """What stands beside it and is not on its way out; who makes one locks this row."""
+        beside = Endpoint.objects.filter(canary_of=self, deleted_at=None)
+        return beside.exclude(desired=Desired.ABSENT).select_related(*WITH).first()
 
     @property
     def homes(self) -> tuple[Volume, ...]:
