@@ -259,6 +259,10 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             elif name or collection in {"/version", "/readyz"}:
                 found = stub.objects.get((collection, f"{namespace}/{name}"))
                 self.say(200, found) if found else self.refuse(404)
+            elif collection.startswith("/apis/") and collection.count("/") == 3:
+                served = {c.rpartition("/") for c, _key in list(stub.objects)}
+                names = [plural for where, _slash, plural in served if where == collection]
+                self.say(200, {"resources": [{"name": one} for one in sorted(names)]})
             else:
                 rows = [
                     o
