@@ -137,7 +137,9 @@ class Logs:
         ``tells``: those that its first replica had, of which events are kept. A failure must not
         hold up a stop.
         """
-        room = _KEEP_BYTES if len(pods) <= 1 else max(_KEEP_ALL_BYTES // len(pods), _KEEP_LEAST)
+        if not pods:  # of what serves there may be none
+            return
+        room = _KEEP_BYTES if len(pods) == 1 else max(_KEEP_ALL_BYTES // len(pods), _KEEP_LEAST)
         data = {}
         try:
             for number, pod in enumerate(pods[: _KEEP_ALL_BYTES // _KEEP_LEAST]):
