@@ -24,8 +24,7 @@ from serving.gateway import haproxy, rows
 from serving.gateway.control import Gateway
 from serving.gateway.tallies import Tallies
 from serving.models import Endpoint
-from serving.services import endpoint_wake
-from serving.services.base import GATEWAYS
+from serving.services import GATEWAYS, endpoint_wake
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,7 +66,7 @@ class Process:
 
     async def _follow(self) -> None:
         """Look twice a second, and at once when somebody says that an endpoint changed."""
-        async with bus.subscription([GATEWAYS, "operators"]) as news:
+        async with bus.subscription(["operators", GATEWAYS]) as news:
             while True:
                 message = await news.get(timeout_s=LOOKS_EVERY_S)
                 is_told = message is not None and message.get("kind") in {Endpoint.KIND, "resync"}
@@ -89,12 +88,8 @@ class Process:
         self._table = table
 
     async def _wake(self, uid: str) -> None:
-        def wake() -> str:
-            found = Endpoint.objects.filter(pk=int(uid)).values_list("uid", flat=True).first()
-            return endpoint_wake(found) if found is not None else ""
-
-        if why := await in_database(wake):
-            log.info("gateway.not_woken", endpoint=uid, reason=why)
+        if problem := await in_database(lambda: endpoint_wake(int(uid))):
+            log.info("gateway.not_woken", endpoint=uid, reason=problem)
 
     async def _say(self) -> None:
         waiting = {

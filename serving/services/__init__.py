@@ -1,5 +1,6 @@
 """Every write to endpoints that is not one to any work. Split by subject; this is the door."""
 
+from serving.services.base import GATEWAYS
 from serving.services.canary import (
     canaries_step,
     canary_end,
@@ -12,6 +13,7 @@ from serving.services.scale import Scaler, replicas_set
 from serving.services.sleep import endpoint_wake, endpoints_sleep
 
 __all__ = [
+    "GATEWAYS",
     "Scaler",
     "canaries_step",
     "canary_end",
