@@ -13,6 +13,8 @@ from projects.access import Permission
 from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
+from serving.services.canary import launched, stopping
+from work.choices import StopReason
 from work.kinds import Kind
 
 if TYPE_CHECKING:
@@ -93,5 +95,9 @@ ENDPOINT = Kind(
     purpose="inference",
     replicas=lambda row: row.replicas,
     of_a_launch={"scaled_at": None},
+    launched=launched,
+    stopping=stopping,
+    stopped={StopReason.ASLEEP: "asleep"},
+    stop_notices={StopReason.ASLEEP: ""},  # the timeline says it; it comes back by itself
     counted=lambda n: ngettext("%(n)d endpoint", "%(n)d endpoints", n) % {"n": n},
 )

@@ -392,14 +392,18 @@ def _pull(sight: Sight) -> dict[str, Any] | None:
 
 def pod_name(sight: Sight) -> str:
     """A StatefulSet's pod has its name before it is there, a Job's has not."""
-    if is_job(sight.owner):
+    if has_unnamed_pods(sight.owner):
         return str(sight.pod["metadata"]["name"]) if sight.pod is not None else ""
     return names.pod(sight.owner["metadata"].get("name", ""))
 
 
 def is_job(owner: Object) -> bool:
-    """Whether it runs to its end, in pods whose names nobody knows before."""
+    """Whether it runs to its end."""
     return owner.get("kind") in names.JOBS
+
+
+def has_unnamed_pods(owner: Object) -> bool:
+    return owner.get("kind") in names.UNNAMED
 
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:

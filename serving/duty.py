@@ -1,0 +1,15 @@
+"""What is done for endpoints every two seconds, by one worker at a time."""
+
+from __future__ import annotations
+
+from serving.services import canaries_step, endpoints_sleep
+
+EVERY_S = 2.0
+
+
+class Turns:
+    """One after the other; each asks a constant number of questions."""
+
+    def tick(self) -> None:
+        canaries_step()
+        endpoints_sleep()
