@@ -80,7 +80,7 @@ class ReplicaOut(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
 
 
-def _in_detail(row: Endpoint) -> dict[str, Any]:
+def _in_detail(row: Endpoint, _reader: object) -> dict[str, Any]:
     return {"canary": canary_out(row), "replica_states": replicas_of(row)}
 
 

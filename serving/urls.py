@@ -1,8 +1,14 @@
-"""The pages of endpoints."""
+"""The pages of endpoints: those of any kind of work, and their own."""
 
 from django.urls import include, path
 
+from serving.ui.catalogue import Catalogue
+from serving.ui.endpoints import OWN
 from serving.ui.pages import PAGES
 from work.ui.urls import urls_for
 
-urlpatterns = [path("", include((urls_for(PAGES), PAGES.routes)))]
+_pages = [
+    path("projects/<slug:project>/catalogue/", Catalogue.of(PAGES).as_view(), name="catalogue"),
+    *urls_for(PAGES, OWN),
+]
+urlpatterns = [path("", include((_pages, PAGES.routes)))]
