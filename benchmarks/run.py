@@ -34,6 +34,7 @@ LOADS = {
     "idle-day": ("idle_day", "run"),
     "ratios": ("ratios", "run"),
     "jobs": ("jobs", "run"),
+    "long-log": ("jobs", "run_log"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
 }

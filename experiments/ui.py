@@ -113,8 +113,9 @@ class ExperimentNew(ProjectView):
     def _shown(
         self, form: ExperimentForm, rows: Any, *, status: int = 200, **more: Any
     ) -> HttpResponse:
-        there = [name for name in FORM_FIELDS if name not in END]
-        groups = {"form": form, "head": [form[n] for n in there], "end": [form[n] for n in END]}
+        head = [form[name] for name in FORM_FIELDS if name not in (*END, "job")]
+        end = [form[name] for name in END]
+        groups = {"form": form, "head": head, "job": [form["job"]], "end": end}
         said = {**groups, **more, "rows": rows, "most": MAX_PARAMETERS}
         return self.render(said, status=status)
 

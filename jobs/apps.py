@@ -12,7 +12,7 @@ class JobsConfig(AppConfig):
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
         from jobs.ui.pages import PAGES
-        from jobs.ui.panels import curves, panel
+        from jobs.ui.panels import copies, curves, panel
         from loaders.notices import made_for
         from runtime import reconcilers
         from work import kinds
@@ -22,6 +22,7 @@ class JobsConfig(AppConfig):
         kinds.register(JOB)
         pages.register(PAGES)
         panels.register(panel)
+        panels.register(copies)
         panels.register(curves)
         panels.register(goodput.panel)
         made_for.register(outputs.note_ended)

@@ -101,7 +101,8 @@ def why_of(row: Job) -> Why:
     if told and row.phase in _STOPS and row.reason != Reason.HELD:
         text = str(StopReason(row.stop_reason).label) + "."
     if row.reason == Reason.EXIT and row.exit_code is not None:
-        text = _ended_with(row)
+        told_twice = row.message == f"exit code {row.exit_code}"  # by the machine itself
+        return Why(_ended_with(row), "" if told_twice else row.message)
     return Why(text, row.message) if text else Why(row.message)
 
 

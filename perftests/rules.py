@@ -172,6 +172,6 @@ def compare(row: PerfTest, baseline: PerfTest) -> Compared | None:
 def spread_words(spread: Mapping[str, Sequence[str]], labels: Mapping[str, Any]) -> str:
     """Return in how many parts of each level it ran, the widest first."""
     return ", ".join(
-        f"{len(names)} \N{MULTIPLICATION SIGN} {labels.get(level, level)}"
+        f"{len(names)}\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN} {labels.get(level, level)}"
         for level, names in spread.items()
     )

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from common.ids import new_uid
 from events import services as events
 from jobs.kind import JOB
@@ -40,6 +40,8 @@ def perftest_create(*, principal: Principal, project: Project, said: Mapping[str
     rules.require_variables(variables)
     project_enter(principal, project.slug, Permission.JOB_CREATE)
     replicas, gpus = said["replicas"], said["gpus"]
+    if replicas * max(gpus, 1) == 1:
+        raise wrong("replicas", _("One alone sends nothing: take two replicas, or two GPUs."))
     max_mib = said.get("max_mib") or (MIB_WITH_GPUS if gpus else MIB_WITHOUT)
     beside = {name: said[name] for name in BESIDE if said.get(name)}
     if not (beside.get("image") or beside.get("environment")) and settings.BERTH_PERFTEST_IMAGE:

@@ -58,6 +58,7 @@ def make(vision: Project) -> None:
         name="East",
         driver="kubernetes",
         options={**ClusterOptions().as_json(), "trusted": False, "internet": True},
+        operators=["mpi", "jobset", "trainer", "katib"],
         server="https://k8s-east.example.org:6443",
         fingerprint=":".join(["4F"] * 32),
         attached_at=now() - timedelta(days=40),

@@ -237,7 +237,10 @@ def pages(
     trial = next(iter(jobs.values()))
     searches = screen_experiments.make(vision, who["alice"], trial)
     found += screen_experiments.pages(vision, searches)
-    found += screen_runs.pages(screen_runs.make(vision, who["alice"]))
+    left, parked = (
+        make(vision, who["alice"]) for make in (screen_runs.make, screen_runs.make_parked)
+    )
+    found += screen_runs.pages(left, parked)
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)
     found += screen_loads.pages(vision, loads)
@@ -256,7 +259,14 @@ def pages(
         ("olga", "console-limits", url("console:limits", uid=vision.uid)),
         ("olga", "console-preset", url("console:preset", preset=preset.uid) if preset else ""),
     ]
-    acts = {**screen_clusters.ACTS, **screen_jobs.ACTS, **screen_loads.ACTS, **screen_queues.ACTS}
+    acts = {
+        **screen_clusters.ACTS,
+        **screen_experiments.ACTS,
+        **screen_perftests.ACTS,
+        **screen_jobs.ACTS,
+        **screen_loads.ACTS,
+        **screen_queues.ACTS,
+    }
     acts |= screen_fleet.ACTS
     return [
         {"user": user, "name": name, "url": place, "acts": acts.get(name, ())}

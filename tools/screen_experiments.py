@@ -88,11 +88,25 @@ def _value(one: dict[str, Any], rate: float, chance: random.Random) -> Any:
     return round(found) if one["type"] == "int" else found
 
 
+ACTS = {
+    "search-new-wrong": (("press", ".card-footer .btn-primary"),),
+    "search-new-planned": (
+        ("type", "#id_name", "rates"),
+        ("type", "#id_metric", "loss"),
+        ("press", "[name=add]"),
+        ("press", ".card-footer [name=plan]"),
+    ),
+}
+
+
 def pages(project: Project, rows: dict[str, Experiment]) -> list[tuple[str, str, str]]:
     here = f"/projects/{project.slug}/experiments/"
     return [
         ("alice", "searches", here),
+        ("alice", "searches-none", "/projects/speech/experiments/"),
         ("alice", "search-new", f"{here}new"),
+        ("alice", "search-new-document", f"{here}new?document"),
+        *(("alice", name, f"{here}new") for name in ACTS),
         *(("alice", f"search-{name}", row.get_absolute_url()) for name, row in rows.items()),
         ("mona", "search-of-others", rows["many"].get_absolute_url()),
     ]

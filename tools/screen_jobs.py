@@ -26,6 +26,27 @@ ACTS = {
         ("type", "#id_image", "registry.example.org/team/train:1.2"),
         ("press", "#fill-many"),
     ),
+    # On a cluster with operators of training, all that may be said.
+    "job-new-tensorflow": (
+        ("type", "#id_name", "train-resnet"),
+        ("choose", "#id_cluster", "east"),
+        ("type", "#id_image", "registry.example.org/team/train:1.2"),
+        ("press", "[name=framework][value=tensorflow]"),
+        ("type", "#id_replicas", "3"),
+        ("type", "#id_parameter_servers", "2"),
+        ("press", ".launch-less:has(#id_checkpoints_to) > summary"),
+        ("press", "[name=after_loss][value=fewer]"),
+        ("type", "#id_checkpoints", "shared/checkpoints"),
+        ("type", "#id_checkpoints_to", "s3://bucket/checkpoints"),
+    ),
+    "job-new-wrong": (
+        ("type", "#id_name", "train-resnet"),
+        ("type", "#id_replicas", "0"),
+        ("type", "#id_output", "results"),
+        ("press", ".launch-less:has(#id_checkpoints_to) > summary"),
+        ("type", "#id_checkpoints_to", "bucket/checkpoints"),
+        ("press", ".launch-starts .btn-primary"),
+    ),
 }
 
 
@@ -124,10 +145,7 @@ def pages(vision: Project, made: dict[str, Job]) -> list[tuple[str, str, str]]:
     """Return who looks at which page, under which name."""
     slug = {"project": vision.slug}
     found = [("alice", "jobs", reverse("jobs:list", kwargs=slug))]
-    found += [
-        ("alice", name, reverse("jobs:new", kwargs=slug))
-        for name in ("job-new", "job-new-filled", "job-new-many")
-    ]
+    found += [("alice", name, reverse("jobs:new", kwargs=slug)) for name in ("job-new", *ACTS)]
     for state, row in made.items():
         name = "of-a-colleague" if state == "bob" else state
         keys = {**slug, "job": row.short_id}

@@ -47,6 +47,15 @@ def make(project: Project, owner: User) -> list[PerfTest]:
         {"replicas": n, "ranks": n * 8, "step_ms": 41 + n, "steps_per_s": n * 8e3 / (41 + n)}
         for n in (1, 2, 4, 8)
     ]
+    for n in range(46):
+        one(name=f"all-reduce-2x8-{n:05x}", lines=table(352 + n % 9), created_at=now())
+    one(
+        name="reduce-scatter-4x8-2c91d",
+        test="reduce-scatter",
+        replicas=4,
+        state="failed",
+        message="Its job ended with exit code 1: NCCL WARN Cuda failure 'out of memory'",
+    )
     return [
         one(name="all-reduce-2x8-c2f04", lines=table(372), is_baseline=True),
         one(name="all-reduce-2x8-91b7e", lines=table(327), variables={"NCCL_ALGO": "Ring"}),
@@ -66,11 +75,18 @@ def make(project: Project, owner: User) -> list[PerfTest]:
     ]
 
 
+ACTS = {
+    "perftest-new-wrong": (("type", "#id_replicas", "1"), ("press", ".card-footer .btn-primary"))
+}
+
+
 def pages(project: Project, rows: list[PerfTest]) -> list[tuple[str, str, str]]:
     here = f"/projects/{project.slug}/perftests/"
     return [
         ("alice", "perftests", here),
+        ("alice", "perftests-none", "/projects/speech/perftests/"),
         ("alice", "perftest-new", f"{here}new"),
+        ("alice", "perftest-new-wrong", f"{here}new"),
         ("alice", "perftest-slower", rows[1].get_absolute_url()),
         ("alice", "perftest-scaling", rows[2].get_absolute_url()),
         ("alice", "perftest-running", rows[3].get_absolute_url()),

@@ -135,6 +135,8 @@ def _roles(sheet: _Sheet, here: Here) -> list[_Role]:
                 "others in BERTH_AI_PLATFORM."
             )
             sheet.refuse(f"{role}Type", why)
+            if sheet.get(f"{role}Count") is not None:
+                sheet.tell(f"{role}Count", str(count))
             continue
         kinds, gpus = _gpus(sheet, here, role, machine)
         size = replace(machine, gpus=gpus or GPUS_OF_TIER.get(tier, 0), accelerator="")

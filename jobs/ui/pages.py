@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 from clusters.options import UNIT, options_of
 from common.clock import now
 from common.ui.components import Tab
-from jobs import checkpoints, smoke
+from jobs import smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Replica, TrainingInput
@@ -141,13 +141,15 @@ def _state(seen: Replica) -> str:
     return "ended" if seen.exit_code == 0 else "failed"
 
 
-def _facts(row: Job, private: bool) -> list[Fact]:  # noqa: FBT001
+def _facts(row: Job) -> list[Fact]:
     found = []
     if row.exit_code is not None:
         found.append(Fact(_("Exit code"), str(row.exit_code)))
     if row.launch > 1:
         found.append(Fact(_("Starts"), str(row.launch)))
-    found += _copies(row, private=private)
+    if row.replicas_now and row.is_on_its_way:
+        fewer = _t("%(n)d of %(all)d") % {"n": row.replicas_now, "all": row.replicas}
+        found.append(Fact(_("Replicas since a loss"), fewer))
     if row.made_in_uid:
         there = Workload.objects.filter(uid=row.made_in_uid).first()
         url = pages_of(there).address("detail", there) if there is not None else ""
@@ -155,23 +157,6 @@ def _facts(row: Job, private: bool) -> list[Fact]:  # noqa: FBT001
     if submitted := TrainingInput.objects.filter(job=row).first():
         labels = ", ".join(f"{name}={value}" for name, value in submitted.labels.items())
         found += [Fact(_("Labels"), labels, code=True)] if labels else []
-    return found
-
-
-def _copies(row: Job, *, private: bool) -> list[Fact]:
-    """Return which checkpoints are at the store, and what is wrong with that.
-
-    Others than the owner are told how many.
-    """
-    if (told := checkpoints.told_of(row, private=private)) is None:
-        return []
-    kept = told["kept"]
-    names = ", ".join(one["name"] for one in kept) if private else str(len(kept) or "")
-    found = [Fact(_("Copied checkpoints"), names or _t("none yet"))]
-    if told["message"]:
-        found.append(Fact(_("Their copies"), told["message"]))
-    if told["restored"]:
-        found.append(Fact(_("Brought back"), told["restored"]))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs import fetching, origin, runs, smoke
+from jobs import checkpoints, fetching, origin, runs, smoke
 from jobs.choices import State
 from jobs.kind import JOB
 from jobs.models import Job
@@ -14,6 +14,7 @@ from jobs.tensorboard import is_offered, shown_by
 from jobs.ui.pages import PAGES
 from projects.access import permissions_of
 from runtime.reasons import Reason
+from work.selectors import reads_private
 from work.ui.panels import Panel, Slot
 from work.ui.present import took
 
@@ -35,6 +36,14 @@ def curves(who: Principal, row: Any, slot: Slot) -> Panel | None:
         return None
     latest = runs.runs_of(row).values_list("launch", flat=True).first()
     return Panel("jobs/_tensorboard_card.html", {"numbers": [latest]}) if latest else None
+
+
+def copies(who: Principal, row: Any, slot: Slot) -> Panel | None:
+    """Return which checkpoints of a job are at the store, and what is wrong with that."""
+    if row.kind != Job.KIND or slot is not Slot.CARD:
+        return None
+    told = checkpoints.told_of(row, private=reads_private(who, row))
+    return Panel("jobs/_copies.html", told) if told else None
 
 
 def _shown(who: Principal, row: Any) -> Panel | None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _PAIR = 2  # are compared
 _CHOICE = 12  # of runs, beside the one that is looked at
 _MOST_PARTS = 300
+_MOVES = 5  # that a table shows
 
 
 def compared(view: WorkView, pair: Sequence[Run]) -> dict[str, Any]:
@@ -68,11 +69,19 @@ def lines(view: WorkView, found: Sequence[Run]) -> list[dict[str, Any]]:
             "run": run,
             "badge": _badge(view.pages, run.job, run),
             "took": run.took,
+            "moves": _latest(run.moves),
+            "counts": _latest(run.counts),
             "code": runs.code_of(run) if reads_private(view.principal, run.job) else "",
             "mine": may_change(view.principal, run.job),
         }
         for run in found
     ]
+
+
+def _latest(said: Sequence[Any]) -> str:
+    """Return the latest few, one after the other: its goodput has when each began."""
+    shown = said[-_MOVES:]
+    return " → ".join(map(str, (*["…"][: len(said) - len(shown)], *shown)))
 
 
 class RunGoodput(OneView):
@@ -92,7 +101,10 @@ class RunGoodput(OneView):
         if found is not None:
             said |= goodput.shown(found)
             said["parts"] = [
-                (moment(p.begin / 1000), moment(p.end / 1000), goodput.WORDS[p.cause][0], p.launch)
+                (
+                    *(moment(p.begin / 1000), moment(p.end / 1000)),
+                    *(goodput.WORDS[p.cause][0], p.launch, found.gpus_of(p.launch)),
+                )
                 for p in found.parts[:_MOST_PARTS]
             ]
             said["more_parts"] = max(0, len(found.parts) - _MOST_PARTS)

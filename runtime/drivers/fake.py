@@ -501,6 +501,7 @@ class FakeDriver:
         address = f"127.0.0.1:{port}" if item["seen"] == p.Seen.READY else ""
         detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
         detail["checkpoint"] = item.get("checkpoint", False)
+        detail["silent"] = item.get("silent", False)
         # All are as the whole is; one that ended badly took the others with it
         again = {"restarts": item["attempt"] - 1}
         replicas = [{**item, **again, "index": n, "role": r} for n, r in enumerate(item["roles"])]

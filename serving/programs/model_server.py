@@ -35,6 +35,7 @@ def main(words: list[str] | None = None) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(threads))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # ONNX Runtime tells its makers of its use
     try:
         model = _opened(options.framework, options.model_dir, threads)
         from .http_server import Server  # after the file: one that is refused is told at once
@@ -91,6 +92,12 @@ def _opened(framework: str, folder: Path, threads: int) -> Model:
         lacks = (problem.name or "").partition(".")[0] or problem
         text = f"{title} can't open {file.name}: {lacks} is not installed here."
         raise RefusedError(text, LACKS) from problem
+    except OSError as problem:  # of the system's own libraries
+        lacks = str(problem).partition(":")[0]
+        text = f"{title} can't open {file.name}: {lacks} is not installed here."
+        if ".so" not in lacks:
+            text = f"{title} can't open {file.name}: {problem}"
+        raise RefusedError(text, LACKS if ".so" in lacks else REFUSED) from problem
     except MemoryError as problem:
         raise RefusedError(f"{file.name} needs more memory than there is.") from problem
     except Exception as problem:

@@ -19,6 +19,7 @@ class OnnxModel(Model):
     def __init__(self, path: Path, threads: int) -> None:
         import onnxruntime
 
+        onnxruntime.disable_telemetry_events()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
@@ -104,11 +105,19 @@ class TorchModel(Model):
 
     def predict(self, given: Arrays, wanted: Sequence[str]) -> Arrays:
         named = exactly(given, self.inputs)
-        with self.torch.inference_mode():
-            tensors = [
-                self.torch.from_numpy(np.array(value)).to(self.device) for value in named.values()
-            ]
-            made = self.module(*tensors)
+        tensors = [
+            self.torch.from_numpy(np.array(value)).to(self.device) for value in named.values()
+        ]
+        try:
+            with self.torch.inference_mode():
+                made = self.module(*tensors)
+        except self.torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as problem:  # what does not fit; its last line says what
+            said = str(problem).strip().splitlines()[-1:]
+            raise WrongInputError(
+                f"The model does not take this: {''.join(said)[:300]}"
+            ) from problem
         if isinstance(made, self.torch.Tensor):
             made = [made]
         named = (

@@ -49,6 +49,7 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
         raise Conflict(
             _("Start it first: a canary stands beside what answers."), code="not-running"
         )
+    _require_none(row)
     for name in ("name", *_OF_THE_FIRST):
         if said.get(name) is not None:
             raise wrong(name, _("A canary has it of the endpoint that it stands beside."))
@@ -59,10 +60,7 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
 
     def beside(made: Endpoint) -> None:
         first = lock(row)
-        if first.canary_leaves or first.canary is not None:
-            raise Conflict(
-                _("It has a canary: promote it or take it away first."), code="has-canary"
-            )
+        _require_none(first)
         made.canary_of = first
         made.save(update_fields=["canary_of"])
         _record(principal, first, "canary-made", serves=made.model or made.image)
@@ -210,6 +208,12 @@ def stopping(row: Endpoint, reason: str) -> Collection[str]:
             request_delete(canary, actor=None)
     row.replicas, row.scaling_problem = row.min_replicas, ""
     return ("replicas", "scaling_problem")
+
+
+def _require_none(row: Endpoint) -> None:
+    if row.canary_leaves or row.canary is not None:
+        said = _("It has a canary: promote it or take it away first.")
+        raise Conflict(said, code="has-canary")
 
 
 def _canary_of(row: Endpoint) -> Endpoint:

@@ -48,7 +48,7 @@ _REPLICA: dict[str, tuple[Promise, str, str]] = {
 }
 
 
-def _facts(row: Endpoint, private: bool) -> list[Fact]:  # noqa: ARG001, FBT001
+def _facts(row: Endpoint) -> list[Fact]:
     found = [Fact(_("Model server"), str(runtime_of(row).label))]
     if row.version is not None:
         address = row.version.model.get_absolute_url()

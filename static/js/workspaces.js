@@ -67,13 +67,15 @@ orderAll();
 
 // What only a container, or only this machine, has is shown when that is chosen.
 function showFitting(form) {
-  const kind = form.querySelector("[data-kind-switch]:checked, [data-kind-switch] :checked")?.value;
+  const kind = form.elements.kind?.value;
   const cluster = form.querySelector("[data-cluster-switch]")?.value;
-  const bound = "[data-kind-only], [data-cluster-only], [data-cluster-not]";
+  const bound = "[data-only], [data-cluster-only], [data-cluster-not]";
   for (const part of form.querySelectorAll(bound)) {
-    const { kindOnly, clusterOnly, clusterNot } = part.dataset;
+    const { only, clusterOnly, clusterNot } = part.dataset;
+    const [name, wanted] = only?.split("=") ?? [];
+    const said = form.elements[name]?.value;
     part.hidden = Boolean(
-      (kindOnly && kind !== undefined && kindOnly !== kind)
+      (only && said !== undefined && said !== wanted)
       || (clusterOnly && ((cluster && clusterOnly !== cluster) || kind === "container"))
       || (clusterNot && cluster === clusterNot));
   }

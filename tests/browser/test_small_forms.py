@@ -53,6 +53,23 @@ def test_another_kind_of_credential_changes_the_form_only(
     assert page.evaluate("window.isTheSamePage") is True
 
 
+def test_each_choice_of_a_job_shows_the_fields_that_it_alone_has(
+    portal: screens.Portal, page: Any
+) -> None:
+    page.goto(f"{portal.url}/projects/vision/jobs/new", wait_until="load")
+    page.locator(".launch-less:has([name=after_loss]) > summary").click()
+    servers, least = page.locator("[name=server_cpu]"), page.locator("[name=min_replicas]")
+    expect(servers).to_be_hidden()
+    expect(least).to_be_hidden()
+    page.locator("[name=after_loss][value=fewer]").check()
+    expect(least).to_be_visible()
+    page.locator("[name=framework][value=tensorflow]").check()
+    expect(servers).to_be_visible()
+    expect(least).to_be_visible()
+    page.locator("[name=output]").fill("results")
+    expect(page.locator("#plan")).to_contain_text("Output: Write it like gs://bucket/folder")
+
+
 def test_a_wrongly_typed_name_opens_its_question_again(portal: screens.Portal, page: Any) -> None:
     page.goto(f"{portal.url}/projects/vision/settings", wait_until="load")
     page.locator("[popovertarget=delete-project]").first.click()

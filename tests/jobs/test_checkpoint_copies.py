@@ -87,7 +87,7 @@ def assert_names_are_the_owners(row: Job, owner: Any, other: Any) -> None:
     assert (told["message"], told["restored"]) == (None, None)
     assert owner.get(at).json()["checkpoint_copies"]["restored"] == "step-2"
     pages = [one.get(row.get_absolute_url()).content.decode() for one in (owner, other)]
-    assert ["step-2" in page for page in pages] == [True, False]
+    assert ["<code>step-2</code>" in page for page in pages] == [True, False]
     assert ["the store&#x27;s words" in page for page in pages] == [True, False]
     assert "Copied checkpoints" in pages[1]
     Copies.objects.update(note="", restored="")
@@ -134,6 +134,7 @@ def test_a_bucket_that_denies_is_said_once_and_harms_no_training(
     assert note.user == alice
     page = as_user(alice).get(row.get_absolute_url()).content.decode()
     assert "refuses" in page
+    assert "None was copied yet" in page
     assert due_now() == 1  # and it is tried on
     ended("out")
     assert Copies.objects.get().note == ""

@@ -67,6 +67,69 @@ def test_the_file_of_a_container_becomes_replicas_of_one_size() -> None:
     assert "command" not in said
 
 
+def test_c19_the_file_of_a_search_in_a_network_is_taken_whole() -> None:
+    document = read((FILES / "search.yaml").read_text())
+    found = translate(document["trainingInput"], here())
+    assert not found.refused
+    assert found.said == {
+        "cpu_milli": 8000,
+        "memory_mib": 52 * 1024,
+        "gpus": 1,
+        "gpu_flavor": "h100-80",
+        "replicas": 4,
+        "framework": "tensorflow",
+        "image": "registry.example.org/team/recommender:7",
+        "args": [
+            *("--embedding", "64"),
+            *(
+                f"--{name}=${{trialParameters.{name}}}"
+                for name in ("rate", "depth", "batch", "loss")
+            ),
+        ],
+        "network": "fabric",
+        "time_limit_minutes": 1440,
+    }
+    assert found.search is not None
+    said = dict(found.search.said)
+    rate, depth, batch, loss = said.pop("parameters")
+    assert said == {
+        "algorithm": "tpe",
+        "objective": "maximize",
+        "metric": "recall",
+        "trials_max": 12,
+        "parallel": 3,
+        "failed_max": 2,
+        "early_stopping": True,
+    }
+    assert rate == {"name": "rate", "type": "double", "min": 1e-4, "max": 0.1, "log": True}
+    assert depth == {"name": "depth", "type": "int", "min": 2.0, "max": 9.0}
+    assert batch == {"name": "batch", "type": "categorical", "values": ["64", "128", "512"]}
+    assert loss == {"name": "loss", "type": "categorical", "values": ["bpr", "warp"]}
+    told = {line.field: line.becomes for line in found.lines}
+    nothing = {"region", "enableWebAccess", "scheduling.priority", "masterConfig.diskConfig"}
+    assert {field for field, becomes in told.items() if becomes == "nothing"} == nothing
+
+
+def test_c19_each_field_without_a_counterpart_is_refused_by_its_name() -> None:
+    found = translate(read((FILES / "refused.yaml").read_text())["trainingInput"], here())
+    assert set(found.refused) == {
+        "masterConfig.tpuTfVersion",
+        "workerType",
+        "workerConfig.imageUri",
+        "workerConfig.containerCommand",
+        "evaluatorType",
+        "evaluatorCount",
+        "evaluatorConfig",
+        "packageUris",
+        "scheduling.maxWaitTime",
+        "encryptionConfig.kmsKeyName",
+        "serviceAccount",
+        "jobDir",
+        "hyperparameters.resumePreviousJobId",
+        "hyperparameters.params[0].scaleType",
+    }
+
+
 @pytest.mark.parametrize("tier", [tier for tier in TIERS if tier != "CUSTOM"])
 def test_each_tier_is_so_many_replicas(tier: str) -> None:
     found = translate({"scaleTier": tier, "pythonModule": "a.b"}, here())

@@ -173,6 +173,11 @@ def test_the_form_has_three_fields_keeps_what_was_typed_and_measures_again(
     )
     assert refused.status_code == 422
     assert "LD_PRELOAD=x" in refused.content.decode()
+    alone = client.post(
+        "/projects/vision/perftests/new", {"test": "all-reduce", "replicas": 1, "gpus": 1}
+    )
+    assert alone.status_code == 422
+    assert "One alone sends nothing" in alone.content.decode()
     row = measure(variables={"NCCL_ALGO": "Ring"})
     again = client.post(f"{row.get_absolute_url()}again")
     assert again.status_code == 302

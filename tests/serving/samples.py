@@ -7,12 +7,14 @@ Run by the environment that has the framework; the same file and figures each ti
 """
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 warnings.simplefilter("ignore")
 ROWS = np.random.default_rng(26).normal(size=(60, 3))
 LABELS = (ROWS[:, 0] + 2 * ROWS[:, 1] > 0).astype(int)

@@ -96,6 +96,18 @@ def test_a_model_answers_as_its_own_library(kind: str, tmp_path: Path) -> None:
         assert "shape [1, 2], not [-1, 3]" in wrong.json()["error"]
 
 
+def test_onnx_runtime_tells_its_makers_nothing(tmp_path: Path) -> None:
+    """It would keep a number of this machine in the home, and send what it does."""
+    home = tmp_path / "home"
+    home.mkdir()
+    make_sample("onnx", tmp_path / "model")
+    env = {"HOME": str(home), "XDG_CACHE_HOME": str(home), "PATH": os.environ["PATH"]}
+    told = run("onnx", tmp_path / "model", "--describe", env=env)
+    assert told.returncode == 0
+    assert not told.stderr
+    assert list(home.rglob("*")) == []
+
+
 def test_columns_have_names_and_types_of_their_own(tmp_path: Path) -> None:
     told = make_sample("sklearn_columns", tmp_path)
     with serve("sklearn", tmp_path) as started:
@@ -150,6 +162,9 @@ def test_torchscript_answers_under_the_systems_own_pytorch(tmp_path: Path) -> No
     with serve("pytorch", tmp_path, command=[bare], env=env) as started:
         predicts(started, json.loads(made.stdout))
         assert started.get("/v2/models/sample").json()["inputs"][0]["name"] == "input"
+        wrong = started.post(PREDICT, json={"instances": [[1.0, 2.0]]})
+        assert wrong.status_code == 400
+        assert "shapes cannot be multiplied (1x2 and 3x2)" in wrong.json()["error"]
 
 
 def test_tensors_go_as_bytes_behind_the_json(linear: tuple[Started, dict[str, Any]]) -> None:

@@ -69,14 +69,11 @@ class WorkForm(forms.Form):
         self._mounts: dict[str, OfferedVolume] = {}
         initial = {key_of(field): to_form(field, values.get(field.name)) for field in table}
         super().__init__(data, initial=initial)
-        deciding = {field.only[0] for field in table if field.only}
         for field in table:
             if isinstance(field, f.Names) and field.takes_mappings:
                 self._offer_mounts(offers.get(field.name, ()), values.get(field.name) or ())
             elif (made := form_field(field, offers)) is not None:
                 made.work_field = field  # type: ignore[attr-defined]  # for the templates
-                if field.name in deciding:
-                    made.widget.attrs["data-kind-switch"] = True
                 self.fields[key_of(field)] = made
                 self._by_key[key_of(field)] = field
         if renews:
@@ -194,14 +191,15 @@ class WorkForm(forms.Form):
         return self.less_title or (_("More options") if count > _FEW else "")
 
     def _rows(self, *, folded: bool) -> list[list[forms.BoundField]]:
-        """Numbers of a kind's own share a row; what is folded away stands where it belongs."""
+        """Numbers of a kind's own share a row; of what is folded away those that one choice has."""
         plain = [x for x in self.table if x.folded == folded and not isinstance(x, f.Names)]
         beside = {field.name: row for row in self.beside for field in row}
         alone = [x for x in plain if isinstance(x, f.Count) and x.name not in beside]
-        numbers: tuple[f.Field, ...] = () if folded else tuple(alone)
         rows: list[tuple[f.Field, ...]] = []
         for field in plain:
-            row = numbers if field in numbers else beside.get(field.name, (field,))
+            row = beside.get(field.name, (field,))
+            if field in alone and not (folded and field.only is None):
+                row = tuple(x for x in alone if not folded or x.only == field.only)
             if row not in rows:
                 rows.append(row)
         shown = [[self[key] for key in self._keys(x.name for x in row)] for row in rows]

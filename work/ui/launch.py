@@ -125,8 +125,13 @@ class NewView(WorkView):
     def plan(self, row: Any, form: WorkForm) -> dict[str, Any]:
         """Return the plan with the same as YAML and as a command, or what is wrong."""
         if form.is_bound and not form.is_valid():
-            wrong = [error for errors in form.errors.as_data().values() for error in errors]
-            known = [text for one in wrong if one.code != "required" for text in one.messages]
+            known = [
+                f"{form[key].label}: {text}" if key in form.fields else text
+                for key, errors in form.errors.as_data().items()
+                for error in errors
+                if error.code != "required"
+                for text in error.messages
+            ]
             return {"plan": None, "problems": known}
         own, kind = form.said() if form.is_bound else dict(form.given), self.kind
         beside = kind.beside_of(row)

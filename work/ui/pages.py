@@ -123,7 +123,7 @@ class Pages:
     # The steps of a start on one machine and on a cluster, shown ahead of time.
     ahead: tuple[tuple[str, ...], tuple[str, ...]]
     step_words: Mapping[str, Text] = field(default_factory=dict)  # where it calls one otherwise
-    facts_of: Callable[[Any, bool], list[Fact]] = lambda _row, _private: []
+    facts_of: Callable[[Any], list[Fact]] = lambda _row: []
     facts_part: str = "work/_facts.html"
     verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
     # Its form, instead of one that is made of nothing but its table.

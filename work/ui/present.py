@@ -202,7 +202,7 @@ def facts(row: Any, *, private: bool) -> list[Fact]:
         and (not field.quiet or field.says(field.read(row)))
         and (text := _text(field, row))
     ]
-    return [*found, *pages.facts_of(row, private), *_given_back(row)]
+    return [*found, *pages.facts_of(row), *_given_back(row)]
 
 
 def _given_back(row: Any) -> list[Fact]:

@@ -95,7 +95,8 @@ class KubernetesDriver:
         self.key = key
         self.client = KubeClient(access, check=check or check_from_settings())
         self._pods = PodAddresses(options.pod_cidrs)
-        self._locator = Locator(self.client, options, lookup)
+        operated = [(s.VERSION, s.PLURAL) for s in shapes.of_operators(options.operators)]
+        self._locator = Locator(self.client, options, lookup, operated)
         self._volumes = Volumes(self.client, options, self._locator)
         self._snapshots = Snapshots(self.client, options, self._volumes)
         self._measuring = Measuring(self.client, options, self._volumes)

@@ -10,8 +10,10 @@ from dataclasses import replace
 import pytest
 
 from runtime import training
+from runtime.drivers.kubernetes.access import check_for
+from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.observe import is_ready
-from runtime.protocol import Observation, Resources, Seen, Serve, WorkloadSpec
+from runtime.protocol import NotYet, Observation, Resources, Seen, Serve, WorkloadSpec
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_in_a_queue import API
@@ -33,6 +35,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
 """
+SERVING = "serving.kserve.io/v1beta1"
 SIZE = Resources(cpu_milli=1000, memory_mib=64)
 
 
@@ -123,10 +126,37 @@ def test_each_replica_is_let_in_answers_sleeps_and_wakes(
     scaled(ground, spec, 1)
     found = told(follower, spec.uid, lambda o: len(ready(o)) == 1)
     assert (found.launch, asked(found.address)) == (1, found.replicas[0].pod)
-    (made,) = ground.kube.list("serving.kserve.io/v1beta1", "InferenceService", ground.namespace)
+    (made,) = ground.kube.list(SERVING, "InferenceService", ground.namespace)
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
     removed(ground, spec.uid)
     assert ground.kube.list("apps/v1", "Deployment", ground.namespace) == []
+
+
+def test_e11_what_sleeps_and_has_no_row_is_found_and_removed(ground: Ground) -> None:
+    spec = endpoint(ground)
+    ground.driver.ensure(spec)
+    ground.until(spec.uid, lambda o: o.seen == Seen.READY)
+    scaled(ground, spec, 0)
+    wait_for(lambda: not ground.kube.list("v1", "Pod", ground.namespace), seconds=60)
+    stranger = KubernetesDriver(
+        ground.driver.client.access, ground.driver.options, "dev", check=check_for(loopback=True)
+    )
+    try:
+        assert spec.uid in [one.uid for one in stranger.list_owned()]
+        wait_for(lambda: _is_removed(stranger, spec.uid), seconds=60)
+        assert spec.uid not in [one.uid for one in stranger.list_owned()]
+    finally:
+        stranger.close()
+    for kind, version in (("InferenceService", SERVING), ("NetworkPolicy", "networking.k8s.io/v1")):
+        assert ground.kube.list(version, kind, ground.namespace) == []
+
+
+def _is_removed(driver: KubernetesDriver, uid: str) -> bool:
+    try:
+        driver.remove(uid)
+    except NotYet:
+        return False
+    return True
 
 
 def test_one_that_is_sick_gets_no_more_requests(ground: Ground, follower: Follower) -> None:
