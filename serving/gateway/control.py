@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import httpx
 import structlog
 
 from serving.gateway import haproxy, rooms
@@ -36,14 +35,6 @@ PAUSE_S = 0.5  # after a start that failed
 GOOD = ("New server registered.", "")  # what commands of a change answer, line by line
 
 
-@dataclass
-class Waiters:
-    """Requests that are held until an endpoint has a replica."""
-
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-    count: int = 0
-
-
 class Gateway:
     def __init__(
         self, folder: Path, listener: socket.socket, wake: Callable[[str], Awaitable[None]]
@@ -51,6 +42,7 @@ class Gateway:
         self.folder = folder
         self.counts = Counts()
         self.answering: dict[str, int] = {}  # by uid of a row
+        self.waiting: dict[str, int] = {}  # requests without a replica, by uid of an endpoint
         self._listener = listener
         self._wake = wake
         self._table = RoutingTable()
@@ -60,34 +52,28 @@ class Gateway:
         self._of_row: dict[str, int] = {}  # which backend a ready row has
         self._leaving: set[tuple[int, str]] = set()  # servers that end their streams
         self._weights: dict[str, int] = {}  # by address
-        self._waiters: defaultdict[str, Waiters] = defaultdict(Waiters)
         self._turn = asyncio.Lock()
-
-    @property
-    def waiting(self) -> dict[str, int]:
-        """How many requests wait for each endpoint."""
-        return {uid: waiters.count for uid, waiters in self._waiters.items() if waiters.count}
+        self._client = httpx.AsyncClient(trust_env=False, headers={"Accept-Encoding": "identity"})
 
     async def run(self, table: RoutingTable) -> None:
         """Carry requests until cancelled; then let go of the socket and end what is open."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._generations = await haproxy.left_behind(self.folder)
         for one in self._generations:
             one.finish()
-        servers = [
-            await self._listen("calls.sock", self._hear_calls),
-            await self._listen("wake.sock", self._hold),
-        ]
+        calls = self.folder / "calls.sock"
+        calls.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._hear_calls, calls)
         try:
             await self.apply(table)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._every(LOOKS_EVERY_S, self._revive))
+                tasks.create_task(self._every(LOOKS_EVERY_S, self._wake_asked))
                 tasks.create_task(self._every(TIDIES_EVERY_S, self._tidy))
                 tasks.create_task(self._every(MEASURES_EVERY_S, self._measure))
         finally:
             await self._finish()
-            for server in servers:
-                server.close()
+            server.close()
+            await self._client.aclose()
 
     async def apply(self, table: RoutingTable) -> None:
         """Go by ``table`` from now on: what may no longer be called is cut off first."""
@@ -102,9 +88,6 @@ class Gateway:
                 await self._next_generation(wanted)
             if is_less:
                 await self._end_streams()
-        for endpoint in self._table.endpoints:
-            if endpoint.main.replicas and (waiters := self._waiters.pop(endpoint.uid, None)):
-                waiters.ready.set()
 
     def _want(self) -> Wanted:
         """What HAProxy is to know for the present table."""
@@ -137,6 +120,7 @@ class Gateway:
 
     def _want_rows(self, endpoint: Endpoint, maps: dict[str, dict[str, str]]) -> None:
         maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid
+        maps["waits"][endpoint.uid] = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
         for row in endpoint.rows:
             if row.replicas:
                 is_main = row is endpoint.main
@@ -157,7 +141,7 @@ class Gateway:
         bring, drop = haproxy.server_commands(old.servers, wanted.servers, self._leaving)
         routes = [
             command
-            for name in ("rows", "canaries", "endpoints")
+            for name in ("rows", "canaries", "waits", "endpoints")
             for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
         ]
         for answer in await current.ask([*secrets, *bring, *routes, *drop]):
@@ -206,6 +190,15 @@ class Gateway:
                 log.warning("gateway.revived")
                 await self._next_generation(self._want())
 
+    async def _wake_asked(self) -> None:
+        """See who waits; wake an endpoint once, however many wait for it."""
+        asleep = {one.uid for one in self._table.endpoints if not one.main.replicas}
+        before = self.waiting.keys()
+        told = await self._generations[-1].waiting() if asleep else {}
+        self.waiting = {uid: count for uid, count in told.items() if uid in asleep}
+        for uid in self.waiting.keys() - before:
+            await self._wake(uid)
+
     async def _tidy(self) -> None:
         """Forget what has ended, and who may call no longer because it is too late."""
         for one in [one for one in self._generations[:-1] if not one.is_alive]:
@@ -230,7 +223,11 @@ class Gateway:
             if row.metrics and row.replicas and self.answering.get(row.uid)
         ]
         told = await asyncio.gather(
-            *(rooms.ask_figures(one, row.metrics) for row in busy for one in row.replicas)
+            *(
+                rooms.ask_figures(self._client, one, row.metrics)
+                for row in busy
+                for one in row.replicas
+            )
         )
         answers = iter(told)
         for row in busy:
@@ -266,43 +263,6 @@ class Gateway:
             for line in lines:
                 self.counts.add(line.decode(errors="replace"), now)
         writer.close()
-
-    async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A request found no replica: wake its endpoint once, however many wait, and hold it."""
-        uid = (await reader.readline()).decode(errors="replace").strip()
-        endpoint = next((one for one in self._table.endpoints if one.uid == uid), None)
-        answer = "late"
-        if endpoint is not None and endpoint.main.replicas:
-            answer = "ready"
-        elif endpoint is not None and self._waiters[uid].count < endpoint.waiting:
-            waiters = self._waiters[uid]
-            waiters.count += 1
-            try:
-                if waiters.count == 1:
-                    await self._wake(uid)
-                over = asyncio.ensure_future(reader.read(1))  # its client went away
-                ready = asyncio.ensure_future(waiters.ready.wait())
-                await asyncio.wait(
-                    {over, ready}, timeout=endpoint.wait_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                over.cancel()
-                ready.cancel()
-                answer = "ready" if waiters.ready.is_set() else "late"
-            finally:
-                waiters.count -= 1
-        with contextlib.suppress(OSError):
-            writer.write(answer.encode() + b"\n")
-            await writer.drain()
-        writer.close()
-
-    async def _listen(
-        self,
-        name: str,
-        hear: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]],
-    ) -> asyncio.Server:
-        path = self.folder / name
-        path.unlink(missing_ok=True)
-        return await asyncio.start_unix_server(hear, path, limit=2**18)
 
     async def _finish(self) -> None:
         for one in self._generations:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 HERE = Path(__file__).parent
-MAPS = ("keys", "endpoints", "grants", "rows", "canaries")
+CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
+MAPS = ("keys", "endpoints", "grants", "rows", "canaries", "waits")
 STARTS_WITHIN_S = 10.0
 ANSWERS_WITHIN_S = 5.0
 COMMANDS_BYTES = 8000  # it reads 16 KiB of commands at once
@@ -119,6 +120,15 @@ class Generation:
         await self.ask(f"shutdown session {one}" for one in found)
         return len(found)
 
+    async def waiting(self) -> dict[str, int]:
+        """How many requests wait for each endpoint."""
+        (table,) = await self.ask(["show table waiting data.conn_cur gt 0"])
+        lines = [
+            dict(word.split("=", 1) for word in line.split() if "=" in word)
+            for line in table.splitlines()
+        ]
+        return {one["key"]: int(one["conn_cur"]) for one in lines if "key" in one}
+
     def finish(self) -> None:
         """Take nothing new; end with the last stream."""
         with contextlib.suppress(ProcessLookupError):
@@ -139,7 +149,7 @@ async def start(
     for name in MAPS:
         write(folder / f"{name}.map", wanted.map_text(name))
     write(folder / "backends.cfg", wanted.backends_text(backends))
-    admin = folder / f"admin-{time.time_ns():x}.sock"
+    admin = folder / f"admin-{time.time_ns() // 1000:x}.sock"
     program = Program(folder, admin.name, listener)
     process = program.spawn([one.pid for one in before if one.is_alive])
     generation = Generation(admin, process.pid, process)
@@ -198,8 +208,9 @@ class Program:
         return {
             "PATH": os.environ.get("PATH", ""),
             "GATEWAY_ADMIN": self.admin,
-            "GATEWAY_LUA": str(HERE / "wake.lua"),
+            "GATEWAY_LUA": str(HERE / "wait.lua"),
             "GATEWAY_FD": str(self.listener),
+            **({"GATEWAY_TLS": CERTIFICATE} if (self.folder / CERTIFICATE).exists() else {}),
         }
 
 

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import httpx
+
 from serving.gateway.haproxy import WEIGHT
 
 if TYPE_CHECKING:
@@ -65,27 +67,21 @@ def read_figures(text: str) -> Figures | None:
     return Figures(running, waiting, cache) if cache <= 1 else None
 
 
-async def ask_figures(address: str, path: str) -> Figures | None:
+async def ask_figures(client: httpx.AsyncClient, address: str, path: str) -> Figures | None:
     """Ask a replica; None where it does not answer in time, or not that."""
-    host, _, port = address.rpartition(":")
     try:
-        async with asyncio.timeout(ANSWERS_WITHIN_S):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            try:
-                writer.write(f"GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
-                answer = bytearray()
-                while part := await reader.read(65536):
-                    answer += part
-                    if len(answer) > LONGEST:
-                        return None
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
+        async with (
+            asyncio.timeout(ANSWERS_WITHIN_S),
+            client.stream("GET", f"http://{address}{path}") as answer,
+        ):
+            text = bytearray()
+            async for part in answer.aiter_raw():
+                text += part
+                if len(text) > LONGEST:
+                    return None
+    except (httpx.HTTPError, OSError, TimeoutError):
         return None
-    head, _, body = bytes(answer).partition(b"\r\n\r\n")
-    if not re.match(rb"HTTP/1\.[01] 200\b", head):
-        return None
-    return read_figures(body.decode(errors="replace"))
+    return read_figures(text.decode(errors="replace")) if answer.is_success else None
 
 
 def weights(told: Mapping[str, Figures | None]) -> dict[str, int]:
