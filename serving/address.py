@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def address_of(row: Endpoint) -> str:
-    """Return it without a slash at its end; "" where no gateway's address is set."""
+    """Return it without a slash at its end; a canary has that of what it stands beside."""
     shown = row.canary_of or row
-    base = settings.BERTH_ENDPOINTS_URL
-    return f"{base}/e/{shown.project.slug}/{shown.name}" if base else ""
+    return f"{settings.BERTH_GATEWAY_URL}/e/{shown.project.slug}/{shown.name}"

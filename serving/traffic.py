@@ -46,11 +46,16 @@ class Traffic:
     latest: datetime | None = None
 
     def add(self, told: dict[str, Any]) -> None:
-        for name in _COLUMNS:
-            setattr(self, name, getattr(self, name) + told[name])
-        self.histogram = merged((self.histogram, told["histogram"]))
+        """Add a minute."""
+        self.join(Traffic(**{name: told[name] for name in (*_COLUMNS, "histogram")}))
         if self.latest is None or told["minute"] > self.latest:
             self.latest = told["minute"]
+
+    def join(self, other: Traffic) -> None:
+        for name in _COLUMNS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.histogram = merged((self.histogram, other.histogram))
+        self.latest = max(filter(None, (self.latest, other.latest)), default=None)
 
     @property
     def per_minute(self) -> float:
@@ -113,33 +118,35 @@ def series(row: Endpoint, span: str) -> list[tuple[datetime, Traffic]]:
 
 
 def total(parts: Series) -> Traffic:
-    found = Traffic()
+    found = Traffic(minutes=sum(part.minutes for _begin, part in parts))
     for _begin, part in parts:
-        found.minutes += part.minutes
-        for name in _COLUMNS:
-            setattr(found, name, getattr(found, name) + getattr(part, name))
-        found.histogram = merged((found.histogram, part.histogram))
+        found.join(part)
     return found
 
 
 def by_caller(row: Endpoint, span: str) -> list[tuple[Caller, Traffic]]:
     """Return who called it within a span, who called most first."""
-    found: dict[str, Traffic] = defaultdict(lambda: Traffic(minutes=SPANS[span][0]))
+    sums: dict[str, Traffic] = defaultdict(Traffic)
     for one in _read(_since(row, span)):
-        found[one["caller"]].add(one)
-    named = _callers(found)
-    ordered = sorted(found.items(), key=lambda item: (-item[1].requests, item[0]))
-    return [(named[word], sums) for word, sums in ordered]
+        sums[one["caller"]].add(one)
+    named = _callers(sums)
+    found: dict[Caller, Traffic] = defaultdict(lambda: Traffic(minutes=SPANS[span][0]))
+    for word, part in sums.items():
+        found[named[word]].join(part)
+    return sorted(found.items(), key=lambda item: (-item[1].requests, item[0].word))
 
 
 def by_hour(row: Endpoint, span: str) -> list[tuple[datetime, Caller, Traffic]]:
     """Return who called it in which hour, the latest first."""
-    found: dict[tuple[datetime, str], Traffic] = defaultdict(lambda: Traffic(minutes=60))
+    sums: dict[tuple[datetime, str], Traffic] = defaultdict(Traffic)
     for one in _read(_since(row, span)):
-        found[one["minute"].replace(minute=0, second=0, microsecond=0), one["caller"]].add(one)
-    named = _callers(word for _hour, word in found)
-    ordered = sorted(found.items(), key=lambda one: (-one[0][0].timestamp(), -one[1].requests))
-    return [(hour, named[word], sums) for (hour, word), sums in ordered]
+        sums[one["minute"].replace(minute=0, second=0, microsecond=0), one["caller"]].add(one)
+    named = _callers(word for _hour, word in sums)
+    found: dict[tuple[datetime, Caller], Traffic] = defaultdict(lambda: Traffic(minutes=60))
+    for (hour, word), part in sums.items():
+        found[hour, named[word]].join(part)
+    lines = [(hour, caller, part) for (hour, caller), part in found.items()]
+    return sorted(lines, key=lambda one: (-one[0].timestamp(), -one[2].requests, one[1].word))
 
 
 def _of(endpoints: Sequence[int]) -> QuerySet[Calls]:
@@ -167,7 +174,9 @@ def _callers(words: Iterable[str]) -> dict[str, Caller]:
         number, is_key = numbers.get(word, 0), word[:1] == "k"
         key, person = keys.get(number) if is_key else None, people.get(number)
         if key is not None and not key.prefix:  # made for the panel that tries it
-            found[word] = Caller(word, key.name, is_key=False, note=_("tried it here"))
+            found[word] = Caller(
+                f"tried-{key.created_by_id}", key.name, is_key=False, note=_("tried it here")
+            )
         elif key is not None:
             found[word] = Caller(word, key.name, is_key=True, note=f"{key.prefix}…")
         elif not is_key and person is not None:

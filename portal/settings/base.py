@@ -38,7 +38,6 @@ BERTH_PROXY_TOKEN = text("PROXY_TOKEN")
 # every proxy that carries people to workspaces; each gets every route
 BERTH_PROXY_API_URLS = words("PROXY_API_URLS", [f"http://127.0.0.1:{BERTH_PROXY_API_PORT}"])
 BERTH_PUBLIC_URL = text("PUBLIC_URL", f"http://localhost:{BERTH_PORT}").rstrip("/")
-BERTH_ENDPOINTS_URL = text("ENDPOINTS_URL").rstrip("/")
 # host: one host per workspace under NOTEBOOK_DOMAIN; path: one other host, path per workspace.
 BERTH_NOTEBOOK_ROUTING = text("NOTEBOOK_ROUTING")
 BERTH_NOTEBOOK_DOMAIN = text("NOTEBOOK_DOMAIN")

@@ -26,7 +26,7 @@ def latency(seconds: float | None) -> str:
 @register.filter
 def rate(per_minute: float) -> str:
     """Return requests a minute; fewer than ten with a decimal."""
-    return floatformat(per_minute, "0g" if per_minute >= _TEN or not per_minute else "1g")
+    return floatformat(per_minute, "0g" if per_minute >= _TEN else "-1g")
 
 
 @register.filter

@@ -102,7 +102,7 @@ _COLUMNS = (
         _("Errors"),
         lambda _who, row: _figure(percent_of_errors(row.lately.failed_share)),
     ),
-    Column("canary", _("Canary"), _canary_share),
+    Column("split", _("Canary"), _canary_share),
     "acts",
 )
 

@@ -77,19 +77,13 @@ def test_nothing_yet_leads_to_the_form(signed) -> None:
 
 
 def test_the_overview_has_address_figures_replicas_and_cost(signed, at, first, settings) -> None:
-    settings.BERTH_ENDPOINTS_URL = "https://models.example.org"
+    settings.BERTH_GATEWAY_URL = "https://models.example.org"
     called(first, 2, "u1", *[0.2] * 10)
     text = text_of(signed.get(at))
     assert "https://models.example.org/e/vision/digits" in text
     assert "Cost of the last 30 days" in text
     assert 'class="calls-line' in text
     assert "Put a canary beside it" in text
-
-
-def test_without_a_gateway_the_page_says_so(signed, at, settings) -> None:
-    settings.BERTH_ENDPOINTS_URL = ""
-    assert "No gateway is set up" in text_of(signed.get(at))
-    assert "No gateway is set up" in text_of(signed.get(f"{at}try/"))
 
 
 def test_a_canary_is_made_split_rolled_back_and_promoted_by_forms(signed, at, first) -> None:
@@ -183,7 +177,7 @@ def test_nobody_called_is_said(signed, at) -> None:
 
 
 def test_try_it_begins_with_an_example_of_the_signature(signed, first, at, settings) -> None:
-    settings.BERTH_ENDPOINTS_URL = "https://models.example.org"
+    settings.BERTH_GATEWAY_URL = "https://models.example.org"
     version = first.version
     version.signature = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [-1, 2]}]}
     version.save()

@@ -113,13 +113,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             otherwise="`http://localhost:<port>`",
         ),
         Setting(
-            "ENDPOINTS_URL",
-            address("http", "https"),
-            "",
-            "where programs call endpoints: the gateways, or what stands before them; without it "
-            "no page tells an address",
-        ),
-        Setting(
             "ALLOWED_HOSTS",
             hosts(),
             ["localhost", "127.0.0.1", "[::1]"],
