@@ -103,12 +103,17 @@ def lately(rows: Iterable[Endpoint], *, apart: bool = False) -> dict[int, Traffi
 
 
 def series(row: Endpoint, span: str) -> list[tuple[datetime, Traffic]]:
-    """Return what it was called in each step of a span, the oldest first; none is left out."""
+    """Return what it was called in each step of a span, the oldest first; none is left out.
+
+    The last one goes on: it has the minutes that are over.
+    """
     minutes, step = SPANS[span]
     width = step * 60
-    last = int(now().timestamp()) // width * width
+    at = int(now().timestamp())
+    last = at // width * width
     begins = range(last - minutes * 60 + width, last + width, width)
     found = {begin: Traffic(minutes=step) for begin in begins}
+    found[last].minutes = (at - last) // 60
     since = datetime.fromtimestamp(begins[0], tz=UTC)
     for one in _read(_of([row.pk]).filter(minute__gte=since)):
         begin = int(one["minute"].timestamp()) // width * width

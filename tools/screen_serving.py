@@ -174,12 +174,12 @@ def _called(
     """Write 30 days by the hour and the last hours by the minute, as a day goes up and down."""
     minute = now().replace(second=0, microsecond=0)
     hour = minute.replace(minute=0)
-    moments = [minute - timedelta(minutes=ago) for ago in range(150)]
-    moments += [hour - timedelta(hours=ago) for ago in range(3, days * 24)]
+    moments = [(minute - timedelta(minutes=ago), 1) for ago in range(150)]
+    moments += [(hour - timedelta(hours=ago), 60) for ago in range(3, days * 24)]
     rows = []
-    for at in moments:
+    for at, minutes in moments:
         for share, caller in enumerate(callers, 1):
-            requests = round(most * _of_day(at) / share * chance.uniform(0.6, 1.2))
+            requests = round(most * minutes * _of_day(at) / share * chance.uniform(0.6, 1.2))
             if requests:
                 rows.append(_minute(row, at, caller, requests, usual, fails, chance))
     Calls.objects.bulk_create(rows)
@@ -200,7 +200,7 @@ def _minute(
         bucket = str(bucket_of(usual * times * chance.uniform(0.9, 1.15)))
         histogram[bucket] = histogram.get(bucket, 0) + count
         left -= count
-    failed = sum(chance.random() < fails for _n in range(requests))
+    failed = round(requests * fails * chance.uniform(0, 2))
     return Calls(
         endpoint=row, minute=at, gateway="a", caller=caller, requests=requests,
         refused=chance.choice((0, 0, 0, 4)), client_errors=requests // 90, server_errors=failed,
@@ -214,7 +214,7 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
     one = rows["ready"].get_absolute_url()
     return [
         ("alice", "endpoints", here),
-        ("alice", "endpoint-catalogue", f"/projects/{vision.slug}/catalogue/"),
+        ("alice", "endpoint-catalogue", f"{here}catalogue/"),
         ("alice", "endpoint-new", f"{here}new/"),
         *((("mona" if name == "own" else "alice"), f"endpoint-{name}", row.get_absolute_url())
           for name, row in rows.items()),
@@ -226,5 +226,5 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "endpoint-settings", f"{one}settings/"),
         ("olga", "endpoint-of-others", one),
         ("alice", "endpoints-none", "/projects/speech/endpoints/"),
-        ("alice", "endpoint-catalogue-none", "/projects/speech/catalogue/"),
+        ("alice", "endpoint-catalogue-none", "/projects/speech/endpoints/catalogue/"),
     ]  # fmt: skip

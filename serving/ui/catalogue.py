@@ -70,7 +70,8 @@ class Catalogue(WorkView):
         served = served.filter(canary_of=None).select_related("project", "version")
         by_model: dict[int, list[Endpoint]] = {}
         for row in served.order_by("name"):
-            by_model.setdefault(row.version.model_id, []).append(row)
+            if row.version is not None:
+                by_model.setdefault(row.version.model_id, []).append(row)
         return self.render(
             {
                 "page": page,

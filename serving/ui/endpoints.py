@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -67,7 +67,7 @@ class Requests(OneView):
             "spans": SPANS,
             "points": points,
             "sums": traffic.total(points),
-            "rates": chart([one.per_minute for one in parts], [_errors(one) for one in parts]),
+            "rates": chart(*_rates(parts)),
             "times": chart([one.p50 for one in parts], [one.p99 for one in parts]),
             "callers": callers,
             "page": hours.get_page(request.GET.get("page")),
@@ -75,8 +75,10 @@ class Requests(OneView):
         return self.render(self.page(row, said))
 
 
-def _errors(one: traffic.Traffic) -> float | None:
-    return one.server_errors / one.minutes if one.minutes else None
+def _rates(parts: Sequence[traffic.Traffic]) -> tuple[list[float | None], list[float | None]]:
+    """Return requests and failed ones a minute; None where no minute is over yet."""
+    requests = [one.per_minute if one.minutes else None for one in parts]
+    return requests, [one.server_errors / one.minutes if one.minutes else None for one in parts]
 
 
 def _csv_rows(row: Endpoint, span: str) -> Any:

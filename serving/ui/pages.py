@@ -49,7 +49,7 @@ _REPLICA: dict[str, tuple[Promise, str, str]] = {
 
 
 def _facts(row: Endpoint) -> list[Fact]:
-    found = [Fact(_("Model server"), str(runtime_of(row).label))]
+    found = [] if row.runtime else [Fact(_("Model server"), str(runtime_of(row).label))]
     if row.version is not None:
         address = row.version.model.get_absolute_url()
         found.insert(0, Fact(_("All its versions"), row.version.model.name, url=address))
@@ -120,7 +120,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
     return {
         "address": address_of(row),
         "sums": traffic.lately([row])[row.pk],
-        "hour": chart([part.per_minute for _begin, part in hour]),
+        "hour": chart([part.per_minute if part.minutes else None for _begin, part in hour]),
         "was_called": any(part.requests for _begin, part in hour),
         "hour_times": chart(*_times(hour)),
         "canary": canary,

@@ -190,7 +190,7 @@ def test_try_it_begins_with_an_example_of_the_signature(signed, first, at, setti
 
 def test_the_catalogue_leads_to_a_form_with_the_size(signed, version) -> None:
     made = version("v3", size_bytes=3 * 2**30)
-    text = text_of(signed.get("/projects/vision/catalogue/"))
+    text = text_of(signed.get("/projects/vision/endpoints/catalogue/"))
     assert "7 GiB" in text.replace("\N{NO-BREAK SPACE}", " ")
     address = next(one for one in text.split('"') if "endpoints/new/?model=" in one)
     form = text_of(signed.get(address.replace("&amp;", "&")))
@@ -199,11 +199,11 @@ def test_the_catalogue_leads_to_a_form_with_the_size(signed, version) -> None:
 
 
 def test_a_catalogue_of_nothing_says_what_to_do(signed) -> None:
-    assert "No model yet" in text_of(signed.get("/projects/vision/catalogue/"))
+    assert "No model yet" in text_of(signed.get("/projects/vision/endpoints/catalogue/"))
 
 
 def test_a_model_without_files_is_not_deployed(signed, version) -> None:
     version("v1", files="failed")
-    text = text_of(signed.get("/projects/vision/catalogue/"))
+    text = text_of(signed.get("/projects/vision/endpoints/catalogue/"))
     assert "None of its versions has its files here." in text
     assert "endpoints/new/?model=" not in text
