@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from serving.models import Endpoint
     from work.api.base import Schema
+    from work.api.kinds import Reader
 
 
 def _own(row: Endpoint) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def canary_out(row: Endpoint) -> dict[str, Any] | None:
     }
 
 
-class ReplicaOut(serializers.Serializer[Any]):
+class ServedReplicaOut(serializers.Serializer[Any]):
     """One of its replicas; the number only tells one from another now."""
 
     index = serializers.IntegerField()
@@ -80,7 +81,7 @@ class ReplicaOut(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
 
 
-def _in_detail(row: Endpoint, _reader: object) -> dict[str, Any]:
+def _in_detail(row: Endpoint, _reader: Reader) -> dict[str, Any]:
     return {"canary": canary_out(row), "replica_states": replicas_of(row)}
 
 
@@ -100,12 +101,12 @@ API = Api(
     detail=_in_detail,
     detail_shape={
         "canary": CanaryOut(allow_null=True, help_text="null in lists, and where there is none"),
-        "replica_states": ReplicaOut(many=True, allow_null=True, help_text="null in lists"),
+        "replica_states": ServedReplicaOut(many=True, allow_null=True, help_text="null in lists"),
     },
 )
 
 
-class KeyOut(serializers.ModelSerializer[EndpointKey]):
+class EndpointKeyOut(serializers.ModelSerializer[EndpointKey]):
     id = serializers.UUIDField(source="uid")
     created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
 
@@ -117,14 +118,14 @@ class KeyOut(serializers.ModelSerializer[EndpointKey]):
         )  # fmt: skip
 
 
-class KeyMadeOut(KeyOut):
+class EndpointKeyMadeOut(EndpointKeyOut):
     key = serializers.CharField(help_text=_("Shown this once."))
 
-    class Meta(KeyOut.Meta):
-        fields = (*KeyOut.Meta.fields, "key")
+    class Meta(EndpointKeyOut.Meta):
+        fields = (*EndpointKeyOut.Meta.fields, "key")
 
 
-class KeyIn(StrictSerializer):
+class EndpointKeyIn(StrictSerializer):
     name = line(max_length=80)
     expires_at = serializers.DateTimeField(required=False, allow_null=True)
     requests_per_second = serializers.IntegerField(
@@ -147,19 +148,19 @@ class WorkKeys(NeverStored, OneView):
     def schema_of(cls, api: Api) -> Schema:
         return {
             "get": extend_schema(
-                operation_id=f"{api.kind.word}_keys_list", responses=KeyOut(many=True)
+                operation_id=f"{api.kind.word}_keys_list", responses=EndpointKeyOut(many=True)
             ),
-            "post": extend_schema(request=KeyIn, responses={201: KeyMadeOut}),
+            "post": extend_schema(request=EndpointKeyIn, responses={201: EndpointKeyMadeOut}),
         }
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
         page = self.paginate_queryset(services.keys_of(self.principal, self.row()))
-        return self.get_paginated_response(KeyOut(page, many=True).data)
+        return self.get_paginated_response(EndpointKeyOut(page, many=True).data)
 
     def post(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
-        said = self.given(KeyIn)
+        said = self.given(EndpointKeyIn)
         key, secret = services.key_make(principal=self.principal, row=self.row(), **said)
-        told = {**KeyOut(key).data, "key": secret}
+        told = {**EndpointKeyOut(key).data, "key": secret}
         return Response(told, status=status.HTTP_201_CREATED)
 
 

@@ -442,6 +442,8 @@ SPECTACULAR_SETTINGS = {
         "IdleActEnum": "parking.choices.Act",
         "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
+        "EndpointStateEnum": "serving.choices.State",
+        "ReplicaOutStateEnum": ["missing", "created", "starting", "ready", "stopping", "exited"],
         "SearchStateEnum": "experiments.choices.State",
         "TrialStateEnum": "experiments.choices.TrialState",
         "PerfTestStateEnum": "perftests.choices.State",
