@@ -1,12 +1,13 @@
 """The process beside HAProxy: tells it what changed, wakes what sleeps, counts what was carried.
 
-No request passes through it. While it is away HAProxy ends what it has, and a new pair goes on.
+No request passes through it. While it is away HAProxy goes on by what it was told last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,7 @@ class Gateway:
     async def run(self, table: RoutingTable) -> None:
         """Carry requests until cancelled; then let go of the socket and end what is open."""
         self._generations = await haproxy.left_behind(self.folder)
-        for one in self._generations:
-            one.finish()
+        haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._hear_calls, calls)

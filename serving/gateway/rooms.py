@@ -20,9 +20,9 @@ LONGEST = 2**20
 LEAST = 8  # a server that says it is full is still tried now and then: it may be wrong
 MOST = 256
 # What servers call them: Berth's own, vLLM of each age, Triton, text-generation-inference.
-RUNNING = ("berth_requests_running", "vllm:num_requests_running", "tgi_batch_current_size")
+RUNNING = ("berth_model_requests_running", "vllm:num_requests_running", "tgi_batch_current_size")
 WAITING = (
-    "berth_requests_waiting",
+    "berth_model_requests_waiting",
     "vllm:num_requests_waiting",
     "nv_inference_pending_request_count",
     "tgi_queue_size",

@@ -20,7 +20,7 @@ from serving.gateway.control import Gateway
 from serving.gateway.table import Endpoint, Principal, RoutingTable, Row
 from tests.serving.gateway.replica import Replica
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def digest(secret: str) -> str:

@@ -64,7 +64,7 @@ def endpoint(project: Any, alice: Any) -> Any:
     from serving.models import Endpoint
 
     return Endpoint.objects.create(
-        project=project, owner=alice, name="digits", kind="endpoint", launch=1, wait_s=20
+        project=project, owner=alice, name="digits", kind="endpoint", launch=1, wait_s=60
     )
 
 

@@ -26,7 +26,9 @@ nv_inference_pending_request_count{model="b",version="1"} 4 1700000000
 def test_figures_of_known_servers() -> None:
     assert read_figures(VLLM) == Figures(3, 2, 0.5)
     assert read_figures(TRITON) == Figures(0, 5)
-    assert read_figures("berth_requests_running 1\nberth_requests_waiting 0\n") == Figures(1, 0)
+    assert read_figures(
+        "berth_model_requests_running 1\nberth_model_requests_waiting 0\n"
+    ) == Figures(1, 0)
     assert read_figures("process_open_fds 12\n") is None
 
 
@@ -82,8 +84,8 @@ async def test_requests_go_where_there_is_room(
     gateway: Running, replica: Replica, other: Replica
 ) -> None:
     """Both answer at once, so only what they publish tells them apart."""
-    replica.figures = "berth_requests_running 9\nberth_requests_waiting 40\n"
-    other.figures = "berth_requests_running 0\nberth_requests_waiting 0\n"
+    replica.figures = "berth_model_requests_running 9\nberth_model_requests_waiting 40\n"
+    other.figures = "berth_model_requests_running 0\nberth_model_requests_waiting 0\n"
     await gateway.route(replica, other, metrics="/metrics")
     async with gateway.client() as client, client.stream("GET", "/stream"):
         await until(lambda: gateway.gateway._weights.get(replica.address) == rooms.LEAST)

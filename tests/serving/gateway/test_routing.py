@@ -13,6 +13,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
+from serving.gateway import haproxy
 from serving.gateway.counts import bucket_of
 from serving.gateway.table import Endpoint, Principal, Row
 from tests.serving.gateway.conftest import Running, until
@@ -207,6 +208,21 @@ async def test_haproxy_killed_under_load_is_back_and_no_answer_is_wrong(
     assert took < 3, "less than one second on a machine that is not busy"
     assert set(told) <= {"first", "broken"}
     assert told["first"] > told["broken"]
+
+
+async def test_alone_for_too_long_it_ends(
+    gateway: Running, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes a key away there any more; here another one is started at once."""
+    monkeypatch.setattr(haproxy, "ALONE_S", 2)
+    os.kill(gateway.pid, signal.SIGKILL)
+    await gateway.route(replica)
+    await until(lambda: gateway.gateway._generations[-1].is_alive)
+    before = gateway.pid
+    await asyncio.sleep(3.5)
+    assert gateway.pid == before
+    haproxy.write(gateway.gateway.folder / "control.pid", "4194305\n")  # there is none
+    await until(lambda: gateway.pid != before)
 
 
 class under_load:  # noqa: N801 - read as a phrase

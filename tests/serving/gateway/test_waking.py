@@ -22,7 +22,7 @@ async def test_many_wait_for_one_waking(gateway: Running, replica: Replica) -> N
         answers = await asyncio.gather(*asked)
     assert time.monotonic() - began < 2
     assert {(one.status_code, one.text) for one in answers} == {(200, "first")}
-    assert gateway.gateway.waiting == {}
+    await until(lambda: gateway.gateway.waiting == {})
 
 
 async def test_nobody_without_a_key_wakes_anything(gateway: Running) -> None:
