@@ -23,6 +23,8 @@ API = (
     "experiments.api",
     "perftests.api",
     "serving.api",
+    "serving.models_api",
+    "serving.ai_platform_api",
     "gate.api",
     "usage.api",
     "fleet.api",

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from runtime.capabilities import SupportsServing
 from runtime.ports import cluster_provider
 from runtime.protocol import NotYet, Seen
-from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
-from serving.choices import Files
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.runtime_spec import STOP_GRACE_S, workload_spec
+from serving.selectors import missing
 from work import needs
 from work.choices import StopReason
 
@@ -74,10 +73,7 @@ class EndpointReconciler(WorkloadReconciler):
         return ",".join(str(pk) for pk, _uid in row.keys_read)
 
     def waits_for(self, row: Endpoint) -> tuple[str, str] | None:
-        version = row.version
-        if version is not None and version.files == Files.COMING:
-            return Reason.DATA, str(version)
-        return needs.missing(row)
+        return missing(row.version) or needs.missing(row)
 
     def stop_reason(self, row: Endpoint) -> str:
         return str(StopReason(row.stop_reason or StopReason.USER).seen)

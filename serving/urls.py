@@ -1,4 +1,4 @@
-"""The pages of endpoints: those of any kind of work, and their own."""
+"""The pages of endpoints and models."""
 
 from django.urls import include, path
 
@@ -13,4 +13,7 @@ _pages = [
     path(_CATALOGUE, Catalogue.of(PAGES).as_view(), name="catalogue"),
     *urls_for(PAGES, OWN),
 ]
-urlpatterns = [path("", include((_pages, PAGES.routes)))]
+urlpatterns = [
+    path("", include((_pages, PAGES.routes))),
+    path("", include("serving.ui.models")),
+]
