@@ -215,6 +215,9 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
     return [
         ("alice", "endpoints", here),
         ("alice", "endpoint-catalogue", f"{here}catalogue/"),
+        ("alice", "models", f"/projects/{vision.slug}/models/"),
+        ("alice", "model", f"/projects/{vision.slug}/models/digits/"),
+        ("alice", "model-new", f"/projects/{vision.slug}/models/new"),
         ("alice", "endpoint-new", f"{here}new/"),
         *((("mona" if name == "own" else "alice"), f"endpoint-{name}", row.get_absolute_url())
           for name, row in rows.items()),
