@@ -133,7 +133,7 @@ class Generation:
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
+            os.kill(self.pid, signal.SIGKILL)
         if self.process is not None:
             self.process.wait()
         self.admin.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Every write to endpoints that is not one to any work. Split by subject; this is the door."""
 
+from serving.services.base import GATEWAYS
 from serving.services.canary import (
     canaries_step,
     canary_end,
@@ -13,6 +14,7 @@ from serving.services.sleep import endpoint_wake, endpoints_sleep
 from serving.services.trying import endpoint_try
 
 __all__ = [
+    "GATEWAYS",
     "Scaler",
     "canaries_step",
     "canary_end",

@@ -112,7 +112,7 @@ def test_status_names_the_process(portal: Portal) -> None:
     assert "Berth runs on" in done.stdout
 
 
-@pytest.mark.parametrize("name", list(PARTS))
+@pytest.mark.parametrize("name", [name for name in PARTS if name != "gateway"])
 def test_any_part_that_is_killed_comes_back(portal: Portal, name: str) -> None:
     before = part(portal, name)
     assert before
@@ -132,11 +132,15 @@ def test_while_web_is_replaced_a_request_waits_instead_of_being_refused(portal: 
 def test_while_the_gateway_is_replaced_a_call_waits_instead_of_being_refused(
     portal: Portal,
 ) -> None:
-    """Both of them at once, and HAProxy alone."""
+    """Both of them at once, and HAProxy alone. There is no endpoint: the first call starts them."""
     url = f"http://127.0.0.1:{portal.port + 7}/e/team/digits/v1"
+    assert part(portal, "gateway") is None
     assert httpx.get(url, timeout=120).status_code == 401
+    later = time.time() + 3600
+    os.utime(portal.var / "run" / "gateway.wanted", (later, later))  # as if there were one
     before = part(portal, "gateway")
     assert before
+    assert until(lambda: psutil.Process(before).children(), 60)
     (haproxy,) = psutil.Process(before).children()
     haproxy.kill()
     assert httpx.get(url, timeout=120).status_code == 401

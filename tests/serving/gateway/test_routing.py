@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -14,8 +15,8 @@ import pytest
 from websockets.asyncio.client import connect
 
 from serving.gateway import haproxy
-from serving.gateway.counts import bucket_of
 from serving.gateway.table import Endpoint, Principal, Row
+from serving.latency import bucket_of
 from tests.serving.gateway.conftest import Running, until
 from tests.serving.gateway.replica import Replica
 
@@ -116,7 +117,7 @@ async def test_a_body_of_a_gib_is_kept_by_nobody(gateway: Running, replica: Repl
         status = Path(f"/proc/{gateway.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
-    async def body() -> object:
+    async def body() -> AsyncIterator[bytes]:
         piece = b"x" * 2**20
         for _ in range(1024):
             yield piece
@@ -221,7 +222,9 @@ async def test_alone_for_too_long_it_ends(
     before = gateway.pid
     await asyncio.sleep(3.5)
     assert gateway.pid == before
-    haproxy.write(gateway.gateway.folder / "control.pid", "4194305\n")  # there is none
+    haproxy.write(
+        gateway.gateway.folder / "control.pid", f"4194305\n{os.getppid()}\n"
+    )  # there is none
     await until(lambda: gateway.pid != before)
 
 
