@@ -8,7 +8,7 @@ from typing import Any
 
 from portal.server.paths import Refusal
 
-SERVED = ("web", "worker", "gate", "proxy", "migrate", "check", "health", "secrets")
+SERVED = ("web", "worker", "gate", "gateway", "proxy", "migrate", "check", "health", "secrets")
 
 
 def main(argv: Sequence[str]) -> int:

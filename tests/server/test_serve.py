@@ -364,3 +364,10 @@ def test_a_worker_that_is_told_while_it_begins_drains_to_its_end(
     ]
     with pytest.raises(state.WorkerShutdown):  # what Celery asks each time round
         state.maybe_shutdown()
+
+
+def test_the_command_knows_every_process_that_can_be_served() -> None:
+    from portal.server.main import SERVED
+    from portal.server.serve import PROCESSES
+
+    assert set(SERVED) == {*PROCESSES, "migrate", "secrets"}
