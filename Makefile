@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow and not long
 
 .DEFAULT_GOAL := help
-.PHONY: help run down demo demo-down test test-long check lint types unit dev screens bench schema settings messages lock
+.PHONY: help run down demo demo-down serving test test-long check lint types unit dev screens bench schema settings messages lock
 .PHONY: cluster-up cluster-down cluster-status cluster-build
 
 help: ## say what there is
@@ -33,6 +33,9 @@ demo: ## a day on 8 + 4 simulated GPUs with made-up people, to watch how they ar
 demo-down: ## end the demonstration and forget it
 	@env $(DEMO) .venv-server/bin/python -m portal.server down --workspaces
 	rm -rf var/demo
+
+serving: ## what this machine serves models with (ARGS="tensorflow pytorch" for those: 1.4 and 5.3 GB)
+	@$(BOOTSTRAP) serving $(ARGS)
 
 test: ## each capability on real parts: JupyterLab, browser, stores, PostgreSQL, Redis, Kubernetes (ARGS="-k word" for some)
 	@exec $(BOOTSTRAP) test $(ARGS)

@@ -28,6 +28,7 @@ PACKAGES: tuple[str, ...] = (
 PACKAGES += ("openssh-client", "procps", "python3", "tini", "vim-tiny")
 # Beside them, in an image for MPI: its launcher reaches the others over ssh.
 MPI: tuple[str, ...] = ("openmpi-bin", "openssh-server")
+SERVING: tuple[str, ...] = ("libgomp1",)
 USER = 1000
 PERSON = f"{USER}:{USER}"
 SHELL_USER = f"berth:x:{USER}:{USER}:Berth:/home/berth:/bin/bash\n"
@@ -101,6 +102,12 @@ def mpi_debian() -> Recipe:
     """With MPI from the start: the system's packages are one layer."""
     key = digest(SUITE, " ".join((*PACKAGES, *MPI)), SHELL_USER, "1")
     return Recipe("debian-mpi", key, lambda folder: make_debian(folder, MPI))
+
+
+def serving_debian() -> Recipe:
+    """With what LightGBM asks of the system: OpenMP."""
+    key = digest(SUITE, " ".join((*PACKAGES, *SERVING)), SHELL_USER, "1")
+    return Recipe("debian-serving", key, lambda folder: make_debian(folder, SERVING))
 
 
 def make_debian(folder: Path, more: tuple[str, ...] = ()) -> oci.Layer:

@@ -6,6 +6,7 @@ start skips what did not change, and a step that was interrupted is done again.
 
     run [options]   everything the portal needs, then ``python -m portal.server up [options]``
     server          the same without starting it
+    serving [names] what this machine serves models with; tensorflow and pytorch where named
     dev             the developers' environment in .venv
     test [options]  that, what the tests need of this machine, and the tests of `make test`
     long [options]  the same with all tests there are
@@ -39,6 +40,8 @@ def main(argv: list[str]) -> int:
         python = steps.prepare_server()
         if verb == "run":
             become(python, [*PORTAL, "up", *rest])
+    elif verb == "serving":
+        steps.prepare_serving(rest)
     elif verb == "dev":
         steps.prepare_developers()
     elif verb in ("test", "long"):

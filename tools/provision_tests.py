@@ -27,6 +27,7 @@ from tools.setup_steps import (
     dataplane_environment,
     environment,
     notebook_environment,
+    serving_environment,
 )
 from tools.setup_uv import find_uv
 from tools.suite_cluster import Cluster
@@ -130,9 +131,17 @@ def notebook_environments() -> None:
         ELSEWHERE.chmod(0o755)
         os.environ["BERTH_ENVIRONMENTS_DIR"] = os.environ["BERTH_TEST_ENVS"] = str(ELSEWHERE)
     base, uv = base_python(), find_uv(TOOLS)
-    for name in ("jupyterlab", "stores", "gsutil", "image-analysis", *SINGLEUSERS):
+    for name in (
+        "jupyterlab",
+        "stores",
+        "gsutil",
+        "image-analysis",
+        "serving-samples",
+        *SINGLEUSERS,
+    ):
         notebook_environment(base, uv, name)
     dataplane_environment(base, uv)
+    serving_environment(base, uv)
     if os.geteuid() == 0:  # a start as root is tested with what `make run` would use
         environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
 

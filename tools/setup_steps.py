@@ -53,6 +53,16 @@ def prepare_developers() -> Path:
     return python
 
 
+def prepare_serving(frameworks: Sequence[str]) -> None:
+    """The environments of model servers: the usual one, and those of ``frameworks``."""
+    check_folder()
+    uv, base = find_uv(TOOLS), base_python()
+    for name in ("serving", *(f"serving-{framework}" for framework in frameworks)):
+        if not (LOCKS / f"{name}.in").exists():
+            raise SetupError(f"There is no {name}: say tensorflow, pytorch, both or nothing.")
+        serving_environment(base, uv, name)
+
+
 def check_folder() -> None:
     probe = ROOT / ".write-test"
     try:
@@ -166,24 +176,36 @@ def lab_with_command_line(folder: Path) -> None:
 
 
 def dataplane_environment(base: Path, uv: Path) -> Path:
-    """The read-only environment of what runs next to the data: our own package is part of it.
+    """The read-only environment of what runs next to the data: our own package is part of it."""
+    return program_environment(base, uv, "dataplane", [ROOT / "dataplane"])
 
-    A change of that package makes another environment, and what runs keeps the one it has.
+
+def serving_environment(base: Path, uv: Path, name: str = "serving") -> Path:
+    """One in which this machine serves models; large ones are made when asked for."""
+    package = ROOT / "serving"
+    return program_environment(base, uv, name, [package / "__init__.py", package / "programs"])
+
+
+def program_environment(base: Path, uv: Path, name: str, package: list[Path]) -> Path:
+    """An environment with files and folders of ours among its packages.
+
+    A change of them makes another environment, and what runs keeps the one it has.
     """
-    package = ROOT / "dataplane"
-    sources = sorted(path for path in package.rglob("*") if is_source(path))
-    names = [str(path.relative_to(package)) for path in sources]
+    found = [path for place in package for path in (place, *place.rglob("*")) if is_source(path)]
+    sources = sorted(found)
+    names = [str(path.relative_to(ROOT)) for path in sources]
 
     def add(folder: Path) -> None:
         site = next(folder.glob("lib/python3.*/site-packages"))
-        for name, source in zip(names, sources, strict=True):
-            target = site / "dataplane" / name
+        for relative, source in zip(names, sources, strict=True):
+            target = site / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())  # not its mode: others must read it too
-        run([folder / "bin/python", "-m", "compileall", "-q", site / "dataplane"])
+        top = site / Path(names[0]).parts[0]
+        run([folder / "bin/python", "-m", "compileall", "-q", top])
 
-    lock = LOCKS / "dataplane.txt"
-    return named_environment(base, uv, "dataplane", lock, parts=(*names, *sources), add=add)
+    lock = LOCKS / f"{name}.txt"
+    return named_environment(base, uv, name, lock, parts=(*names, *sources), add=add)
 
 
 def is_source(path: Path) -> bool:

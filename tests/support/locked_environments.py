@@ -15,13 +15,15 @@ from tests.support.portal import ROOT, environments
 
 MAKE = """
 import sys
-from tools.setup_steps import TOOLS, base_python, dataplane_environment, notebook_environment
+from tools import setup_steps as steps
 from tools.setup_uv import find_uv
-base, uv, name = base_python(), find_uv(TOOLS), sys.argv[1]
+base, uv, name = steps.base_python(), find_uv(steps.TOOLS), sys.argv[1]
 if name == "dataplane":
-    dataplane_environment(base, uv)
+    steps.dataplane_environment(base, uv)
+elif name in {"serving", "serving-tensorflow", "serving-pytorch"}:
+    steps.serving_environment(base, uv, name)
 else:
-    notebook_environment(base, uv, name)
+    steps.notebook_environment(base, uv, name)
 """
 
 
