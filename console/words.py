@@ -35,6 +35,7 @@ DUTIES: dict[str, Promise] = {
     "load-retries": _("Tries failed loads again"),
     "load-schedules": _("Starts loads that are due"),
     "mail": _("Sends mail"),
+    "model-files": _("Looks at the files of registered models"),
     "notebook-activity": _("Asks notebooks whether they are used"),
     "notebook-tokens": _("Takes back notebooks' tokens"),
     "orphans": _("Removes work that nobody knows any more"),

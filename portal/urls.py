@@ -23,6 +23,7 @@ API = (
     "experiments.api",
     "perftests.api",
     "serving.api",
+    "serving.models_api",
     "gate.api",
     "usage.api",
     "fleet.api",

@@ -8,6 +8,7 @@ class ServingConfig(AppConfig):
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
         from runtime import reconcilers
+        from serving import contents
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
@@ -15,6 +16,7 @@ class ServingConfig(AppConfig):
         from work import kinds
         from work.ui import pages
 
+        contents.connect()
         kinds.register(ENDPOINT)
         pages.register(PAGES)
         reconcilers.register(EndpointReconciler())

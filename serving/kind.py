@@ -10,9 +10,11 @@ from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
 from projects.access import Permission
+from serving.choices import Files
 from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
+from serving.selectors import default_of
 from work.kinds import Kind
 
 if TYPE_CHECKING:
@@ -22,14 +24,22 @@ if TYPE_CHECKING:
 
 
 def version_named(row: Endpoint) -> ModelVersion:
-    """Return the version that MODEL/VERSION means in its project; raise Invalid where none is."""
+    """Return the version that MODEL/VERSION means in its project; raise Invalid where it can't be
+    served.
+    """
     model, _slash, name = row.model.partition("/")
     found = ModelVersion.objects.filter(model__project=row.project, model__name=model)
     found = found.select_related("model", "volume__owner")
-    version = (found.filter(name=name) if name else found).order_by("-id").first()
+    version = found.filter(name=name).first() if name else default_of(found)
     if version is None:
         said = gettext("There is no such model here: %(name)s.")
         raise wrong("model", said % {"name": row.model})
+    if version.files == Files.FAILED:
+        said = gettext("The files of %(name)s are not there. %(why)s")
+        raise wrong("model", said % {"name": version, "why": version.problem})
+    if not version.framework:
+        said = gettext("The files of %(name)s are still looked at: try again in a moment.")
+        raise wrong("model", said % {"name": version})
     return version
 
 

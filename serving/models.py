@@ -50,19 +50,22 @@ class ModelVersion(models.Model):
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
     model = models.ForeignKey(Model, on_delete=models.CASCADE, related_name="versions")
     name = models.SlugField(max_length=50)
-    framework = models.CharField(max_length=16, choices=Framework.choices)
+    # "": not looked at yet, and nobody said it.
+    framework = models.CharField(max_length=16, choices=Framework.choices, blank=True, default="")
     stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.CANDIDATE)
     source = models.CharField(max_length=10, choices=Source.choices)
     # As it was said: gs://…, s3://…, volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, or a file's name.
     origin = models.CharField(max_length=1024)
     # Where its files are or will be; None: of one with its own server, whose image has them.
     volume = models.ForeignKey(
-        Volume, null=True, on_delete=models.PROTECT, related_name="model_versions"
+        Volume, null=True, on_delete=models.SET_NULL, related_name="model_versions"
     )
     folder = models.CharField(max_length=512, blank=True, default="")
     files = models.CharField(max_length=8, choices=Files.choices, default=Files.THERE)
     load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="+")
     problem = models.CharField(max_length=500, blank=True, default="")  # why they are not there
+    # When its files are looked at, by whoever registered it; None: they were, or are to come.
+    look_at = models.DateTimeField(null=True)
     digest = models.CharField(max_length=80, blank=True, default="")  # of all its files
     size_bytes = models.PositiveBigIntegerField(null=True)
     # What goes in and comes out, as its files say (``serving.programs``); {}: they do not.
@@ -78,6 +81,13 @@ class ModelVersion(models.Model):
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(fields=["model", "name"], name="serving_version_once")
+        ]
+        indexes = [
+            models.Index(
+                fields=["look_at"],
+                condition=Q(look_at__isnull=False),
+                name="serving_version_look",
+            )
         ]
 
     def __str__(self) -> str:
@@ -103,8 +113,9 @@ class Endpoint(Workload):
         Workload, on_delete=models.CASCADE, parent_link=True, related_name="as_endpoint"
     )
     model = models.CharField(_("model"), max_length=101, blank=True, default="")  # MODEL/VERSION
+    # An endpoint that was deleted holds no version; one that is there does (``services.models``).
     version = models.ForeignKey(
-        ModelVersion, null=True, on_delete=models.PROTECT, related_name="endpoints"
+        ModelVersion, null=True, on_delete=models.SET_NULL, related_name="endpoints"
     )
     runtime = models.CharField(_("runtime"), max_length=16, blank=True, default="")
     image = models.CharField(_("image"), max_length=512, blank=True, default="")

@@ -9,6 +9,7 @@ from runtime.workload import WorkloadReconciler
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.runtime_spec import STOP_GRACE_S, workload_spec
+from serving.selectors import missing
 from work import needs
 from work.choices import StopReason
 
@@ -40,7 +41,7 @@ class EndpointReconciler(WorkloadReconciler):
         return ",".join(str(pk) for pk, _uid in row.keys_read)
 
     def waits_for(self, row: Endpoint) -> tuple[str, str] | None:
-        return needs.missing(row)
+        return missing(row.version) or needs.missing(row)
 
     def stop_reason(self, row: Endpoint) -> str:
         return str(StopReason(row.stop_reason or StopReason.USER).seen)

@@ -48,6 +48,7 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
+from serving.services import versions
 from usage import capacity, closing, digest, node_days
 from volumes import measuring
 from volumes.services import create
@@ -278,6 +279,7 @@ class Worker:
             Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("job-outputs", outputs_copy, 2.0, leased=True),
             Loop("job-checkpoints", copies_due, 2.0, leased=True),
+            Loop("model-files", versions.versions_look, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),

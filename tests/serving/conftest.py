@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+
+from common.clock import now
 
 ENDPOINTS = "/api/v1/projects/vision/endpoints"
 LEAST = {"name": "digits", "command": ["python3", "serve.py"]}
@@ -59,3 +63,58 @@ def serve(api: Any, alice: Any, settle: Any) -> Callable[..., Any]:
         return settle(Endpoint.objects.get(short_id=answer.json()["id"]))
 
     return make
+
+
+@pytest.fixture
+def data(project: Any, alice: Any, settle: Any, fake: Any) -> Any:
+    """A volume of the project that its members share."""
+    from volumes.models import Volume
+
+    del fake
+    made = Volume.objects.create(
+        project=project, name="data", kind="data", created_by=alice, cluster_key="local"
+    )
+    return settle(made)
+
+
+@pytest.fixture
+def look(tmp_path: Path, settle: Any, settings: Any) -> Iterator[Callable[..., Path]]:
+    """Look at files of versions through the real server of files, beside ``folders[volume]``."""
+    from dataplane.files.http import Server
+    from dataplane.files.server import Files
+    from dataplane.files.tree import Tree
+    from files.models import FileSession
+    from files.reconciler import token_of
+    from serving.models import ModelVersion
+    from serving.services.versions import versions_look
+
+    settings.BERTH_CLUSTER_PRIVATE_KEY = "as in the worker"  # it asks beside the data itself
+    running: dict[Any, Server] = {}
+
+    def serve(row: FileSession) -> None:
+        folder = tmp_path / row.volume.name
+        folder.mkdir(exist_ok=True)
+        token = token_of(row)
+        server = Server(("127.0.0.1", 0), token, Files(Tree(folder, read_only=True)).answer)
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        running[row.pk] = server
+        address = f"127.0.0.1:{server.server_address[1]}"
+        FileSession.objects.filter(pk=row.pk).update(phase="running", address=address)
+
+    def run() -> Path:
+        for _turn in range(4):
+            versions_look()
+            for row in FileSession.objects.filter(deleted_at=None).select_related("volume"):
+                if row.pk not in running:
+                    settle(row)
+                    serve(row)
+            due = ModelVersion.objects.filter(look_at__isnull=False)
+            if not due.exists():
+                break
+            due.update(look_at=now())
+        return tmp_path
+
+    yield run
+    for server in running.values():
+        server.shutdown()
+        server.server_close()

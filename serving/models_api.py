@@ -1,0 +1,263 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""The API of models and their versions, which are named in their addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.response import Response
+
+from common.drf.serializers import StrictSerializer, given
+from projects.access import Permission
+from projects.api.base import REASON, ProjectAPIView, reason_in
+from serving import selectors
+from serving.choices import Files, Framework, Source, Stage
+from serving.models import Model, ModelVersion
+from serving.services import models, versions
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
+
+READ_AND_MANAGE = {
+    "GET": Permission.MODEL_READ,
+    "POST": Permission.MODEL_MANAGE,
+    "PATCH": Permission.MODEL_MANAGE,
+    "DELETE": Permission.MODEL_MANAGE,
+}
+
+
+class ModelOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="uid")
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    versions = serializers.IntegerField(source="version_count", help_text="how many")
+    newest = serializers.CharField(allow_null=True, help_text="its newest version")
+    created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
+    created_at = serializers.DateTimeField()
+
+
+class ModelIn(StrictSerializer):
+    name = serializers.CharField(max_length=50, help_text="small letters, digits and hyphens")
+    description = serializers.CharField(required=False, default="", allow_blank=True)
+
+
+class ModelEditIn(StrictSerializer):
+    description = serializers.CharField(allow_blank=True)
+
+
+class VersionOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="uid")
+    model = serializers.CharField(source="model.name")
+    name = serializers.CharField()
+    framework = serializers.CharField(
+        allow_blank=True, help_text="empty: its files were not looked at yet"
+    )
+    stage = serializers.ChoiceField(Stage.choices)
+    # A field named like one of its base class.
+    source = serializers.ChoiceField(Source.choices)  # type: ignore[assignment]
+    origin = serializers.CharField(help_text="as it was said")
+    volume = serializers.CharField(source="volume.name", default=None, allow_null=True)
+    volume_id = serializers.UUIDField(source="volume.uid", default=None, allow_null=True)
+    folder = serializers.CharField(allow_blank=True, help_text="in the volume")
+    cluster = serializers.CharField(source="volume.cluster_key", default=None, allow_null=True)
+    files = serializers.ChoiceField(Files.choices)
+    message = serializers.CharField(
+        source="problem", allow_blank=True, help_text="what is wrong with its files"
+    )
+    digest = serializers.CharField(allow_blank=True, help_text="of what is in its files")
+    size_bytes = serializers.IntegerField(allow_null=True)
+    signature = serializers.DictField()
+    metrics = serializers.DictField(child=serializers.FloatField())
+    endpoints = serializers.SerializerMethodField(help_text="names of those that serve it")
+    created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
+    created_at = serializers.DateTimeField()
+
+    def get_endpoints(self, row: Any) -> list[str]:
+        return [endpoint.name for endpoint in row.served_by]
+
+
+class VersionIn(StrictSerializer):
+    name = serializers.CharField(
+        required=False, default="", max_length=50, help_text="v and the next number when not said"
+    )
+    origin = serializers.CharField(
+        required=False,
+        default="",
+        max_length=1024,
+        help_text="volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, gs://…, s3://…, or upload: "
+        "(then its files are sent to the folder that the answer names, and it is checked)",
+    )
+    framework = serializers.ChoiceField(
+        Framework.choices, required=False, default="", help_text="found by the files' names"
+    )
+    metrics = serializers.DictField(required=False, help_text="name → number")
+    signature = serializers.DictField(required=False, help_text="what goes in and comes out")
+    credential = serializers.CharField(
+        required=False, default="", help_text="that opens the bucket; none: it is public"
+    )
+    cluster = serializers.CharField(
+        required=False, default="", help_text="where its files are kept"
+    )
+
+
+class VersionEditIn(StrictSerializer):
+    stage = serializers.ChoiceField(Stage.choices, required=False)
+    metrics = serializers.DictField(required=False, help_text="in place of what was known")
+
+
+class CheckIn(StrictSerializer):
+    credential = serializers.CharField(
+        required=False, default="", help_text="another one than before, to copy it once more"
+    )
+
+
+class Models(ProjectAPIView):
+    """Models of a project, by name. POST registers one."""
+
+    required_permissions: ClassVar = READ_AND_MANAGE
+    queryset = Model.objects.none()
+    serializer_class = ModelOut
+
+    @extend_schema(operation_id="models_list", responses=ModelOut(many=True))
+    def get(self, request: Request, project: str) -> Response:
+        rows = selectors.models_visible_to(self.principal, self.project)
+        page = self.paginate_queryset(rows) or []
+        return self.get_paginated_response(ModelOut(page, many=True).data)
+
+    @extend_schema(operation_id="models_create", request=ModelIn, responses={201: ModelOut})
+    def post(self, request: Request, project: str) -> Response:
+        said = given(ModelIn, request)
+        row = models.model_create(principal=self.principal, project=self.project, **said)
+        row = selectors.model_get(self.principal, self.project, row.name)
+        return Response(ModelOut(row).data, status=status.HTTP_201_CREATED)
+
+
+class OneModel(ProjectAPIView):
+    """One model."""
+
+    required_permissions: ClassVar = READ_AND_MANAGE
+    serializer_class = ModelOut
+
+    @extend_schema(operation_id="models_show", responses=ModelOut)
+    def get(self, request: Request, project: str, model: str) -> Response:
+        return Response(ModelOut(selectors.model_get(self.principal, self.project, model)).data)
+
+    @extend_schema(operation_id="models_edit", request=ModelEditIn, responses=ModelOut)
+    def patch(self, request: Request, project: str, model: str) -> Response:
+        row = selectors.model_get(self.principal, self.project, model)
+        said = given(ModelEditIn, request)
+        return Response(
+            ModelOut(models.model_describe(principal=self.principal, row=row, **said)).data
+        )
+
+    @extend_schema(operation_id="models_delete", parameters=[REASON], responses={204: None})
+    def delete(self, request: Request, project: str, model: str) -> Response:
+        row = selectors.model_get(self.principal, self.project, model)
+        models.model_delete(principal=self.principal, row=row, said=reason_in(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class VersionView(ProjectAPIView):
+    """The base of what is about versions."""
+
+    serializer_class = VersionOut
+
+    def model(self, name: str) -> Model:
+        return selectors.model_get(self.principal, self.project, name)
+
+    def version(self, model: str, name: str) -> ModelVersion:
+        return selectors.version_get(self.principal, self.model(model), name)
+
+    def told(self, row: ModelVersion, code: int = status.HTTP_200_OK) -> Response:
+        row = selectors.version_get(self.principal, row.model, row.name)
+        return Response(VersionOut(row).data, status=code)
+
+
+class Versions(VersionView):
+    """Versions of a model, newest first. POST adds one; its files are looked at soon after."""
+
+    required_permissions: ClassVar = READ_AND_MANAGE
+    queryset = ModelVersion.objects.none()
+
+    @extend_schema(operation_id="model_versions_list", responses=VersionOut(many=True))
+    def get(self, request: Request, project: str, model: str) -> Response:
+        rows = selectors.versions_of(self.principal, self.model(model))
+        page = self.paginate_queryset(rows) or []
+        return self.get_paginated_response(VersionOut(page, many=True).data)
+
+    @extend_schema(
+        operation_id="model_versions_create", request=VersionIn, responses={202: VersionOut}
+    )
+    def post(self, request: Request, project: str, model: str) -> Response:
+        row = self.model(model)
+        said = given(VersionIn, request)
+        made = versions.version_create(principal=self.principal, model=row, said=said)
+        return self.told(made, status.HTTP_202_ACCEPTED)
+
+
+class OneVersion(VersionView):
+    """One version of a model."""
+
+    required_permissions: ClassVar = READ_AND_MANAGE
+
+    @extend_schema(operation_id="model_versions_show", responses=VersionOut)
+    def get(self, request: Request, project: str, model: str, version: str) -> Response:
+        return self.told(self.version(model, version))
+
+    @extend_schema(operation_id="model_versions_edit", request=VersionEditIn, responses=VersionOut)
+    def patch(self, request: Request, project: str, model: str, version: str) -> Response:
+        row = self.version(model, version)
+        said = given(VersionEditIn, request)
+        if "stage" in said:
+            row = versions.version_stage(principal=self.principal, row=row, stage=said["stage"])
+        if "metrics" in said:
+            metrics = said["metrics"]
+            row = versions.version_metrics(principal=self.principal, row=row, metrics=metrics)
+        return self.told(row)
+
+    @extend_schema(operation_id="model_versions_delete", parameters=[REASON], responses={204: None})
+    def delete(self, request: Request, project: str, model: str, version: str) -> Response:
+        row = self.version(model, version)
+        versions.version_delete(principal=self.principal, row=row, said=reason_in(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class CheckVersion(VersionView):
+    """Look at the files again: they were uploaded, or mended; copy what could not be copied."""
+
+    required_permissions: ClassVar = {"POST": Permission.MODEL_MANAGE}
+
+    @extend_schema(
+        operation_id="model_versions_check", request=CheckIn, responses={202: VersionOut}
+    )
+    def post(self, request: Request, project: str, model: str, version: str) -> Response:
+        row = self.version(model, version)
+        said = given(CheckIn, request)
+        row = versions.version_check(principal=self.principal, row=row, **said)
+        return self.told(row, status.HTTP_202_ACCEPTED)
+
+
+class DefaultVersion(VersionView):
+    """Make a version the one that is meant where only its model is named."""
+
+    required_permissions: ClassVar = {"POST": Permission.MODEL_MANAGE}
+
+    @extend_schema(operation_id="model_versions_default", request=None, responses={200: VersionOut})
+    def post(self, request: Request, project: str, model: str, version: str) -> Response:
+        row = self.version(model, version)
+        return self.told(versions.version_default(principal=self.principal, row=row))
+
+
+_MODEL = "projects/<slug:project>/models/<slug:model>"
+_VERSION = f"{_MODEL}/versions/<slug:version>"
+urlpatterns = [
+    path("projects/<slug:project>/models", Models.as_view(), name="api-models"),
+    path(_MODEL, OneModel.as_view(), name="api-model"),
+    path(f"{_MODEL}/versions", Versions.as_view(), name="api-model-versions"),
+    path(_VERSION, OneVersion.as_view(), name="api-model-version"),
+    path(f"{_VERSION}/check", CheckVersion.as_view(), name="api-model-version-check"),
+    path(f"{_VERSION}/default", DefaultVersion.as_view(), name="api-model-version-default"),
+]
