@@ -1,4 +1,4 @@
-"""``python -m devcluster up|down|status|storage|training|katib|build|lock``; `make` calls it."""
+"""``python -m devcluster COMMAND``, as its help lists them; `make` calls it."""
 
 import argparse
 import fcntl
@@ -73,6 +73,14 @@ def katib(_: list[str]) -> int:
     return 0
 
 
+def kserve(_: list[str]) -> int:
+    from devcluster.kserve import add
+
+    with alone():
+        add(Layout.usual())
+    return 0
+
+
 def build(names: list[str]) -> int:
     from devcluster.programs import build as build_one
 
@@ -103,6 +111,7 @@ COMMANDS = {
     "storage": storage,
     "training": training,
     "katib": katib,
+    "kserve": kserve,
     "build": build,
     "lock": lock,
 }
@@ -119,6 +128,7 @@ storage  add storage that makes snapshots and grows to the cluster that is up: b
 training add the operators of training (MPI, trainer, JobSet) to the cluster that is up; later
          starts bring them by themselves
 katib    add Katib, which chooses the values of searches, and its database; later starts bring them
+kserve   add KServe, which runs models; later starts bring it
 build    build programs, all of the cluster's when none is named
 lock     pin the modules of programs again, after a change of a version
 """

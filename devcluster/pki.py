@@ -18,7 +18,8 @@ DAYS = 365
 Key = ec.EllipticCurvePrivateKey
 LOOPBACK = "127.0.0.1"
 # Administrators among the cluster's own programs: they run on this host as root anyway.
-PROGRAMS = ("kwok", "kueue", "kube-router", "metrics-server", "provisioner", "storage", "training")
+PROGRAMS: tuple[str, ...] = ("kwok", "kueue", "kube-router", "metrics-server", "provisioner")
+PROGRAMS += ("storage", "training", "kserve")
 
 
 @dataclass(frozen=True)

@@ -210,6 +210,15 @@ PROGRAMS = {
             binaries=("katib-controller", "katib-db-manager", "katib-goptuna"),
             on_demand=True,
         ),
+        # Serves models (devcluster/kserve.py).
+        Program(
+            "kserve",
+            "github.com/kserve/kserve",
+            "v0.20.0",
+            packages=("/cmd/manager",),
+            binaries=("manager",),
+            on_demand=True,
+        ),
     )
 }
 

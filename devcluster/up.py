@@ -16,6 +16,7 @@ from devcluster import (
     groups,
     images,
     katib,
+    kserve,
     kueue,
     node,
     pki,
@@ -168,6 +169,9 @@ class Cluster:
         if katib.has():
             with timed("Katib"):
                 self.images |= katib.start(self.layout, self.processes, self.kube)
+        if kserve.has():
+            with timed("KServe"):
+                kserve.start(self.layout, self.processes, self.kube)
 
     def publish_all(self) -> None:
         with timed("images in the registry and on the node"):

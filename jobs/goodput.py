@@ -158,18 +158,18 @@ def lines(found: Goodput) -> list[Line]:
     return [
         Line(
             cause,
-            length * found.gpus / 3_600_000,
-            length / found.wall,
+            length / 3_600_000,
+            length / found.whole,
             [strip for part, strip in placed if part.cause == cause],
         )
-        for cause, length in found.sums.items()
+        for cause, length in found.weighed.items()
     ]
 
 
 def advice(found: Goodput) -> Promise | str:
     """Return what helps against the greatest loss; "": it is as it should be."""
     cause = found.greatest_loss
-    if cause is None or found.sums[cause] < _WORTH_ADVICE * found.wall:
+    if cause is None or found.weighed[cause] < _WORTH_ADVICE * found.whole:
         return ""
     if cause == "queue" and not found.has_gpus:  # it speaks of GPUs
         return ""
@@ -254,6 +254,7 @@ class GoodputPartOut(serializers.Serializer[Any]):
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
     launch = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="of its launch")
 
 
 class SlowStepOut(serializers.Serializer[Any]):
@@ -269,14 +270,22 @@ class StepsOut(serializers.Serializer[Any]):
 
 
 class GoodputOut(serializers.Serializer[Any]):
-    """``seconds`` add up to ``wall_seconds``; times ``gpus`` they are GPU-seconds."""
+    """``seconds`` add up to ``wall_seconds``, ``gpu_seconds`` to ``whole_gpu_seconds``."""
 
-    gpus = serializers.IntegerField(help_text="1 for work without GPUs: then it is time alone")
+    gpus = serializers.IntegerField(
+        help_text="of its latest launch; 1 for work without GPUs: then it is time alone"
+    )
     over = serializers.BooleanField(source="is_over")
     measured = serializers.BooleanField(help_text="whether it is known how busy its GPUs were")
     wall_seconds = serializers.FloatField()
+    whole_gpu_seconds = serializers.FloatField(
+        help_text="the time of each launch times its own GPUs, of which goodput is a part"
+    )
     goodput = serializers.FloatField(source="ratio", allow_null=True, help_text="a part of 1")
     seconds = serializers.DictField(child=serializers.FloatField(), help_text=", ".join(CAUSES))
+    gpu_seconds = serializers.DictField(
+        child=serializers.FloatField(), help_text="the same, each times the GPUs of its launch"
+    )
     advice = serializers.CharField(allow_blank=True)
     parts = GoodputPartOut(many=True)
     steps = StepsOut(allow_null=True, help_text="null: its program tells nothing of its steps")
@@ -299,14 +308,21 @@ class WorkGoodput(OneView):
         row = self.row()
         named = request.query_params.get("run", "")
         run = runs.run_get(row, runs.run_number(named, "run")) if named else None
-        found = goodput_of(row, run) or Goodput(1, False, [], False, False)
+        found = goodput_of(row, run) or Goodput({}, [], False, False)
         said = {
             **{name: getattr(found, name) for name in ("gpus", "is_over", "measured", "ratio")},
             "wall_seconds": found.wall / 1000,
+            "whole_gpu_seconds": found.whole / 1000,
             "seconds": {cause: length / 1000 for cause, length in found.sums.items()},
+            "gpu_seconds": {cause: length / 1000 for cause, length in found.weighed.items()},
             "advice": str(advice(found)),
             "parts": [
-                {"begin": _at(p.begin), "end": _at(p.end), "cause": p.cause, "launch": p.launch}
+                {
+                    **p._asdict(),
+                    "begin": _at(p.begin),
+                    "end": _at(p.end),
+                    "gpus": found.gpus_of(p.launch),
+                }
                 for p in found.parts
             ],
             "steps": _steps(found),

@@ -81,7 +81,9 @@ def lost(row: Job, seen: Observation, status: Status, ref: Mapping[str, Any]) ->
             return str(Reason.PREEMPTED)
         if status.reason == Reason.EVICTED and times(row, ref) >= max(row.retries, MOST):
             return ""  # it may bring that about itself: the cluster judges by its retries
-        return str(status.reason) if status.reason in _TAKEN else ""
+        # a node that is only silent may answer again, and what runs there goes on
+        is_taken = status.reason in _TAKEN and not seen.detail.get("silent")
+        return str(status.reason) if is_taken else ""
     is_gone = seen.seen is Seen.MISSING or (seen.seen is Seen.EXITED and seen.reason in _UNSEEN)
     if not is_gone:
         return ""

@@ -136,7 +136,10 @@ class Job(Workload):
     def groups(self) -> tuple[PodGroup, ...]:
         """Its roles, in the order of its replicas."""
         own = self.server_size if self.server_size != self.resources else None
-        return training.groups(self.framework, self.launched_replicas, self.parameter_servers, own)
+        count = self.launched_replicas
+        if count == 1 < self.replicas and self.framework == training.NONE:
+            return (PodGroup(meets=True),)  # it went on alone, and looks for its place as before
+        return training.groups(self.framework, count, self.parameter_servers, own)
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"

@@ -56,13 +56,19 @@ def left_on(cluster: Cluster, project_uid: str) -> dict[str, tuple[int, bool]]:
     """Return how many more of each kind a project may hold on a cluster with queues of ours.
 
     With whether its ceiling is what bounds that. What it is owed by others is not counted: that
-    takes a moment.
+    takes a moment. What others wait for within their guarantee is theirs already.
     """
     there = standings([cluster])[cluster.key]
     pool = Pool(Look(cluster).parts(), there.capacity)
     for work in there.works:
         if work.kind:
             pool.take(work)
+    for work in sorted(there.works, key=lambda one: one.asked_at):
+        if work.kind or work.part == project_uid:
+            continue
+        kind = next((one for one in work.kinds if pool.guarantor(work, one)), "")
+        if kind:
+            pool.take(replace(work, kind=kind))
     found = {}
     for kind in there.capacity:
         free, (top, whose) = pool.free(project_uid, kind), pool.ceiling(project_uid, kind)

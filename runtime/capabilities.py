@@ -264,6 +264,18 @@ class Settling(NotYet):
 
 
 @runtime_checkable
+class SupportsServing(Protocol):
+    """Runs what serves (``WorkloadSpec.serve``), by a number of replicas that changes."""
+
+    def scale(self, spec: WorkloadSpec) -> None:
+        """Let this launch have ``spec.serve.replicas`` of them, 0 too; those that are there stay.
+
+        A replica that ended by itself and is not begun anew by the driver is made again.  Nothing
+        is done where there is no such launch, or it was stopped.  NotYet: call again.
+        """
+
+
+@runtime_checkable
 class SupportsVolumes(Protocol):
     def ensure_volume(
         self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None

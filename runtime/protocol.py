@@ -238,6 +238,18 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True)
+class Serve:
+    """A workload that answers requests at ``port``, by as many replicas as are wanted.
+
+    They are all alike and know nothing of each other; who sends requests chooses among those that
+    answer the probe (``ReplicaSeen.address``). Their number changes within a launch
+    (``capabilities.SupportsServing``), down to none; a launch begins with one or more.
+    """
+
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
 class WorkloadSpec:
     """Everything a driver needs to make one workload; pure data, no secrets in it.
 
@@ -273,6 +285,7 @@ class WorkloadSpec:
     once: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     groups: tuple[PodGroup, ...] = (PodGroup(),)  # ``resources`` are those of each replica
+    serve: Serve | None = None  # then it is neither ``once`` nor a group
     # File name → text, made like ``secret_env``; only the workload can read them. ``{secrets}``
     # in ``command`` and ``env`` stands for the folder that holds them.
     secret_files: Callable[[], Mapping[str, str]] = dict
@@ -315,17 +328,23 @@ class WorkloadSpec:
 
     @property
     def replicas(self) -> int:
+        if self.serve is not None:
+            return self.serve.replicas
         return sum(group.replicas for group in self.groups)
 
     @property
     def is_group(self) -> bool:
         """Whether its replicas are told of each other."""
-        return self.replicas > 1 or any(group.meets for group in self.groups)
+        alone = self.serve is not None or self.replicas == 1
+        return not alone or any(group.meets for group in self.groups)
 
 
 @dataclass(frozen=True)
 class ReplicaSeen:
-    """One replica of a group; its fields mean what they mean in ``Observation``."""
+    """One replica of several; its fields mean what they mean in ``Observation``.
+
+    Of what serves, the number only tells one from another now: they come and go.
+    """
 
     index: int
     role: str = "main"
@@ -337,6 +356,7 @@ class ReplicaSeen:
     started_at: float | None = None
     ended_at: float | None = None
     restarts: int = 0  # how often it began anew in this launch, whatever ended it
+    address: str = ""  # host:port of one that serves, while it answers its probe
 
 
 def replicas_told(replicas: Iterable[ReplicaSeen]) -> list[dict[str, object]]:
@@ -362,7 +382,8 @@ class Observation:
     """What a driver saw of one uid.
 
     ``version`` grows with each change of this uid on its cluster (fencing: a lower one never
-    overwrites a higher).  ``address`` is ``host:port`` once the thing listens *and* the
+    overwrites a higher).  What serves is READY as soon as one replica is, and also where none is
+    wanted: then it has no address.  ``address`` is ``host:port`` once the thing listens *and* the
     listener was checked to be the workload's own.
     """
 
@@ -380,12 +401,14 @@ class Observation:
     ended_at: float | None = None
     detail: Mapping[str, object] = field(default_factory=dict)  # pid, gpus, usage …
     installation: str = ""  # whose it is; "" where it was made before there were marks
-    replicas: tuple[ReplicaSeen, ...] = ()  # of a group, by number; a lone one has none
+    # Of a group, by number, and of what serves; a lone one has none.
+    replicas: tuple[ReplicaSeen, ...] = ()
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return what a row's phase and reason follow from."""
-        return tuple(value for name, value in vars(self).items() if name not in NOT_IN_GIST)
+        """Return what a row's phase and reason follow from, and where requests may be sent."""
+        own = (value for name, value in vars(self).items() if name not in NOT_IN_GIST)
+        return (*own, *(one.address for one in self.replicas))
 
 
 def observation_read(item: Mapping[str, Any]) -> Observation:

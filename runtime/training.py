@@ -18,11 +18,13 @@ OPERATORS: Mapping[str, str] = {
     TRAINER: "trainer.kubeflow.org/v1alpha1",
 }
 KATIB = "katib"  # chooses the values of searches: no job needs it
+KSERVE = "kserve"  # serves models
 # Notebooks and profiles of Kubeflow have the same API: a kind of their own shows these are there.
 KINDS: Mapping[str, tuple[str, str]] = {
     PYTORCHJOB: ("kubeflow.org/v1", "pytorchjobs"),
     TFJOB: ("kubeflow.org/v1", "tfjobs"),
     KATIB: ("kubeflow.org/v1beta1", "experiments"),
+    KSERVE: ("serving.kserve.io/v1beta1", "inferenceservices"),
 }
 # What runs each framework on several replicas, the first of those that are there.
 _RUN_BY: Mapping[str, tuple[str, ...]] = {

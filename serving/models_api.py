@@ -81,25 +81,37 @@ class VersionOut(serializers.Serializer[Any]):
 
 class VersionIn(StrictSerializer):
     name = serializers.CharField(
-        required=False, default="", max_length=50, help_text="v and the next number when not said"
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=50,
+        help_text="v and the next number when not said",
     )
     origin = serializers.CharField(
         required=False,
         default="",
+        allow_blank=True,
         max_length=1024,
         help_text="volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, gs://…, s3://…, or upload: "
         "(then its files are sent to the folder that the answer names, and it is checked)",
     )
     framework = serializers.ChoiceField(
-        Framework.choices, required=False, default="", help_text="found by the files' names"
+        Framework.choices,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="found by the files' names",
     )
     metrics = serializers.DictField(required=False, help_text="name → number")
     signature = serializers.DictField(required=False, help_text="what goes in and comes out")
     credential = serializers.CharField(
-        required=False, default="", help_text="that opens the bucket; none: it is public"
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="that opens the bucket; none: it is public",
     )
     cluster = serializers.CharField(
-        required=False, default="", help_text="where its files are kept"
+        required=False, default="", allow_blank=True, help_text="where its files are kept"
     )
 
 
@@ -110,7 +122,10 @@ class VersionEditIn(StrictSerializer):
 
 class CheckIn(StrictSerializer):
     credential = serializers.CharField(
-        required=False, default="", help_text="another one than before, to copy it once more"
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="another one than before, to copy it once more",
     )
 
 

@@ -1,5 +1,7 @@
 """Goodput of one run: what its time came to, as parts that add up to wall time x GPUs (G9).
 
+Each launch counts with the GPUs that it had, or waited for: a run may go on with fewer.
+
 A run is what somebody started once: its launch, and those before it that lost their place and of
 which it is the going on. Times are whole milliseconds since 1970, as in the ledger. Work that a
 restart does again is not productive: what was computed since the last checkpoint that is known,
@@ -56,6 +58,7 @@ class Held:
     marks: Sequence[tuple[int, str]] = ()
     taken: bool = False
     lost: bool = False
+    gpus: int = 0
 
 
 class Part(NamedTuple):
@@ -69,21 +72,23 @@ class Part(NamedTuple):
 
 @dataclass
 class Goodput:
-    """A run in parts, without a gap. ``gpus`` is 1 for work that has none: then time is told."""
+    """A run in parts, without a gap. Where none of its launches has GPUs time alone is told."""
 
-    gpus: int
-    has_gpus: bool
+    sizes: Mapping[int, int]  # launch -> its GPUs
     parts: list[Part]
     is_over: bool
     measured: bool  # whether it is known how busy its GPUs were
     steps: Steps | None = None  # as its program told; None: it did not
     sums: dict[str, int] = field(init=False)  # milliseconds by cause, without those that are 0
+    weighed: dict[str, int] = field(init=False)  # the same, each times the GPUs of its launch
 
     def __post_init__(self) -> None:
-        found = dict.fromkeys(CAUSES, 0)
+        found, weighed = dict.fromkeys(CAUSES, 0), dict.fromkeys(CAUSES, 0)
         for part in self.parts:
             found[part.cause] += part.end - part.begin
+            weighed[part.cause] += (part.end - part.begin) * self.gpus_of(part.launch)
         self.sums = {cause: length for cause, length in found.items() if length}
+        self.weighed = {cause: weighed[cause] for cause in self.sums}
 
     def packed(self) -> bytes:
         """Return it as it is kept once a run is over; its parts have no gap."""
@@ -91,29 +96,57 @@ class Goodput:
         steps = its and [its.count, its.mean, its.usual, list(its.slowest)]
         parts = [[one.end - one.begin, CAUSES.index(one.cause), one.launch] for one in self.parts]
         begin = self.parts[0].begin if self.parts else 0
-        said = [CAUSES, begin, parts, self.gpus, self.has_gpus, self.measured, steps]
+        said = [CAUSES, begin, parts, list(self.sizes.items()), self.measured, steps]
         return gzip.compress(json.dumps(said, separators=(",", ":")).encode())
 
     @classmethod
     def unpacked(cls, content: bytes) -> Goodput:
-        causes, at, parts, gpus, has_gpus, measured, steps = json.loads(gzip.decompress(content))
+        causes, at, parts, sizes, *more, measured, steps = json.loads(gzip.decompress(content))
+        if more:  # of a version before, which knew the GPUs of the latest launch only
+            sizes = [(launch, sizes if more[0] else 0) for _length, _cause, launch in parts]
         found = []
         for length, cause, launch in parts:
             found.append(Part(at, at + length, causes[cause], launch))
             at += length
-        return cls(gpus, has_gpus, found, True, measured, Steps(*steps) if steps else None)
+        told = Steps(*steps) if steps else None
+        return cls(dict(sizes), found, True, measured, told)
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(self.sizes.values())
+
+    def gpus_of(self, launch: int) -> int:
+        return self.sizes.get(launch) or 1
+
+    @property
+    def gpus(self) -> int:
+        """How many its latest launch has."""
+        return self.gpus_of(max(self.sizes, default=0))
+
+    @property
+    def fewest(self) -> int:
+        return min(map(self.gpus_of, self.sizes), default=self.gpus)
+
+    @property
+    def most(self) -> int:
+        return max(map(self.gpus_of, self.sizes), default=self.gpus)
 
     @property
     def wall(self) -> int:
         return sum(self.sums.values())
 
     @property
+    def whole(self) -> int:
+        """What all of it is a part of: the time of each launch x its GPUs."""
+        return sum(self.weighed.values())
+
+    @property
     def ratio(self) -> float | None:
-        return self.sums.get("run", 0) / self.wall if self.wall else None
+        return self.weighed.get("run", 0) / self.whole if self.whole else None
 
     @property
     def greatest_loss(self) -> str | None:
-        lost = {cause: length for cause, length in self.sums.items() if cause != "run"}
+        lost = {cause: length for cause, length in self.weighed.items() if cause != "run"}
         return max(lost, key=lambda cause: lost[cause]) if lost else None
 
 
@@ -285,12 +318,14 @@ def of_work(
     waits_again = waits.get(latest.launch + 1) if latest.end_reason in TAKEN else None
     if waits_again is not None:  # its place was taken, and it waits for another
         moment = millis(waits_again.ended_at or at)
-        run.append(Held(waits_again.launch, millis(waits_again.began_at), moment, moment))
-    use = _use(uid, run[0].begin, run[-1].end) if latest.gpus else {}
+        began_at, gpus = millis(waits_again.began_at), waits_again.gpus
+        run.append(Held(waits_again.launch, began_at, moment, moment, gpus=gpus))
+    sizes = {held.launch: held.gpus for held in run}
+    use = _use(uid, run[0].begin, run[-1].end) if any(sizes.values()) else {}
     said = [told[one] for one in sorted(told) if one >= run[0].launch]
     found = list(parts(run, use, told_of(*said), busy=GPU_BUSY, smoke=smoke))
     over = latest.ended_at is not None and (waits_again is None or bool(waits_again.ended_at))
-    return Goodput(max(1, latest.gpus), latest.gpus > 0, found, over, bool(use), steps_of(*said))
+    return Goodput(sizes, found, over, bool(use), steps_of(*said))
 
 
 _BEFORE = frozenset({Mark.START, Mark.PULL, Mark.WAIT})
@@ -304,7 +339,7 @@ def _held(row: Interval, wait: Wait | None, at: datetime, began: datetime | None
     marks = _from_its_start([(int(at), str(word)) for at, word in row.marks], row, began)
     taken = row.end_reason in TAKEN
     ended, lost = millis(row.ended_at or at), row.end_reason in LOST
-    return Held(row.launch, millis(asked), millis(begin), ended, marks, taken, lost)
+    return Held(row.launch, millis(asked), millis(begin), ended, marks, taken, lost, row.gpus)
 
 
 def _from_its_start(

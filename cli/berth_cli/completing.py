@@ -36,6 +36,7 @@ def _names(
 workspaces = _names(lambda s: f"projects/{s.project}/workspaces")
 volumes = _names(lambda s: f"projects/{s.project}/volumes")
 loads = _names(lambda s: f"projects/{s.project}/loads")
+models = _names(lambda s: f"projects/{s.project}/models", asks=False)
 jobs = _names(lambda s: f"projects/{s.project}/jobs")
 credentials = _names(lambda s: f"projects/{s.project}/credentials", asks=False)
 usable_credentials = _names(lambda s: f"projects/{s.project}/credentials/usable", asks=False)

@@ -88,7 +88,7 @@ def upload(
     there.open()
     unread: list[OSError] = []
     failed = 0
-    for source, path in _sources(sources, folder, unread):
+    for source, path in files_to_send(sources, folder, unread):
         try:
             if source.is_dir():
                 there.json("POST", "mkdir", json={"path": path, "parents": True})
@@ -107,7 +107,7 @@ def upload(
         raise ApiError(f"{failed} of them could not be uploaded.", EXIT_CONFLICT)
 
 
-def _sources(
+def files_to_send(
     sources: Sequence[Path], folder: str, unread: list[OSError]
 ) -> Iterator[tuple[Path, str]]:
     """Yield what is to be sent; links and special files are left out and named.

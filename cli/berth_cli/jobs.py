@@ -241,10 +241,10 @@ def goodput(s: Session, name: str, run: int | None) -> None:
     if s.fmt != "table":
         s.show(found)
         return
-    wall, gpus_of = found["wall_seconds"], found["gpus"]
+    whole = found["whole_gpu_seconds"]
     lines = [
-        {"cause": cause, "hours": seconds * gpus_of / 3600, "share": seconds / wall}
-        for cause, seconds in found["seconds"].items()
+        {"cause": cause, "hours": seconds / 3600, "share": seconds / whole}
+        for cause, seconds in found["gpu_seconds"].items()
     ]
     s.show(lines, _GOODPUT)
     if steps := found["steps"]:

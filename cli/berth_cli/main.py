@@ -36,6 +36,7 @@ COMMANDS = {
     "kube-config": "kube:kube_config",
     "kube-credential": "kube:kube_credential",
     "loads": "loads:loads",
+    "model": "models:model",
     "patrol": "patrol:patrol",
     "perftest": "perftests:perftest",
     "queues": "queues:queues",

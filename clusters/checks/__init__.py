@@ -115,6 +115,12 @@ CHECKS: tuple[Check, ...] = (
         training.searches,
         _("Where Katib is, it chooses the values that are tried."),
     ),
+    Check(
+        training.MODELS_NAME,
+        _("Models"),
+        training.models,
+        _("Endpoints are placed where KServe is."),
+    ),
 )
 
 

@@ -87,7 +87,7 @@ QUEUES = (
     Act("patch", "workloads", _KUEUE),
     Act("list", "workloads", _KUEUE, inside=False),
 )
-# By what each operator of training is called (runtime.training.OPERATORS).
+# By what each operator is called (runtime.training.OPERATORS and KINDS).
 TRAINING = {
     word: tuple(
         Act(verb, name, group, inside=verb not in {"list", "watch"})
@@ -100,6 +100,7 @@ TRAINING = {
         ("tfjob", "kubeflow.org", ("tfjobs",)),
         ("jobset", "jobset.x-k8s.io", ("jobsets",)),
         ("trainer", "trainer.kubeflow.org", ("trainjobs", "trainingruntimes")),
+        ("kserve", "serving.kserve.io", ("inferenceservices",)),
     )
 }
 TRAINING["katib"] = (

@@ -1,4 +1,4 @@
-"""Which operators of training and of searches are there, and what can't be done without them."""
+"""Which operators of training, searches and models are there, and what lacks without them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from runtime.training import (
     JOBSET,
     KATIB,
     KINDS,
+    KSERVE,
     MPI_OPERATOR,
     OPERATORS,
     PYTORCHJOB,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from clusters.checks.base import Subject
     from clusters.checks.probe_runner import Bench
 
-NAME, SEARCHES_NAME = "training", "searches"
+NAME, SEARCHES_NAME, MODELS_NAME = "training", "searches", "models"
 # Which of them do, what they are called, and what is said where all of them lack.
 _WANTED = (
     (
@@ -71,6 +72,17 @@ def searches(subject: Subject, bench: Bench) -> Finding:
         return green(SEARCHES_NAME, _n("Katib chooses the values of searches."))
     said = _n("Katib is missing: Optuna chooses in this portal, CMA-ES and Sobol are refused.")
     return green(SEARCHES_NAME, said)
+
+
+def models(subject: Subject, bench: Bench) -> Finding:
+    """What runs models there."""
+    del bench
+    there = _there(subject, MODELS_NAME)
+    if isinstance(there, Finding):
+        return there
+    if KSERVE in there:
+        return green(MODELS_NAME, _n("KServe runs models behind endpoints."))
+    return green(MODELS_NAME, _n("KServe is missing: no endpoint can be placed here."))
 
 
 def _there(subject: Subject, name: str) -> set[str] | Finding:

@@ -101,7 +101,10 @@ class RunGoodput(OneView):
         if found is not None:
             said |= goodput.shown(found)
             said["parts"] = [
-                (moment(p.begin / 1000), moment(p.end / 1000), goodput.WORDS[p.cause][0], p.launch)
+                (
+                    *(moment(p.begin / 1000), moment(p.end / 1000)),
+                    *(goodput.WORDS[p.cause][0], p.launch, found.gpus_of(p.launch)),
+                )
                 for p in found.parts[:_MOST_PARTS]
             ]
             said["more_parts"] = max(0, len(found.parts) - _MOST_PARTS)

@@ -442,6 +442,8 @@ SPECTACULAR_SETTINGS = {
         "TrialStateEnum": "experiments.choices.TrialState",
         "PerfTestStateEnum": "perftests.choices.State",
         "SearchReasonEnum": "experiments.choices.Reason",
+        "FrameworkEnum": ["none", "pytorch", "tensorflow", "mpi"],
+        "ModelFrameworkEnum": "serving.choices.Framework",
         "PhaseEnum": PHASES,  # each of them is a state of a workspace
     },
 }

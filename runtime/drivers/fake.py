@@ -45,6 +45,7 @@ _ERRORS: dict[str, Callable[[], Exception]] = {
 }
 _HEARTBEAT_S = 10.0
 _PORTS = (20000, 40000)
+_OVER = (p.Seen.STOPPING, p.Seen.EXITED)
 
 
 class FakeDriver:
@@ -131,6 +132,8 @@ class FakeDriver:
                 raise p.NotYet("The previous run is still ending.", retry_in=0.05)
             if spec.is_group and not spec.once:
                 raise p.InvalidSpec("Only what runs to its end can have several replicas.")
+            if spec.serve is not None and spec.serve.replicas < 1:
+                raise p.InvalidSpec("What serves begins with one replica or more.")
             mounts.check(spec.mounts)
             groups = spec.groups if spec.is_group else ()
             roles = [one.role for one in groups for _ in range(one.replicas)]
@@ -152,6 +155,8 @@ class FakeDriver:
                 "queue": spec.queue,
                 "priority": spec.priority,
                 "roles": roles,
+                # of each replica that serves, since when it is there; None: it does not serve
+                "serving": [time.time()] * spec.serve.replicas if spec.serve else None,
                 "node": "fake",
                 "seen": p.Seen.STARTING,
                 "started_at": time.time(),
@@ -167,6 +172,16 @@ class FakeDriver:
             starts = world.setdefault("starts", {})
             starts[spec.uid] = [*starts.get(spec.uid, []), spec.launch]
             return {"launch": spec.launch}
+
+    def scale(self, spec: p.WorkloadSpec) -> None:
+        with self._verb("scale", spec.uid) as world:
+            item = world.get("workloads", {}).get(spec.uid) or {}
+            if item.get("launch") != spec.launch or item["seen"] in _OVER or spec.serve is None:
+                return
+            more = spec.serve.replicas - len(item["serving"])
+            if more:
+                item["serving"] = item["serving"][: spec.serve.replicas] + [time.time()] * more
+                item["version"] = self._bump(world)
 
     def observe(self, uids: Iterable[str]) -> Mapping[str, p.Observation]:
         with self._verb("observe") as world:
@@ -447,6 +462,9 @@ class FakeDriver:
             said = {name: script.get(f"exit_{name}", "") for name in ("reason", "message")}
             self._end(world, item, code, **said)
             return
+        if item.get("serving") is not None:
+            self._settle_serving(world, item, script)
+            return
         if script.get("flapping"):
             flip = p.Seen.READY if item["seen"] == p.Seen.STARTING else p.Seen.STARTING
             item.update(seen=flip, version=self._bump(world))
@@ -455,6 +473,17 @@ class FakeDriver:
         if item["seen"] == p.Seen.STARTING and not waits:
             at = time.time()
             item.update(seen=p.Seen.READY, ready_at=at, version=self._bump(world))
+
+    def _settle_serving(
+        self, world: dict[str, Any], item: dict[str, Any], script: Mapping[str, Any]
+    ) -> None:
+        """Ready as soon as one is, and where none is wanted."""
+        young = time.time() - script.get("ready_after_s", 0)
+        answer = [not script.get("never_ready") and at <= young for at in item["serving"]]
+        seen = p.Seen.READY if any(answer) or not answer else p.Seen.STARTING
+        if (seen, answer) != (item["seen"], item.get("answer")):
+            ready_at = item.get("ready_at") or time.time()
+            item.update(seen=seen, answer=answer, ready_at=ready_at, version=self._bump(world))
 
     def _end(
         self, world: dict[str, Any], item: dict[str, Any], code: int | None, **told: Any
@@ -472,12 +501,23 @@ class FakeDriver:
         address = f"127.0.0.1:{port}" if item["seen"] == p.Seen.READY else ""
         detail = {"pid": 1, "devices": item["devices"], "failed_attempts": item["attempt"] - 1}
         detail["checkpoint"] = item.get("checkpoint", False)
+        detail["silent"] = item.get("silent", False)
         # All are as the whole is; one that ended badly took the others with it
         again = {"restarts": item["attempt"] - 1}
         replicas = [{**item, **again, "index": n, "role": r} for n, r in enumerate(item["roles"])]
         for one in replicas if item.get("exit_code") else ():
             if one["index"] != item.get("ended_first", 0):
                 one.update(exit_code=-15, reason="stopped")
+        if item.get("serving") is not None:
+            is_alive = item["seen"] not in _OVER
+            answer = [is_alive and one for one in item.get("answer", [])]
+            states = {True: p.Seen.READY, False: p.Seen.STARTING if is_alive else item["seen"]}
+            replicas = [
+                {**item, "index": n, "seen": states[one]}
+                | {"address": f"127.0.0.1:{port + n}" if one else ""}
+                for n, one in enumerate(answer)
+            ]
+            address = next((one["address"] for one in replicas if one["address"]), "")
         told = {"address": address, "detail": detail, "replicas": replicas}
         return p.observation_read({**item, **told})
 

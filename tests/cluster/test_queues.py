@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from benchmarks.lib import poll
 from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.cluster.visitors import until
@@ -58,9 +59,10 @@ def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def other(api: httpx.Client) -> str:
+def other(portal: ClusteredPortal, api: httpx.Client) -> str:
     slug = f"other-{secrets.token_hex(3)}"
     ok(api.post("projects", json={"name": "Other", "slug": slug}))
+    portal.shell(_PROMISE.format(key=KEY, promised={"demo": 1, slug: 3}))
     return slug
 
 
@@ -82,7 +84,6 @@ def test_a7_g13_guarantees_are_kept_and_who_gave_back_goes_on_from_its_checkpoin
     tool = devcluster["images"]["tool"]["reference"]
     size = {"cpu_milli": 500, "memory_mib": 128, "gpus": 1, "cluster_key": KEY, "image": tool}
     mine, theirs = (Jobs(portal, owner="admin", project=slug, **size) for slug in ("demo", other))
-    portal.shell(_PROMISE.format(key=KEY, promised={"demo": 1, other: 2}))
     said = {"command": ["bash", "-c", _KEEPS], "checkpoints": "shared/runs", "cluster": KEY}
     said |= {"image": tool, "cpu_milli": 500, "memory_mib": 256, "gpus": 1}
     made = [ok(api.post("projects/demo/jobs", json={**said, "name": f"a{n}"})) for n in range(4)]
@@ -106,6 +107,54 @@ def test_a7_g13_guarantees_are_kept_and_who_gave_back_goes_on_from_its_checkpoin
     phase, message, seen, projects = portal.shell(_ROW.format(key=KEY))
     assert (phase, message, seen) == ("running", "", True)
     assert projects >= 2
+    for one in a:
+        mine.stop(one)
+    for one in a:
+        mine.until(one, "cancelled")
+
+
+_COUNTS = 'trap "exit 3" TERM; echo "one of $WORLD_SIZE"; sleep 3600 & wait'
+
+
+def test_g13_after_a_preemption_one_goes_on_with_fewer_and_one_waits_for_a_person(
+    portal: ClusteredPortal, devcluster: dict[str, Any], other: str, api: httpx.Client
+) -> None:
+    """Four GPUs: one is guaranteed to who has all, three to who asks for them then."""
+    size = {"image": devcluster["images"]["tool"]["reference"], "cpu_milli": 100}
+    size |= {"memory_mib": 256, "gpus": 1}
+    own: dict[str, Any] = {"owner": "admin", "cluster_key": KEY, **size}
+    said = {**size, "cluster": KEY, "command": ["bash", "-c", _COUNTS], "replicas": 2}
+    mine, theirs = Jobs(portal, **own), Jobs(portal, project=other, **own)
+    fewer, waits = (
+        ok(api.post("projects/demo/jobs", json={**said, "name": word, "after_loss": word}))
+        .json()["id"]
+        for word in ("fewer", "wait")
+    )  # fmt: skip
+    for one in (fewer, waits):
+        mine.until(one, "running", within_s=WITHIN_S)
+    owed = theirs.make("owed", command=["sleep", "3600"], replicas=3)
+    theirs.until(owed, "running", within_s=WITHIN_S)
+
+    def place(one: str) -> tuple[Any, ...]:
+        row = mine.look(one)
+        return row["state"], len(row["replicas"])
+
+    poll(lambda: place(fewer) == ("running", 1), within_s=WITHIN_S, every_s=0.3)
+    assert mine.logs(mine.look(fewer), 1)[0].endswith("one of 1\n")
+    latest = ok(api.get(f"projects/demo/jobs/{fewer}/runs")).json()["results"][0]
+    assert [one["replicas"] for one in latest["places"]] == [2, 1]
+    poll(lambda: mine.look(waits)["state"] == "failed", within_s=WITHIN_S, every_s=0.3)
+    found = mine.look(waits)
+    assert (found["reason"], found["exit_code"]) == ("place-lost", None)
+    theirs.stop(owed)
+    poll(lambda: theirs.look(owed)["state"] == "cancelled", within_s=WITHIN_S, every_s=0.3)
+    assert mine.look(waits)["state"] == "failed"  # there is room, and nobody has pressed
+    ok(api.post(f"projects/demo/jobs/{waits}/start"))
+    found = mine.until(waits, "running", within_s=WITHIN_S)
+    assert len(found["replicas"]) == 2
+    assert place(fewer) == ("running", 1)
+    goodput = ok(api.get(f"projects/demo/jobs/{fewer}/goodput")).json()
+    assert {part["launch"]: part["gpus"] for part in goodput["parts"]} == {1: 2, 2: 1}
 
 
 def test_what_hands_took_away_is_back_within_a_minute_and_told(

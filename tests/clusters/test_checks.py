@@ -616,14 +616,32 @@ def test_what_chooses_the_values_of_searches_is_said(there, kinds, words):
     assert (found.state, words in found.text()) == ("green", True), found
 
 
-def test_an_operator_that_is_there_needs_rights_of_its_own():
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [(["inferenceservices"], "KServe runs models"), (["trainedmodels"], "KServe is missing")],
+)
+def test_what_runs_models_is_said(kinds, words):
+    told = {"groups": [{"versions": [{"groupVersion": "serving.kserve.io/v1beta1"}]}]}
+    api = Api(
+        v1beta1=Answer(200, {"resources": [{"name": kind} for kind in kinds]}),
+        apis=Answer(200, told),
+    )
+    found = training.models(subject(api), bench(api))
+    assert (found.state, words in found.text()) == ("green", True), found
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [("mpi", "mpijobs.kubeflow.org"), ("kserve", "inferenceservices.serving.kserve.io")],
+)
+def test_an_operator_that_is_there_needs_rights_of_its_own(operator, kind):
     def review(body):
         about = body["spec"]["resourceAttributes"]
-        return Answer(201, {"status": {"allowed": about["resource"] != "mpijobs"}})
+        return Answer(201, {"status": {"allowed": about["resource"] != kind.partition(".")[0]}})
 
     api = Api(selfsubjectaccessreviews=review)
     without, having = subject(api), subject(api)
-    having.cluster.operators = ["mpi"]
+    having.cluster.operators = [operator]
     assert rights.needed(without, bench(api)).state == "green"
     found = rights.needed(having, bench(api))
-    assert (found.state, "create mpijobs.kubeflow.org" in found.text()) == ("red", True)
+    assert (found.state, f"create {kind}" in found.text()) == ("red", True)

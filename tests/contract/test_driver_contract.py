@@ -17,6 +17,7 @@ from runtime.capabilities import (
     SupportsMetrics,
     SupportsMoves,
     SupportsSecretRefresh,
+    SupportsServing,
     SupportsSnapshots,
     SupportsVolumes,
     SupportsWatch,
@@ -36,6 +37,7 @@ from runtime.protocol import (
     Resources,
     RetryPolicy,
     Seen,
+    Serve,
     WorkloadSpec,
 )
 from runtime.training import KATIB
@@ -108,6 +110,22 @@ class Subject:
             "groups": (PodGroup("worker", replicas, meets=True),),
         }
         return self.spec(**{**given, **more})
+
+    def serving(self, replicas: int, **options: object) -> WorkloadSpec:
+        """So many that answer; ``more`` of it is what the driver needs for that."""
+        return self.spec(**{"kind": "endpoint", "serve": Serve(replicas), **options})
+
+    def scaled(self, spec: WorkloadSpec, replicas: int) -> Observation:
+        """What is seen once so many of them answer, and no more are there."""
+        wanted = replace(spec, serve=Serve(replicas))
+        self.finish(lambda: self.driver.scale(wanted))
+
+        def look() -> Observation | None:
+            now = self.seen(spec.uid)
+            ready = [one for one in now.replicas if one.seen == Seen.READY]
+            return now if len(ready) == len(now.replicas) == replicas else None
+
+        return wait_for(look, seconds=self.timeout_s)
 
     def spec(self, **options: object) -> WorkloadSpec:
         defaults: dict[str, object] = {
@@ -758,4 +776,67 @@ def test_only_what_runs_to_its_end_has_replicas(subject):
     spec = subject.spec(groups=(PodGroup(replicas=2),))
     with pytest.raises(InvalidSpec):
         subject.finish(lambda: subject.driver.ensure(spec))
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+
+
+# -- what serves -------------------------------------------------------------------------------
+
+
+def addresses(found: Observation) -> set[str]:
+    return {one.address for one in found.replicas if one.address}
+
+
+def test_what_serves_has_as_many_replicas_as_are_wanted_each_at_its_address(subject):
+    assert isinstance(subject.driver, SupportsServing)
+    spec = subject.serving(1)
+    first = subject.ready(spec)
+    assert [(r.index, r.seen, r.address) for r in first.replicas] == [
+        (0, Seen.READY, first.address)
+    ]
+    two = subject.scaled(spec, 2)
+    assert len(addresses(two)) == 2
+    assert first.address in addresses(two)  # it goes on
+    assert (two.seen, two.launch, two.address in addresses(two)) == (Seen.READY, 1, True)
+    one = subject.scaled(spec, 1)
+    assert len(addresses(one)) == 1
+    assert one.version > two.version > first.version
+    assert [o.uid for o in subject.driver.list_owned()] == [spec.uid]
+    subject.finish(lambda: subject.driver.remove(spec.uid))
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+    assert list(subject.driver.list_owned()) == []
+
+
+def test_what_serves_sleeps_wakes_and_stays_stopped(subject):
+    spec = subject.serving(2)
+    subject.ready(spec)
+    asleep = subject.scaled(spec, 0)
+    assert (asleep.seen, asleep.address, asleep.replicas) == (Seen.READY, "", ())
+    subject.driver.ensure(spec)  # this launch is there: it sleeps on
+    assert subject.seen(spec.uid).replicas == ()
+    awake = subject.scaled(spec, 1)
+    assert (awake.seen, awake.launch, len(addresses(awake))) == (Seen.READY, 1, 1)
+    ended = subject.stopped(spec.uid)
+    assert (ended.launch, ended.address, addresses(ended)) == (1, "", set())
+    subject.driver.scale(replace(spec, serve=Serve(3)))
+    assert subject.seen(spec.uid).seen == Seen.EXITED
+    subject.finish(lambda: subject.driver.ensure(replace(spec, launch=2)))
+    again = subject.scaled(replace(spec, launch=2), 2)
+    assert (again.seen, again.launch) == (Seen.READY, 2)
+
+
+def test_what_sleeps_is_stopped_and_of_what_is_not_there_no_replica_is_made(subject):
+    spec = subject.serving(1)
+    subject.driver.scale(spec)
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+    subject.ready(spec)
+    subject.scaled(spec, 0)
+    assert subject.stopped(spec.uid).launch == 1
+    subject.driver.scale(replace(spec, launch=2))
+    assert subject.seen(spec.uid).seen == Seen.EXITED
+
+
+def test_what_serves_begins_with_a_replica(subject):
+    spec = subject.serving(0)
+    with pytest.raises(InvalidSpec):
+        subject.driver.ensure(spec)
     assert subject.seen(spec.uid).seen == Seen.MISSING

@@ -132,6 +132,34 @@ def test_g9_what_never_began_has_none(one: Any, alice: Any, as_user: Any, charli
     assert as_user(charlie).get(url).status_code == 404
 
 
+def test_g9_g13_a_run_that_went_on_with_fewer_counts_the_gpus_of_each_start(
+    one: Any, alice: Any, as_user: Any
+) -> None:
+    """Four GPUs for twenty minutes, then two for forty."""
+    at = now()
+    began, lost = at - timedelta(minutes=60), at - timedelta(minutes=40)
+    more = {"marks": [[millis(began), "run"]], "ended_at": lost, "end_reason": "node-lost"}
+    begun(one, 60, gpus=4, placed_at=began, started_at=began, **more)
+    more = {"marks": [[millis(lost), "run"]], "ended_at": at, "end_reason": "finished"}
+    begun(one, 40, gpus=2, launch=2, placed_at=lost, started_at=lost, **more)
+    url = f"/api/v1/projects/{one.project.slug}/jobs/{one.short_id}/goodput"
+    told = as_user(alice).get(url).json()
+    assert {cause: round(s / 60) for cause, s in told["seconds"].items()} == {
+        "repeated": 20,
+        "run": 40,
+    }
+    gpu_minutes = {cause: round(s / 60) for cause, s in told["gpu_seconds"].items()}
+    assert gpu_minutes == {"repeated": 80, "run": 80}
+    assert told["whole_gpu_seconds"] == pytest.approx(160 * 60, abs=0.1)
+    assert told["goodput"] == pytest.approx(0.5, abs=0.001)
+    assert [(part["launch"], part["gpus"]) for part in told["parts"]] == [(1, 4), (2, 2)]
+    assert "of its time on 2 to 4 GPUs was productive" in (
+        as_user(alice).get(one.get_absolute_url()).content.decode()
+    )
+    page = as_user(alice).get(f"{one.get_absolute_url()}goodput/").content.decode()
+    assert "each start counts with those that it had" in page
+
+
 def test_each_cause_has_words() -> None:
     assert set(WORDS) == set(CAUSES)
 

@@ -14,6 +14,7 @@ from common.errors import Invalid
 from jobs.goodput import goodput_of
 from jobs.kind import JOB
 from jobs.models import Job, Run
+from jobs.runtime_spec import workload_spec
 from jobs.states import state_of
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
@@ -145,6 +146,7 @@ def test_g13_with_fewer_it_goes_on_with_what_fits_and_grows_back(
     found = goodput_of(row)
     assert found is not None
     assert found.sums.get("suspended") is None  # nobody took its place
+    assert list(found.sizes.values()) == counts
 
 
 @pytest.mark.parametrize(
@@ -170,12 +172,12 @@ def taken(monkeypatch: Any, settings: Any, make: Any, settle: Any) -> Callable[.
     cluster = attach(monkeypatch)
     driver: Any = registry.driver_for(cluster.key)
 
-    def run(reason: str, **said: Any) -> Job:
+    def run(reason: str, *, silent: bool = False, **said: Any) -> Job:
         driver.script("*")
         row = settle(make(image=IMAGE, cluster=cluster.key, **said))
         assert state_of(row) == "running"
         driver.script("*", never_ready=True)
-        driver.change(str(row.uid), seen="starting", reason=reason)
+        driver.change(str(row.uid), seen="starting", reason=reason, silent=silent)
         for _look in range(3):
             hint(row)
             settle(row)
@@ -192,9 +194,42 @@ def test_a7_g13_what_a_cluster_takes_away_waits_where_it_should(reason: str, tak
     assert (state_of(row), row.reason, row.launch) == ("failed", "place-lost", 1)
 
 
+@pytest.mark.parametrize("after_loss", ["wait", "fewer"])
+def test_g13_a_node_that_is_silent_for_a_moment_is_no_loss(
+    after_loss: str, taken: Any, settle: Any
+) -> None:
+    """Its pod is there, and its cluster has not given it up; when it does, that is one."""
+    said = {"replicas": 2, "after_loss": after_loss, "cpu_milli": 100}
+    row = taken("node-lost", silent=True, **said)
+    assert (state_of(row), row.reason, row.launch) == ("starting", "node-lost", 1)
+    driver: Any = registry.driver_for(row.cluster_key)
+    driver.change(str(row.uid), seen="ready", reason="", silent=False)
+    hint(row)
+    assert (state_of(settle(row)), row.launch) == ("running", 1)
+    driver.change(str(row.uid), seen="starting", reason="node-lost")
+    for _look in range(3):
+        hint(row)
+        settle(row)
+    assert (state_of(row), row.launch) == {"wait": ("failed", 1), "fewer": ("starting", 2)}[
+        after_loss
+    ]
+
+
 def test_g13_a_gang_on_a_cluster_goes_on_with_what_its_nodes_have(taken: Any) -> None:
     """Eight GPUs in all, and none of them is free but three."""
     Cluster.objects.update(kinds={"h100-80": {"total": 3, "nodes": 1, "largest": 3, "out": 0}})
     said = {"replicas": 4, "gpus": 1, "gpu_flavor": "h100-80", "after_loss": "fewer"}
     row = taken("node-lost", **said, min_replicas=2)
     assert (row.launch, row.launched_replicas) == (2, 3)
+
+
+@pytest.mark.parametrize("framework", ["none", "pytorch"])
+def test_g13_who_goes_on_alone_is_told_that_it_is_one_of_one(
+    framework: str, make: Any, settle: Any, lose: Any, gpus: Any
+) -> None:
+    gpus(2)
+    row = settle(make(replicas=2, gpus=1, after_loss="fewer", framework=framework, retries=1))
+    Device.objects.filter(index=1).update(healthy=False)
+    row = lose(row)
+    assert (state_of(row), row.launched_replicas) == ("running", 1)
+    assert workload_spec(row).is_group

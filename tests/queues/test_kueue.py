@@ -23,6 +23,7 @@ from projects.models import Project
 from queues import admission, kueue, selectors
 from queues.hooks import tree_changed
 from queues.models import ClusterQueues, Guarantee, Priority, Queue
+from queues.standing import left_on
 from runtime import ports
 from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
 from runtime.hints import hint
@@ -423,6 +424,24 @@ def held(job: Any, place: Any) -> Any:
         return job(name, **{"gpus": 3, "observed_generation": 1, **said, **columns})
 
     return make
+
+
+def test_g13_what_others_wait_for_within_their_guarantee_is_not_free(
+    nodes: Flavor, cluster: Cluster, held: Any, project: Any
+) -> None:
+    """Who took a place may not have it yet; what borrows, or is one's own, keeps nothing."""
+    Cluster.objects.filter(pk=cluster.pk).update(kinds={"h100": {"total": 8}})
+    cluster.refresh_from_db()
+    other = Project.objects.create(name="Other", slug="other")
+    queue = Queue.objects.create(project=other, name="other")
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=nodes, guaranteed=3)
+    held("mine", gpu_flavor="h100")
+    assert left_on(cluster, str(project.uid))["h100"] == (8, False)
+    held("owed", gpu_flavor="h100", project=other)
+    held("more", gpu_flavor="h100", project=other)
+    assert left_on(cluster, str(project.uid))["h100"] == (5, False)
+    Guarantee.objects.update(lends=0)
+    assert left_on(cluster, str(project.uid))["h100"] == (5, False)
 
 
 def test_f13_its_place_is_what_the_clusters_queue_says_and_its_sentence_says_what_it_lacks(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +47,7 @@ def sums(
     spans = [*((a, b, "checkpoint") for a, b in checkpoints), *said.pop("spans", ())]
     smoked = [(T0 + a * MINUTE, T0 + b * MINUTE) for a, b in smoke]
     cut = parts(run, known, told(spans, **said), busy=5.0, smoke=smoked)
-    found = Goodput(1, True, list(cut), True, bool(known))
+    found = Goodput({1: 1}, list(cut), True, bool(known))
     return {cause: length / MINUTE for cause, length in found.sums.items()}
 
 
@@ -78,12 +81,42 @@ def test_g9_a_restart_that_goes_on_with_the_next_step_did_nothing_again() -> Non
 def test_g9_what_is_kept_of_a_run_is_what_it_was() -> None:
     told_ = Steps(3, 2.5, 2.0, [(2, 9)])
     cut = list(parts([held(0, 10, 41, *RUN)], {}, told(), busy=5.0))
-    found = Goodput(2, True, cut, True, False, told_)
+    found = Goodput({1: 2}, cut, True, False, told_)
     kept = Goodput.unpacked(found.packed())
-    assert (kept.parts, kept.sums, kept.gpus) == (found.parts, found.sums, 2)
+    assert (kept.parts, kept.sums, kept.sizes) == (found.parts, found.sums, {1: 2})
     assert (kept.is_over, kept.measured, kept.has_gpus) == (True, False, True)
     assert kept.steps is not None
     assert (kept.steps.count, [tuple(one) for one in kept.steps.slowest]) == (3, [(2, 9)])
+
+
+@pytest.mark.parametrize(("gpus", "has_gpus", "whole"), [(2, True, 82), (1, False, 41)])
+def test_g9_what_a_version_before_kept_is_read(gpus: int, has_gpus: bool, whole: int) -> None:
+    cut = list(parts([held(0, 10, 41, *RUN)], {}, told(), busy=5.0))
+    pieces = [[one.end - one.begin, CAUSES.index(one.cause), one.launch] for one in cut]
+    said = [CAUSES, cut[0].begin, pieces, gpus, has_gpus, True, None]
+    kept = Goodput.unpacked(gzip.compress(json.dumps(said).encode()))
+    assert (kept.parts, kept.gpus, kept.has_gpus) == (cut, gpus, has_gpus)
+    assert (kept.whole, kept.measured) == (whole * MINUTE, True)
+
+
+def test_g9_each_launch_counts_with_its_own_gpus() -> None:
+    """Four for half an hour, then two: of 200 GPU-minutes 80 were productive."""
+    first = held(0, 0, 30, (0, "run"), lost=True, taken=True, gpus=4)
+    again = held(30, 35, 75, (35, "run"), launch=2, gpus=2)
+    spans = told([(9, 10, "checkpoint")])
+    cut = list(parts([first, again], {}, spans, busy=5.0))
+    found = Goodput({1: 4, 2: 2}, cut, True, False)
+    weighed = {cause: length / MINUTE for cause, length in found.weighed.items()}
+    assert weighed == {
+        "run": 9 * 4 + 40 * 2,
+        "checkpoint": 4,
+        "repeated": 20 * 4,
+        "restart": 5 * 2,
+    }
+    assert found.whole / MINUTE == 30 * 4 + 45 * 2
+    assert found.ratio == 116 / 210
+    assert found.greatest_loss == "repeated"
+    assert (found.gpus, found.fewest, found.most) == (2, 2, 4)
 
 
 def test_g9_what_a_restart_does_again_is_not_productive() -> None:
@@ -158,8 +191,8 @@ def test_g9_a_smoke_run_is_told_apart_from_the_wait() -> None:
 WORDS = st.sampled_from(["start", "pull", "run", "down", "lost", "wait", "stop"])
 MINUTES = st.floats(-30, 300, allow_nan=False)
 HELD = st.builds(
-    lambda asked, wait, length, marks, taken, n: held(
-        asked, asked + wait, asked + wait + length, *marks, taken=taken, launch=n
+    lambda asked, wait, length, marks, taken, n, gpus: held(
+        asked, asked + wait, asked + wait + length, *marks, taken=taken, launch=n, gpus=gpus
     ),
     st.floats(0, 100),
     st.floats(0, 50),
@@ -167,11 +200,12 @@ HELD = st.builds(
     st.lists(st.tuples(MINUTES, WORDS), max_size=6),
     st.booleans(),
     st.integers(1, 3),
+    st.integers(0, 8),
 )
 
 
 @given(
-    st.lists(HELD, min_size=1, max_size=3),
+    st.lists(HELD, min_size=1, max_size=3, unique_by=lambda one: one.launch),
     st.dictionaries(st.integers(0, 300), st.floats(-1, 120), max_size=20),
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(TOLD))),
     st.lists(
@@ -180,7 +214,7 @@ HELD = st.builds(
     ),
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=2),
 )
-def test_g9_parts_have_no_gap_and_add_up_to_the_wall_time(
+def test_g9_parts_have_no_gap_and_add_up_to_the_time_of_each_launch_times_its_gpus(
     run: list[Held], use: dict[int, float], spans: Any, starts: Any, smoke: Any
 ) -> None:
     known = {T0 + minute * MINUTE: rate for minute, rate in use.items()}
@@ -191,5 +225,12 @@ def test_g9_parts_have_no_gap_and_add_up_to_the_wall_time(
         assert part.begin == at < part.end
         assert part.cause in CAUSES
         at = part.end
-    assert Goodput(2, True, found, True, True).wall == at - run[0].asked
+    whole, until = 0, run[0].asked
+    for one in run:
+        ended = max(until, one.begin, one.end)
+        whole, until = whole + (ended - until) * (one.gpus or 1), ended
+    told_of = Goodput({one.launch: one.gpus for one in run}, found, True, True)
+    assert (told_of.wall, told_of.whole) == (at - run[0].asked, whole)
+    assert sum(told_of.weighed.values()) == whole
+    assert Goodput.unpacked(told_of.packed()) == told_of
     assert at >= max(one.end for one in run)

@@ -12,7 +12,15 @@ from typing import Any
 import structlog
 
 from runtime.drivers import mounts
-from runtime.drivers.kubernetes import ending, names, notices, observe, queues, shapes
+from runtime.drivers.kubernetes import (
+    ending,
+    names,
+    notices,
+    observe,
+    observe_served,
+    queues,
+    shapes,
+)
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
@@ -21,7 +29,7 @@ from runtime.drivers.kubernetes.inspection import Locator, recent_events
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.names import uid_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.shapes import job, statefulset
+from runtime.drivers.kubernetes.shapes import inferenceservice, job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Hands, firsts
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.mounts import checked, filled
@@ -64,7 +72,7 @@ class Workloads:
         mounts.check(spec.mounts)
         name = names.workload(spec.name, spec.uid)
         self._locator.remember(spec.uid, spec.namespace, name)
-        pod = "" if spec.once else names.pod(name)
+        pod = "" if spec.once or spec.serve is not None else names.pod(name)
         reference = {"namespace": spec.namespace, "name": name, "pod": pod}
         had_files, known = False, None
         # A first launch that the watch has never seen needs no look: one worker has the row.
@@ -85,7 +93,8 @@ class Workloads:
             self._client.delete("v1", "secrets", names.files_secret(name), spec.namespace)
         for obj in shapes.of_spec(spec).build(spec, self._options, files=files):
             made = self._client.apply(obj)  # what owns the pods is the last
-        if self._options.manages_queues and known is not None and not spec.once:
+        kept_line = not spec.once and spec.serve is None
+        if self._options.manages_queues and known is not None and kept_line:
             queues.stand(self._client, made, spec.priority)
         now = time.monotonic()
         if len(self._made) > _MADE_KEPT:
@@ -136,11 +145,21 @@ class Workloads:
         found = self.find(uid) if self._options.manages_queues else None
         if found is None:
             return True
+        if observe_served.is_served(found):  # each pod stands there for itself
+            pods = self._hands.pods(found)
+            return not pods or queues.stand(self._client, found, priority, waits=waits, pods=pods)
         if priority and _priority_of(found) != priority:
             meta, shape = found["metadata"], shapes.of_owner(found)
             change = {"metadata": {"labels": {names.PRIORITY: priority}}}
             self._client.patch(shape.VERSION, shape.PLURAL, meta["name"], meta["namespace"], change)
         return queues.stand(self._client, found, priority, waits=waits)
+
+    def scale(self, spec: WorkloadSpec) -> None:
+        found = self.find(spec.uid)
+        if found is None or spec.serve is None or observe.launch_of(found) != spec.launch:
+            return
+        if observe_served.is_served(found):
+            inferenceservice.scale(self._hands, found, spec.serve.replicas)
 
     def just_made(self, uid: str) -> Object | None:
         """Return what ``ensure`` made within the last second or two; asked once."""
@@ -267,7 +286,7 @@ class Workloads:
         return None
 
     def _ends(self) -> list[shapes.Shape]:
-        """Return the shapes of what runs to its end, the most usual first."""
+        """Return the shapes of what runs to its end or by an operator, the most usual first."""
         return [job, *shapes.of_operators(self._options.operators)]
 
     def pods_of(self, found: Object) -> list[Object | None]:
@@ -311,7 +330,7 @@ class Workloads:
         meta = found["metadata"]
         rows: list[Object] = []
         known = [meta["name"]]
-        if observe.is_job(found):
+        if observe.has_unnamed_pods(found):
             waiting = [p for p in self.pods_of(found) if p is not None and not observe.is_ready(p)]
             known += [p["metadata"]["name"] for p in waiting[:_EVENTS_PODS]]
         else:

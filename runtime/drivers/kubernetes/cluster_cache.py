@@ -11,7 +11,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime.capabilities import NodeChanges, NodeFacts
-from runtime.drivers.kubernetes import ending, names, observe, observe_job, shapes, waiting
+from runtime.drivers.kubernetes import (
+    ending,
+    names,
+    observe,
+    observe_job,
+    observe_served,
+    shapes,
+    waiting,
+)
 from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, uid_of, version_of
 from runtime.drivers.kubernetes.namespaces import NamespaceCache
 from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
@@ -21,6 +29,7 @@ from runtime.drivers.kubernetes.pruning import (
     small_job,
     small_operated,
     small_pod,
+    small_served,
     small_set,
 )
 from runtime.drivers.kubernetes.queued import Queued, in_queue
@@ -30,7 +39,8 @@ Object = dict[str, Any]
 
 SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Workload"
 JOBS = "Job"
-_OWNERS = (SETS, *names.JOBS)
+_OWNERS = (SETS, *names.UNNAMED)
+_REPLICA_SET = "-predictor-"  # how KServe's names go on behind that of what serves
 OTHERS = "OtherPod"  # a pod that is not this portal's: only the devices that it holds count
 _EVENTS_KEPT = 8
 _GONE_KEPT = 20_000
@@ -204,6 +214,8 @@ class World:
         owner = self._sets.get(key)
         if owner is None or not observe.replicas_of(owner) or not observe.is_going(pod):
             return
+        if observe_served.is_served(owner):
+            return  # its pods have no successors: another one is another
         if observe.is_job(owner) and observe_job.is_over(pod) and not observe.is_disrupted(pod):
             return  # it failed by itself
         launch = observe.launch_of(owner)
@@ -219,6 +231,8 @@ class World:
             owner = owner_key(known_pod) if known_pod else (key[0], set_name(key[1]))
         elif about.get("kind") in _OWNERS:
             owner = key
+        elif about.get("kind") == "ReplicaSet" and _REPLICA_SET in key[1]:
+            owner = (key[0], key[1].rpartition(_REPLICA_SET)[0])
         else:
             return
         early = key[1].startswith("ws-") and len(self._events) < _EARLY_KEPT
@@ -235,13 +249,14 @@ class World:
 
     def _put_queued(self, obj: Object) -> None:
         for owner in obj["metadata"].get("ownerReferences") or []:
-            if owner.get("kind") in _OWNERS:
+            its = owner.get("kind") == PODS and owner["name"].startswith("ws-")
+            if its or owner.get("kind") in _OWNERS:
                 key = (obj["metadata"]["namespace"], owner["name"])
                 self._workloads[key_of(obj)] = (key, version_of(obj))
                 found = key_of(obj), in_queue(obj, self._queues)
                 if self._queued.get(key) != found:
                     self._queued[key] = found
-                    self._touch(key)
+                    self._touch(owner_key(self._pods[key]) if key in self._pods else key)
 
     def _drop_pod(self, key: Key, obj: Object) -> None:
         pod = self._pods.pop(key, None)
@@ -321,7 +336,9 @@ class World:
     def _its_pods(self, found: Object) -> list[Object | None]:
         key = key_of(found)
         known = (
-            self._of_job.get(key, ()) if observe.is_job(found) else [(key[0], names.pod(key[1]))]
+            self._of_job.get(key, ())
+            if observe.has_unnamed_pods(found)
+            else [(key[0], names.pod(key[1]))]
         )
         pods = [self._pods[k] for k in known if k in self._pods]
         return shapes.of_owner(found).pods(found, pods)
@@ -337,13 +354,19 @@ class World:
             owner=found,
             pod=pod,
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
-            queued=self._queued[key][1] if key in self._queued else Queued(),
+            queued=self._in_line(pod, key),
             node_ready=self._nodes.is_ready(node),
             silence=self._nodes.silence(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
             answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
         )
+
+    def _in_line(self, pod: Object | None, owner: Key) -> Queued:
+        """What is said of the pod where each stands in its queue for itself, or of the whole."""
+        known = self._queued.get(key_of(pod)) if pod is not None else None
+        known = known or self._queued.get(owner)
+        return Queued() if known is None else known[1]
 
     def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
         """Only what is about this very pod: an older one of the same name had its own."""
@@ -390,6 +413,8 @@ class World:
 def _small_owner(kind: str, obj: Object) -> Object:
     if kind in {SETS, JOBS}:
         return small_job(obj) if kind == JOBS else small_set(obj)
+    if kind == names.SERVED:
+        return small_served(obj)
     return small_operated(kind, obj)
 
 

@@ -95,7 +95,8 @@ class KubernetesDriver:
         self.key = key
         self.client = KubeClient(access, check=check or check_from_settings())
         self._pods = PodAddresses(options.pod_cidrs)
-        self._locator = Locator(self.client, options, lookup)
+        operated = [(s.VERSION, s.PLURAL) for s in shapes.of_operators(options.operators)]
+        self._locator = Locator(self.client, options, lookup, operated)
         self._volumes = Volumes(self.client, options, self._locator)
         self._snapshots = Snapshots(self.client, options, self._volumes)
         self._measuring = Measuring(self.client, options, self._volumes)
@@ -136,6 +137,9 @@ class KubernetesDriver:
 
     def refresh_secrets(self, spec: WorkloadSpec) -> None:
         self._work.refresh(spec)
+
+    def scale(self, spec: WorkloadSpec) -> None:
+        self._work.scale(spec)
 
     def stop(self, uid: str, *, grace_s: float) -> None:
         self._work.stop(uid, grace_s=grace_s)
@@ -397,11 +401,17 @@ class KubernetesDriver:
 
     def _told(self, found: Observation) -> Observation:
         """Lead nobody to an address that can't be a pod's, whatever the cluster says."""
-        host = found.address.rpartition(":")[0].strip("[]")
-        if found.address and (why := self._pods.refusal(host)):
+        places = {found.address, *(one.address for one in found.replicas)} - {""}
+        hosts = {place.rpartition(":")[0].strip("[]") for place in places}
+        if why := next(filter(None, map(self._pods.refusal, sorted(hosts))), None):
             log.warning("kubernetes.pod_address", uid=found.uid, error=why)
             found = replace(
-                found, seen=Seen.STARTING, address="", reason=Reason.ROUTING, message=why
+                found,
+                seen=Seen.STARTING,
+                address="",
+                reason=Reason.ROUTING,
+                message=why,
+                replicas=tuple(replace(one, address="") for one in found.replicas),
             )
         return self._versions.stamp(found)
 

@@ -5,12 +5,13 @@ out for everybody but the owner. An API server lists events by name and knows no
 wants the newest has to read them all.
 """
 
+import contextlib
 import copy
 import heapq
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.names import ENDED, owner_key
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.waiting import event_time
+from runtime.protocol import Denied, NotYet
 
 Lookup = Callable[[str], Mapping[str, Any] | None]
 Place = tuple[str, str]  # namespace, name
@@ -31,11 +33,21 @@ def nowhere(_uid: str) -> None:
 
 
 class Locator:
-    """``lookup`` answers from rows: ``{"namespace", "name"}``; a name may be missing."""
+    """``lookup`` answers from rows: ``{"namespace", "name"}``; a name may be missing.
 
-    def __init__(self, client: KubeClient, options: KubernetesOptions, lookup: Lookup) -> None:
+    ``more``: apiVersion and plural of what besides StatefulSets and Jobs may own pods.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: KubernetesOptions,
+        lookup: Lookup,
+        more: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._client = client
         self._prefix = options.namespace_prefix
+        self._more = more
         self._lookup = lookup
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Place] = OrderedDict()
@@ -76,6 +88,9 @@ class Locator:
             namespace = str(row.get("namespace") or "")
             found = self._client.list("apps/v1", "statefulsets", namespace, selector)
             found = found or self._client.list("batch/v1", "jobs", namespace, selector)
+            for version, plural in self._more:
+                with contextlib.suppress(Denied, NotYet):  # earlier rights, or gone since
+                    found = found or self._client.list(version, plural, namespace, selector)
             if found:
                 place = (found[0]["metadata"]["namespace"], found[0]["metadata"]["name"])
             elif pods := self._client.list("v1", "pods", namespace, selector):

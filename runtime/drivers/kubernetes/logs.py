@@ -258,8 +258,8 @@ def _key(replica: int) -> str:
 
 
 def _previous(found: Object, pod: Object) -> bool:
-    """Whether the run that counts is the one before the node's own restart: of no Job's pods."""
-    if observe.is_job(found):
+    """Whether the run that counts is the one before the node's own restart: a StatefulSet's."""
+    if observe.has_unnamed_pods(found):
         return False
     status = observe.main_status(pod)
     ended = (status.get("lastState") or {}).get("terminated")

@@ -34,11 +34,14 @@ ROLE_INDEX = "training.kubeflow.org/replica-index"  # label of a pod of the trai
 
 # kinds of what runs to its end
 JOBS = frozenset(("Job", "JobSet", "MPIJob", "PyTorchJob", "TFJob", "TrainJob"))
+SERVED = "InferenceService"  # kind of what serves
+UNNAMED = JOBS | {SERVED}  # kinds whose pods have names that nobody knows before
 REGISTRIES = "berth-registries"
 MAIN, PORT = pods.MAIN, pods.PORT
 # The training operator finds its pods' main container by these, and knows no other name.
 PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
-MAINS = frozenset((MAIN, PYTORCH, TENSORFLOW))
+KSERVE = "kserve-container"  # KServe knows it by this name only
+MAINS = frozenset((MAIN, PYTORCH, TENSORFLOW, KSERVE))
 NOTICE = "/dev/shm/berth-notice.json"  # noqa: S108 - memory of the pod that every runtime gives
 EVENTS = "/proc/1/fd/1"  # lines of the log: these are kept when the pod has ended
 CODE = "/berth-code"  # of the pod, gone with it

@@ -51,6 +51,7 @@ class Found:
     started_at: float | None = None
     ready_at: float | None = None
     ended_at: float | None = None
+    silent: bool = False  # its node only says nothing: the cluster has not given its pod up
 
 
 def judge(sight: Sight) -> Observation:
@@ -199,7 +200,9 @@ def placed(sight: Sight, pod: Object) -> Found:
             Seen.READY, address=f"{shown}:{_port(pod)}", started_at=started, ready_at=ready
         )
     if sight.node_ready is False:
-        return Found(Seen.STARTING, Reason.NODE_LOST, sight.silence, started_at=started)
+        return Found(
+            Seen.STARTING, Reason.NODE_LOST, sight.silence, started_at=started, silent=True
+        )
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or []:
         held = (container.get("state") or {}).get("waiting") or {}
@@ -355,6 +358,7 @@ def detail_of(sight: Sight, found_out: Found) -> dict[str, Any]:
         "events": [_told(e) for e in _warnings(sight.events, over=over)],
         "pull": _pull(sight) if found_out.reason == Reason.PULLING else None,
         "line": dict(sight.queued.line) if is_held_back(sight, found_out) else None,
+        "silent": found_out.silent,
     }
     if sight.pod is None:
         return found
@@ -392,14 +396,18 @@ def _pull(sight: Sight) -> dict[str, Any] | None:
 
 def pod_name(sight: Sight) -> str:
     """A StatefulSet's pod has its name before it is there, a Job's has not."""
-    if is_job(sight.owner):
+    if has_unnamed_pods(sight.owner):
         return str(sight.pod["metadata"]["name"]) if sight.pod is not None else ""
     return names.pod(sight.owner["metadata"].get("name", ""))
 
 
 def is_job(owner: Object) -> bool:
-    """Whether it runs to its end, in pods whose names nobody knows before."""
+    """Whether it runs to its end."""
     return owner.get("kind") in names.JOBS
+
+
+def has_unnamed_pods(owner: Object) -> bool:
+    return owner.get("kind") in names.UNNAMED
 
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:

@@ -268,7 +268,8 @@ def _whole(sights: Sequence[Sight], each: Sequence[Found]) -> tuple[Found, int]:
     ends = [None if pod is None else own_end(pod) for pod in pods]
     if (end := _end(job, ends, pods)) is not None:
         return end, 0
-    at = min(range(len(each)), key=lambda n: _FAR.index(each[n].seen))
+    # of those that are least far one that was taken away, not one whose node may come back
+    at = min(range(len(each)), key=lambda n: (_FAR.index(each[n].seen), each[n].silent))
     if each[at].seen is not Seen.READY:
         return each[at], at
     running = [found for found in each if found.seen is Seen.READY]

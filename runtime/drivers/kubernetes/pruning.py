@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes import names, observe_served
 from runtime.drivers.kubernetes.nodes import choice_of
 from runtime.drivers.kubernetes.shapes.operated import as_job
 
@@ -22,6 +22,7 @@ _META = (
     "creationTimestamp",
 )
 _NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.RETRIES, names.FAILURES, names.IGNORED}
+_NOTES |= {observe_served.STOP}
 # What a Job's ends are judged by, and how many pods it has.
 _JOB = ("backoffLimit", "backoffLimitPerIndex", "completionMode", "completions", "podFailurePolicy")
 
@@ -66,6 +67,14 @@ def small_job(obj: Object) -> Object:
             "failed": status.get("failed") or 0,
         },
     }
+
+
+def small_served(obj: Object) -> Object:
+    """The one pod that it describes stands where other kinds have theirs."""
+    predictor = (obj.get("spec") or {}).get("predictor") or {}
+    small = small_set({**obj, "spec": {"replicas": 1, "template": {"spec": predictor}}})
+    kept = {"minReplicas": predictor.get("minReplicas", 1)}
+    return {**small, "kind": names.SERVED, "spec": {**small["spec"], "predictor": kept}}
 
 
 def small_operated(kind: str, obj: Object) -> Object:

@@ -190,18 +190,28 @@ class Queues:
             future.result()
 
 
-def stand(client: KubeClient, owner: Object, priority: str, *, waits: bool = False) -> bool:
+def stand(
+    client: KubeClient,
+    owner: Object,
+    priority: str,
+    *,
+    waits: bool = False,
+    pods: Iterable[Object] = (),
+) -> bool:
     """Let what stands in a queue for ``owner`` stand there so; False: nothing does yet.
+
+    ``pods``: those of its pods that stand there each for itself.
 
     Kueue follows the label of a Job by itself; of a StatefulSet it keeps what was said first.
     """
     whose = owner["metadata"]
+    uids = {whose["uid"], *(pod["metadata"]["uid"] for pod in pods)}
     classes = plural_of("WorkloadPriorityClass")
     said = client.get(build.VERSION, classes, priority) if priority else None
     mine = [
         one
         for one in client.list(build.VERSION, "workloads", whose["namespace"])
-        if any(o.get("uid") == whose["uid"] for o in one["metadata"].get("ownerReferences") or [])
+        if any(o.get("uid") in uids for o in one["metadata"].get("ownerReferences") or [])
     ]
     for found in mine:
         spec, about = found.get("spec") or {}, found["metadata"]

@@ -20,7 +20,8 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.api_server import ApiServer, is_settling, may_look
 from runtime.drivers.kubernetes.builders import tenant, tenant_access
-from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
+from runtime.drivers.kubernetes.builders.pod_fields import is_meeting, is_way
+from runtime.drivers.kubernetes.builders.tenant_policies import PROXY
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Observation, Seen
@@ -333,8 +334,10 @@ def _openings(
     """Return policies that open something and don't belong there: with our marks, and of others.
 
     Policies add up: what one allows no other closes. One that opens the pods of a workload to each
-    other, and nothing else, goes with that workload.
+    other, or to those who carry requests, and nothing else, goes with that workload.
     """
+    objects = list(objects)
+    proxy = next((one for one in objects if tenant.key_of(one) == f"{POLICY}/{PROXY}"), None)
     ours: list[str] = []
     foreign: list[str] = []
     marks = names.MANAGED, names.INSTANCE, names.KIND
@@ -342,7 +345,8 @@ def _openings(
     for obj in objects:
         key, spec = tenant.key_of(obj), obj.get("spec") or {}
         is_opening = bool(spec.get("ingress") or spec.get("egress"))
-        if obj["kind"] == POLICY and key not in expected and is_opening and not is_meeting(obj):
+        is_work = is_meeting(obj) or is_way(obj, proxy)
+        if obj["kind"] == POLICY and key not in expected and is_opening and not is_work:
             labels = obj["metadata"].get("labels") or {}
             is_marked = all(name in own and labels.get(name) == own[name] for name in marks)
             (ours if is_marked else foreign).append(key)

@@ -138,11 +138,21 @@ class LocalDriver:
         wire = {**_wire(spec), "installation": self._installation}
         # A supervisor that is older than groups lives on; it must not start one process of them.
         verb = "ensure_group" if spec.is_group else "ensure"
-        answer = self._client.ask(verb, spec=wire)
+        if spec.serve is not None:
+            if spec.serve.replicas < 1:
+                raise InvalidSpec("What serves begins with one replica or more.")
+            verb = "ensure_serving"
+        reference: Mapping[str, object] = self._made(verb, spec, wire)["ref"]
+        return reference
+
+    def scale(self, spec: WorkloadSpec) -> None:
+        self._made("scale", spec, {**_wire(spec), "installation": self._installation})
+
+    def _made(self, verb: str, spec: WorkloadSpec, wire: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self._client.ask(verb, spec=wire)
         if answer.get("need_secrets"):
             answer = self._client.ask(verb, spec=wire, secrets=_secrets(spec))
-        reference: Mapping[str, object] = answer["ref"]
-        return reference
+        return answer
 
     def refresh_secrets(self, spec: WorkloadSpec) -> None:
         self._client.ask(
@@ -313,6 +323,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "output": spec.output,
         "group": _group(spec) if spec.is_group else None,
         "retry": asdict(spec.retry) if spec.once else None,
+        "serves": spec.serve.replicas if spec.serve is not None else None,
     }
 
 

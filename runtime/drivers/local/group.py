@@ -15,7 +15,7 @@ from typing import Any
 
 from dataplane import checkpoints
 from runtime import training
-from runtime.drivers.local import environ, listeners
+from runtime.drivers.local import environ, listeners, serving
 from runtime.drivers.local.requests import Facts, Refused, Secrets
 from runtime.drivers.local.users import SystemUser
 from runtime.drivers.local.workload import Workload
@@ -82,6 +82,8 @@ def whole_of(uid: str) -> str:
 
 def parts_of(spec: Facts, choose_ports: Callable[[int], list[int]]) -> list[Facts]:
     """Return what is started: one spec for each replica, with its size and its GPUs."""
+    if spec.get("serves") is not None:
+        return serving.parts_of(spec)
     group = spec["group"]
     if group is None:
         return [spec]
@@ -107,7 +109,13 @@ def parts_of(spec: Facts, choose_ports: Callable[[int], list[int]]) -> list[Fact
 
 def is_whole(parts: Sequence[Workload]) -> bool:
     """Whether it is one process, and no group."""
-    return len(parts) == 1 and not parts[0].spec.get("group")
+    return len(parts) == 1 and number_of(parts[0].spec) is None
+
+
+def number_of(spec: Facts) -> int | None:
+    """Return which of several it is, None where it is alone."""
+    told = spec.get("group") or spec.get("serve")
+    return int(told["index"]) if told else None
 
 
 def first_failed(parts: Sequence[Workload]) -> Workload | None:
@@ -130,8 +138,10 @@ def idle_servers(parts: Sequence[Workload]) -> list[Workload]:
 
 def observation(parts: Sequence[Workload]) -> dict[str, Any]:
     """Return what is told about the whole: it is as far as the part that is least far."""
-    group = parts[0].spec["group"]
     told = [observation_of_one(part) for part in parts]
+    if parts[0].spec.get("serve"):
+        return serving.observation(parts, told)
+    group = parts[0].spec["group"]
     failed = first_failed(parts)
     ended = all(part.seen == Seen.EXITED for part in parts)
     idle = idle_servers(parts) if ended else []

@@ -92,6 +92,7 @@ def parse_spec(raw: Any) -> Facts:
             "installation": str(raw.get("installation", "")),  # a portal before this one says none
             "group": _group(raw["group"]) if raw.get("group") else None,
             "retry": _retry(raw["retry"]) if raw.get("retry") else None,
+            "serves": _serves(raw["serves"]) if raw.get("serves") is not None else None,
         }
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Refused("invalid-spec", f"the spec can't be read: {problem!r}") from None
@@ -136,6 +137,12 @@ def _group(raw: Any) -> Facts:
         raise ValueError("each replica of a group has one size")
     told = {"role": role, "replicas": replicas, "roles": roles, "sizes": sizes}
     return {**told, "framework": str(raw.get("framework", ""))}
+
+
+def _serves(raw: Any) -> int:
+    if not 0 <= int(raw) <= _REPLICAS:
+        raise ValueError(f"what serves has {_REPLICAS} replicas at most")
+    return int(raw)
 
 
 def _retry(raw: Any) -> Facts:

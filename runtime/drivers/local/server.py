@@ -189,7 +189,13 @@ class Server:
             parse_spec(message["spec"]), None if secrets is None else parse_secrets(secrets)
         )
 
-    do_ensure_group = do_ensure
+    do_ensure_group = do_ensure_serving = do_ensure
+
+    async def do_scale(self, message: dict[str, Any]) -> Any:
+        secrets = message.get("secrets")
+        return await self.world.scale(
+            parse_spec(message["spec"]), None if secrets is None else parse_secrets(secrets)
+        )
 
     async def do_refresh_secrets(self, message: dict[str, Any]) -> Any:
         uid, launch = str(message["uid"]), int(message["launch"])

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from runtime.drivers.local import group, listeners, processes
+from runtime.drivers.local import group, listeners, processes, serving
 from runtime.drivers.local.group import Retry
 from runtime.drivers.local.launcher import Machine, notice_file
 from runtime.drivers.local.records import Record, destroy, killpoint, write_atomic
@@ -204,6 +204,8 @@ class World:
         What serves the others ends when they have ended well.
         """
         parts = self.parts(whole)
+        if parts and parts[0].spec.get("serve"):
+            return  # each for itself
         if group.first_failed(parts) is not None:
             for part in parts:
                 part.stop(float(part.spec["stop_grace_s"]))
@@ -230,7 +232,7 @@ class World:
 
     def _known(self, uid: str) -> list[Workload]:
         found = [self.workloads[name] for name in self._names.get(uid, ())]
-        return sorted(found, key=lambda w: (w.spec.get("group") or {}).get("index", 0))
+        return sorted(found, key=lambda w: group.number_of(w.spec) or 0)
 
     def starting(self) -> int:
         return sum(1 for w in self.workloads.values() if w.seen == Seen.STARTING)
@@ -273,6 +275,30 @@ class World:
                     self._discard(part.uid)
             await self._create(parts, {part["uid"] for part in todo}, secrets)
             return self._reference(uid, self.parts(uid))
+
+    async def scale(self, spec: Facts, secrets: Secrets | None) -> Facts:
+        """Let a launch that serves have so many parts; those that are there go on."""
+        uid, wanted = spec["uid"], spec["serves"]
+        async with self._making:
+            parts = self.parts(uid)
+            is_its = parts and parts[0].launch == spec["launch"] and parts[0].spec.get("serve")
+            if not is_its or serving.is_stopped(parts):
+                return {}
+            made = serving.parts_of(spec)
+            names = {one["uid"] for one in made}
+            if any(part.seen == Seen.STOPPING for part in parts if part.uid in names):
+                raise Refused("not-yet", "a replica is still ending", retry_in=_ASK_AGAIN_S)
+            todo = names - {part.uid for part in parts if part.is_alive}
+            if todo and secrets is None:
+                return {"need_secrets": True}
+            if parts[0].spec["serve"]["wanted"] != wanted:
+                serving.note(parts[0], wanted=wanted)
+            for part in parts:
+                if part.is_alive and part.uid not in names:
+                    part.stop(spec["stop_grace_s"])
+            if todo and secrets is not None:
+                await self._create(made, todo, secrets)
+            return {}
 
     async def _create(self, parts: list[Facts], todo: set[str], secrets: Secrets) -> None:
         """Make those of the parts that are in ``todo``; they share their owner and their mounts."""
@@ -326,6 +352,9 @@ class World:
 
     def stop(self, uid: str, grace_s: float) -> None:
         self._give_up(uid)
+        parts = self.parts(uid)
+        if parts and parts[0].spec.get("serve") and not serving.is_stopped(parts):
+            serving.note(parts[0], stopped=True)
         alive = [part for part in self._known(uid) if part.is_alive]
         for part in alive:
             part.stop(grace_s)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.kube import Kube, KubeError
+from runtime import training
 from runtime.drivers.kubernetes import kubeconfig, names
 from runtime.drivers.kubernetes.access import check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
@@ -159,7 +160,7 @@ def _no_sign_ins(namespace: str) -> dict[str, Any]:
 
 def cluster_subject(_request: Any, subject: Any) -> Iterator[Any]:
     """The contract suite's way in."""
-    ground = ground_of()
+    ground = ground_of(operators=(training.KSERVE,))
     try:
         yield subject(
             driver=ground.driver,

@@ -284,6 +284,16 @@ def test_a_replica_says_where_it_is_and_how_it_ended():
     assert third.seen == Seen.STARTING  # its node threw it out: another one comes
 
 
+def test_g13_one_on_a_silent_node_hides_no_other_that_was_taken_away():
+    first, second, third = sights(job(), (replica(0, main=runs()), lives(1), lives(2)))
+    silent = replace(first, node_ready=False)
+    found = shape.observe([silent, second, third])
+    assert (found.reason, found.detail["silent"]) == (Reason.NODE_LOST, True)
+    taken = replace(third, pod=over(2, 137, reason="Evicted"))
+    found = shape.observe([silent, second, taken])
+    assert (found.reason, found.detail["silent"]) == (Reason.EVICTED, False)
+
+
 def test_a_pod_of_another_launch_or_number_counts_for_nobody():
     pods = [lives(0), lives(1, launch=2), lives(7)]
     found = shape.pods(job(), pods)

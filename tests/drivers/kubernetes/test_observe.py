@@ -311,7 +311,13 @@ def test_ready_has_an_address_and_times():
 
 
 def test_c14_a_node_that_does_not_answer():
-    assert seen(pod(main=runs()), node_ready=False).reason == Reason.NODE_LOST
+    silent = seen(pod(main=runs()), node_ready=False)
+    assert (silent.reason, silent.detail["silent"]) == (Reason.NODE_LOST, True)
+    given_up = {"deletionTimestamp": AT, "deletionGracePeriodSeconds": 30}
+    status = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    status["conditions"][0]["reason"] = "DeletionByTaintManager"
+    lost = seen(pod(main=runs(), metadata=given_up, **status), node_ready=False)
+    assert (lost.reason, lost.detail["silent"]) == (Reason.NODE_LOST, False)
     # Still marked ready a moment later than its node: what was true stays until it is not.
     assert seen(pod(main=runs(), ready=True), node_ready=False).seen == Seen.READY
 

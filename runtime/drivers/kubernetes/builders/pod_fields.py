@@ -190,6 +190,38 @@ def _among(pods: Mapping[str, str]) -> Object:
     }
 
 
+def way(meta: Mapping[str, Any], peers: Iterable[Any], ports: Iterable[int]) -> Object:
+    """Return the policy that lets those who carry requests reach what serves at its ports."""
+    pods = {names.UID: meta["labels"][names.UID]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": dict(meta),
+        "spec": _from(pods, list(peers), ports),
+    }
+
+
+def is_way(policy: Mapping[str, Any], proxy: Mapping[str, Any] | None) -> bool:
+    """Whether a policy is one of these and opens nothing else.
+
+    ``proxy``: that of the project, which says who they are.
+    """
+    uid = str((policy["metadata"].get("labels") or {}).get(names.UID, ""))
+    known, spec = ((proxy or {}).get("spec") or {}).get("ingress"), policy.get("spec") or {}
+    if not uid or not known or not spec.get("ingress"):
+        return False
+    ports = [one.get("port") for one in spec["ingress"][0].get("ports") or ()]
+    return bool(ports) and spec == _from({names.UID: uid}, known[0].get("from"), ports)
+
+
+def _from(pods: Mapping[str, str], peers: Any, ports: Iterable[int]) -> Object:
+    return {
+        "podSelector": {"matchLabels": dict(pods)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": peers, "ports": [{"port": p, "protocol": "TCP"} for p in ports]}],
+    }
+
+
 # No node has this taint. It tells Kueue which flavors are for work with devices only: other work
 # would be led there as soon as its project has a guarantee in them.
 DEVICES = f"{names.DOMAIN}/devices"

@@ -16,6 +16,7 @@ Object = dict[str, Any]
 
 # A notebook listens on 8888; the sign-in in front of the n-th web port of a container on 8888+n.
 PROXIED_PORTS = (8888, 8896)
+PROXY = "allow-proxy"  # the policy that says who carries requests to pods
 # Not the internet: private, link-local (metadata services), carrier-grade NAT, loopback,
 # test nets, multicast, reserved; and IPv6 that is translated to IPv4 on the way.
 NOT_PUBLIC = (
@@ -74,7 +75,7 @@ def build(
             "from": [peer(p) for p in options.proxy_peers],
             "ports": [{"port": first, "endPort": last, "protocol": "TCP"}],
         }
-        made.append(_policy(namespace, marks, "allow-proxy", ["Ingress"], ingress=[rule]))
+        made.append(_policy(namespace, marks, PROXY, ["Ingress"], ingress=[rule]))
     if options.hub_peers and options.hub_url:
         rule = {
             "ports": [{"port": port_of(options.hub_url), "protocol": "TCP"}],

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import observe
-from runtime.drivers.kubernetes.shapes import job, statefulset
+from runtime.drivers.kubernetes.shapes import inferenceservice, job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Shape
 from runtime.drivers.kubernetes.shapes.jobset import JOBSET
 from runtime.drivers.kubernetes.shapes.mpijob import MPIJOB
@@ -20,16 +20,21 @@ _OPERATED = (TRAINJOB, JOBSET, MPIJOB, PYTORCHJOB, TFJOB)
 
 def of_spec(spec: WorkloadSpec) -> Shape:
     """Return how this one is run: what runs to its end is a Job, or an operator's object."""
+    if spec.serve is not None:
+        return inferenceservice
     operated = {shape.operator: shape for shape in _OPERATED}.get(spec.operator)
     return operated or (job if spec.once else statefulset)
 
 
 def of_owner(owner: Mapping[str, Any]) -> Shape:
     """Return how what owns these pods runs them."""
+    if owner.get("kind") == inferenceservice.KIND:
+        return inferenceservice
     operated = {shape.KIND: shape for shape in _OPERATED}.get(str(owner.get("kind")))
     return operated or (job if observe.is_job(owner) else statefulset)
 
 
 def of_operators(there: Iterable[str]) -> list[Shape]:
-    """Return those that run to their end by an operator that is there."""
-    return [shape for shape in _OPERATED if shape.operator in set(there)]
+    """Return those of the operators that are there."""
+    found: list[Shape] = [shape for shape in _OPERATED if shape.operator in set(there)]
+    return [*found, *([inferenceservice] if inferenceservice.operator in set(there) else [])]

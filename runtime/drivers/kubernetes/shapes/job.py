@@ -148,10 +148,11 @@ def _end(hands: Hands, owner: Object, found: list[Object]) -> None:
     note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
     text = json.dumps({**note, **end}, separators=(",", ":"))
     change: dict[str, Any] = {"metadata": {"annotations": {names.ENDED: text}}}
-    if not end and observe_job.is_suspended(owner):
-        change["metadata"]["labels"] = {names.QUEUE: names.OVER}
-    elif not end:
+    if not end:
+        # Of what waits, too: Kueue may let in once more what it has just put out.
         change["spec"] = {"activeDeadlineSeconds": 1}
+        if observe_job.is_suspended(owner):
+            change["metadata"]["labels"] = {names.QUEUE: names.OVER}
     meta = owner["metadata"]
     hands.client.patch(VERSION, PLURAL, meta["name"], meta["namespace"], change)
 
