@@ -26,7 +26,8 @@ IDLE_S = 2.0  # after which a connection may be closed on the other side
 MOST_ANSWER = 256 * 2**20
 AWAY = 69
 BUSY, NOT_LET_IN = {429, 503}, {401, 403, 404}
-OK, GIVEN_UP = 200, 502
+BROKE_OFF = {502, 504}  # of a gateway: what was sent may have been done
+OK, TOO_LARGE = 200, 413
 
 
 class StoppedError(Exception):
@@ -192,8 +193,8 @@ class Caller:
             said = {"error": "The answer has not one prediction for each instance."}
         elif status in NOT_LET_IN:
             raise StoppedError(f"It is not answered: {_sentence(status, said)}")
-        if len(bodies) == 1:
-            return [Answer(problem=_sentence(status, said))]
+        if len(bodies) == 1 or status in BROKE_OFF:
+            return [Answer(problem=_sentence(status, said))] * len(bodies)
         middle = len(bodies) // 2
         return self._ask(bodies[:middle]) + self._ask(bodies[middle:])
 
@@ -204,7 +205,7 @@ class Caller:
             try:
                 status, said, wait_s = self._once(body)
             except ConnectionError as problem:  # nothing was sent
-                status, said, wait_s = GIVEN_UP, {"error": str(problem)}, pause
+                status, said, wait_s = 0, {"error": str(problem)}, pause
                 pause = min(pause * 2, MOST_PAUSE_S)
                 if self.asked.again:
                     self.asked.revive()
@@ -232,7 +233,7 @@ class Caller:
         self.held.at = time.monotonic()
         if len(content) > MOST_ANSWER:
             one.close()
-            return GIVEN_UP, {"error": "The answer is too large."}, 0.0
+            return TOO_LARGE, {"error": "The answer is too large."}, 0.0
         said: Any = None
         with contextlib.suppress(ValueError, RecursionError):
             said = json.loads(content)
@@ -294,5 +295,5 @@ class _Alone:
 
 def _sentence(status: int, said: Any) -> str:
     """Return what was answered instead of predictions, of bounded length."""
-    error = said.get("error") if isinstance(said, dict) else None
+    error = said.get("error") or said.get("detail") if isinstance(said, dict) else None
     return str(error)[:300] if error else f"The answer has the status {status}."

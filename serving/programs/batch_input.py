@@ -52,6 +52,7 @@ class Shape:
 
     names: tuple[str, ...] = ()
     count: int = 0
+    is_single: bool = False  # of the one column its value, in no list
 
     def check(self, header: Sequence[str], width: int) -> str:
         """Return what is wrong with columns that are called so; "": they fit."""
@@ -70,7 +71,7 @@ class Shape:
             return {name: named[name] for name in self.names}
         if header and not self.count:
             return dict(zip(header, values, strict=True))
-        return values[0] if self.count == 1 else list(values)
+        return values[0] if self.is_single else list(values)
 
 
 def files_in(place: Path, but: Path) -> list[Path]:

@@ -189,7 +189,9 @@ def shape_of(takes: Sequence[Any]) -> Shape:
         return Shape()
     names = (takes[0].get("parameters") or {}).get("columns") or ()
     shape = [size for size in takes[0].get("shape") or () if isinstance(size, int)]
-    each = shape[1] if len(shape) == 2 else int(len(shape) == 1)  # noqa: PLR2004 - a matrix
+    if len(shape) == 1:
+        return Shape(count=1, is_single=True)
+    each = shape[1] if len(shape) == 2 else 0  # noqa: PLR2004 - a matrix
     return Shape(tuple(map(str, names)), max(0, each))
 
 
