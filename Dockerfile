@@ -1,4 +1,4 @@
-# Berth as images: `server` (web, worker, gate, migrate), `proxy` (the notebook proxy) and, for
+# Berth as images: `server` (web, worker, gate, gateway, migrate), `proxy` (the notebook proxy) and, for
 # pods of people, `notebook` (JupyterLab; it also signs people in before ports of containers).
 #
 #   docker build --target server   -t berth/server .

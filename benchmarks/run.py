@@ -37,6 +37,7 @@ LOADS = {
     "long-log": ("jobs", "run_log"),
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
+    "gateway": ("gateway", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]

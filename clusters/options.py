@@ -76,6 +76,8 @@ class ClusterOptions:
     sidecar_image: str = ""  # signs people in before a port of a container; "": the default one
     default_image: str = ""  # for presets that name none
     data_image: str = ""  # copies data and serves files: has python3 and the package dataplane
+    # By the word of a model server (``serving.runtimes``), the image that has it.
+    serving_images: Mapping[str, str] = field(default_factory=dict)
     check_image: str = ""  # has python3, for the self-check; "": another one of these
     portal_role: str = ""  # ClusterRole that is ours only inside projects; "": ours everywhere
     portal_account: str = ""  # namespace/name of the account that gets it there

@@ -24,6 +24,7 @@ DUTIES: dict[str, Promise] = {
     "cluster-checks": _("Runs the self-checks of clusters"),
     "cluster-farewells": _("Tidies clusters that were detached"),
     "farewell": _("Tidies a detached cluster"),
+    "endpoints": _("Scales endpoints, lets them sleep, and moves canaries on"),
     "experiments": _("Steers searches for parameters"),
     "files-idle": _("Ends file browsers that nobody uses"),
     "health": _("Asks clusters and machines whether they answer"),

@@ -17,6 +17,7 @@ from runtime.protocol import Desired
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from jobs.models import Run
     from projects.models import Project
 
 
@@ -63,3 +64,10 @@ def ending(row: Experiment) -> QuerySet[Trial]:
     found = row.trials.filter(state=TrialState.EARLY_STOPPED, job__deleted_at=None)
     found = found.filter(job__desired=Desired.STOPPED)
     return found.exclude(job__phase__in=ENDED, job__phase_since__lte=F("ended_at"))
+
+
+def metrics_of_run(run: Run) -> dict[str, float]:
+    """Return how good a trial was, for a model of what its job left."""
+    trial = Trial.objects.filter(job=run.job_id, value__isnull=False).select_related("experiment")
+    found = trial.first()
+    return {found.experiment.metric: found.value} if found and found.value is not None else {}

@@ -110,7 +110,8 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
 def _of_other_work(row: Load) -> dict[str, Any]:
     if row.newest:
         return {"newest": row.newest, "newest_at": row.newest_at}
-    return {"marker": MARKER, "tells": TELLS} if row.made_for else {}
+    leaves = row.made_for is not None and row.is_export  # what came in needs no mark
+    return {"marker": MARKER, "tells": TELLS} if leaves else {}
 
 
 def _mode(row: Load) -> str:

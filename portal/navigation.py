@@ -41,6 +41,7 @@ PROJECT = (
     Entry(_("Jobs"), "stack-2", ("jobs:list",), project=True),
     Entry(_("Searches"), "adjustments", ("experiments:list",), project=True),
     Entry(_("Performance tests"), "gauge", ("perftests:list",), project=True),
+    Entry(_("Models"), "package", ("models:list",), project=True),
     Entry(_("Endpoints"), "api", ("endpoints:list",), project=True),
     Entry(_("Data"), "database", ("volumes:list",), project=True),
     Entry(_("Loads"), "database-import", ("loaders:list",), project=True),

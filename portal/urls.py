@@ -24,6 +24,7 @@ API = (
     "perftests.api",
     "serving.api",
     "serving.models_api",
+    "serving.ai_platform_api",
     "serving.batch_api",
     "gate.api",
     "usage.api",

@@ -7,16 +7,19 @@ class ServingConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
+        from jobs.ui.artifacts import offers
         from runtime import reconcilers
         from serving import contents
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
+        from serving.ui.models import offer_of_run
         from serving.ui.pages import PAGES
         from work import kinds
         from work.ui import pages
 
         contents.connect()
+        offers.register(offer_of_run)
         kinds.register(ENDPOINT)
         pages.register(PAGES)
         reconcilers.register(EndpointReconciler())

@@ -8,19 +8,25 @@ from django.db.models import Q
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from clusters.options import options_of
 from common.errors import wrong
 from projects.access import Permission
+from runtime.training import KSERVE
 from serving.choices import Files
 from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
 from serving.selectors import default_of
+from serving.services.canary import launched, stopping
+from serving.services.scale import most_of
+from work.choices import StopReason
 from work.kinds import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from clusters.models import Cluster
+    from work.attached import Attached
 
 
 def version_named(row: Endpoint) -> ModelVersion:
@@ -58,6 +64,8 @@ def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
         raise wrong("runtime", message % told)
     if not row.version and not (row.image or row.command):
         raise wrong("model", gettext("Say a model, or an image or command of your own."))
+    if row.version and row.version.volume and not row.cluster_key and not said.get("cluster"):
+        row.cluster_key = row.version.volume.cluster_key
     runtime = runtime_of(row)
     if runtime.needs_gpu and not row.gpus:
         said_of = gettext("%(name)s needs a GPU.") % {"name": runtime.label}
@@ -70,16 +78,41 @@ def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
 
 
 def _check_place(cluster: Cluster, row: Endpoint) -> None:
-    runtime = runtime_of(row)
+    runtime, version = runtime_of(row), row.version
+    volume = version.volume if version is not None else None
+    if volume is not None and volume.cluster_key != cluster.key:
+        message = gettext("The files of %(version)s are in a volume of %(cluster)s.")
+        told: dict[str, object] = {"version": str(version), "cluster": volume.cluster_key}
+        raise wrong("cluster" if row.pk is None else "model", message % told)
     if cluster.runs_images:
+        if KSERVE not in cluster.operators:
+            raise wrong("cluster", gettext("This cluster has no KServe, which endpoints need."))
         if runtime.word == CUSTOM and not row.image:
             raise wrong("image", gettext("A server of your own on a cluster needs an image."))
+        named = row.image or options_of(cluster.options).serving_images.get(runtime.image)
+        if runtime.word != CUSTOM and not named:
+            message = gettext("%(cluster)s names no image for %(name)s; an operator can.")
+            told = {"cluster": cluster.label, "name": str(runtime.label)}
+            raise wrong("runtime", message % told)
         return
     if runtime.word == CUSTOM and not row.command:
         raise wrong("command", gettext("On this machine a server of your own needs a command."))
     if runtime.word != CUSTOM and not runtime.environment:
         message = gettext("%(name)s runs on clusters only.") % {"name": runtime.label}
         raise wrong("runtime", message)
+
+
+def _look_at(row: Endpoint, _attached: Attached) -> list[str]:
+    """Say what a plan would not show: how many replicas there may be."""
+    if row.max_replicas > row.min_replicas == most_of(row):
+        return [gettext("GPUs of this machine are given once: it stays at the least.")]
+    return []
+
+
+def _change(row: Endpoint, after: Endpoint, _fields: Collection[str]) -> None:
+    """What runs is scaled to other bounds within limits, a moment later (``services.scale``)."""
+    if row.is_on_its_way:
+        after.replicas = row.replicas
 
 
 ENDPOINT = Kind(
@@ -96,12 +129,18 @@ ENDPOINT = Kind(
     managed=True,
     first_name=lambda row: row.model.partition("/")[0] or Endpoint.KIND,
     settle=_settle,
+    change=_change,
     check_place=_check_place,
+    look_at_attached=_look_at,
     homes=lambda row: row.homes,
     hidden=Q(canary_of__isnull=False),
     related=("version__volume", "version__model"),
     purpose="inference",
     replicas=lambda row: row.replicas,
     of_a_launch={"scaled_at": None},
+    launched=launched,
+    stopping=stopping,
+    stopped={StopReason.ASLEEP: "asleep"},
+    stop_notices={StopReason.ASLEEP: ""},  # the timeline says it; it comes back by itself
     counted=lambda n: ngettext("%(n)d endpoint", "%(n)d endpoints", n) % {"n": n},
 )

@@ -13,9 +13,12 @@ from credentials.sealing import SealedMapping
 from jobs.models import Job
 from loaders.models import Load
 from projects.models import Project
+from runtime.protocol import Desired
 from serving.choices import Files, Framework, Source, Stage
 from volumes.models import Volume
 from work.models import Workload
+
+WITH = ("project", "owner", "version__volume", "version__model")  # read with an endpoint
 
 
 class Model(models.Model):
@@ -140,17 +143,14 @@ class Endpoint(Workload):
         "self", null=True, on_delete=models.CASCADE, related_name="canaries"
     )
     canary_percent = models.PositiveSmallIntegerField(default=0)
+    split_at = models.DateTimeField(null=True)  # that share was last changed
     promoting = models.BooleanField(default=False)  # its canary's version is becoming its own
+    canary_leaves = models.BooleanField(default=False)  # it gets nothing any more, and goes
+    scaling_problem = models.CharField(max_length=500, blank=True, default="")  # why not more
     called_at = models.DateTimeField(null=True)  # the latest request, to the minute
 
     class Meta(Workload.Meta):
-        constraints = [
-            models.UniqueConstraint(
-                fields=["canary_of"],
-                condition=Q(canary_of__isnull=False),
-                name="serving_one_canary",
-            )
-        ]
+        constraints = []
         indexes = []
 
     def get_absolute_url(self) -> str:
@@ -163,6 +163,12 @@ class Endpoint(Workload):
         from serving.runtimes import runtime_of
 
         return runtime_of(self).environment
+
+    @property
+    def canary(self) -> Endpoint | None:
+        """What stands beside it and is not on its way out; who makes one locks this row."""
+        beside = Endpoint.objects.filter(canary_of=self, deleted_at=None)
+        return beside.exclude(desired=Desired.ABSENT).select_related(*WITH).first()
 
     @property
     def homes(self) -> tuple[Volume, ...]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from runtime.capabilities import SupportsServing
+from runtime.ports import cluster_provider
+from runtime.protocol import NotYet, Seen
 from runtime.workload import WorkloadReconciler
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
@@ -18,6 +23,11 @@ if TYPE_CHECKING:
 
     from runtime.models import Reconcilable
     from runtime.protocol import Observation, Phase, WorkloadSpec
+    from runtime.reconcilers import Outcome
+    from runtime.workload_state import ReconcileContext
+
+AGAIN_S = 10.0  # between two tries to have a replica that ended by itself begin anew
+_THERE = (Seen.STARTING, Seen.READY)
 
 
 class EndpointReconciler(WorkloadReconciler):
@@ -33,6 +43,28 @@ class EndpointReconciler(WorkloadReconciler):
 
     def spec_of(self, row: Endpoint) -> WorkloadSpec:
         return workload_spec(row)
+
+    def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
+        """Tell the driver how many are wanted, when that changed or one ended by itself."""
+        row: Any = state.row
+        told, at = state.ref.get("scaled") or {}, time.time()
+        wanted = {"launch": row.launch, "replicas": row.replicas}
+        lacks = any(one.seen == Seen.EXITED for one in seen.replicas)
+        wait = max(0.0, told.get("at", 0.0) + AGAIN_S - at) if lacks else None
+        if state.just_made:
+            state.ref["scaled"] = {**wanted, "at": at}
+        elif seen.seen in _THERE and ({**told, **wanted} != told or wait == 0.0):
+            driver = cluster_provider().driver_for(row.cluster_key)
+            try:
+                if isinstance(driver, SupportsServing):
+                    driver.scale(self.spec_of(row))
+                state.ref["scaled"] = {**wanted, "at": at}
+            except NotYet as error:
+                wait = error.retry_in
+        outcome = super()._follow(state, seen)
+        if wait is None or outcome.requeue_s is None:
+            return outcome
+        return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))
 
     def replicas_of(self, row: Endpoint) -> int:
         return row.replicas

@@ -31,6 +31,7 @@ class Runtime:
     speaks: tuple[str, ...]
     environment: str = ""  # "": one machine does not have it
     image: str = ""
+    health: str = "/v2/health/ready"
     needs_gpu: bool = False
     is_tested: bool = True  # on real parts by Berth's own tests
 
@@ -75,6 +76,7 @@ RUNTIMES = (
         loads=(Framework.HUGGINGFACE,),
         speaks=(OPENAI,),
         image="vllm",
+        health="/health",
         needs_gpu=True,
         is_tested=False,
     ),

@@ -1,5 +1,7 @@
 """Training jobs by the commands of AI Platform Training: ``berth ai-platform jobs …``.
 
+Those of Prediction (models, versions, predict) are in ``prediction``.
+
 What their file means is known by the portal (``--plan``); ``kubectl ai-platform`` is the same.
 """
 
@@ -19,6 +21,7 @@ from berth_cli.context import Session, with_session
 from berth_cli.documents import Waiting, emit_plan, plan_option
 from berth_cli.fields import field_body, field_options, fields_of
 from berth_cli.jobs import JOB
+from berth_cli.lazy import LazyGroup
 from berth_cli.naming import given, why
 from berth_cli.output import emit, moment, printable
 from berth_cli.packages import package_sent
@@ -65,7 +68,7 @@ _ACCELERATORS = {
 }
 
 
-class _Pairs(click.ParamType):
+class Pairs(click.ParamType):
     """NAME=VALUE,NAME=VALUE"""
 
     name = "pairs"
@@ -79,7 +82,11 @@ class _Pairs(click.ParamType):
         return found
 
 
-@click.group("ai-platform")
+@click.group(
+    "ai-platform",
+    cls=LazyGroup,
+    elsewhere={name: f"prediction:{name}" for name in ("models", "versions", "predict")},
+)
 def ai_platform() -> None:
     """Commands in the shape of AI Platform: what was typed and written for it runs here."""
 
@@ -94,7 +101,7 @@ def submit() -> None:
     """Submit a job."""
 
 
-def _format(command: Any) -> Any:
+def format_option(command: Any) -> Any:
     def put(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
         if value is not None:
             found: Any = ctx.find_object(Session)
@@ -118,7 +125,7 @@ def _described(command: Any) -> Any:
     options += [
         click.option(
             f"--{name}",
-            type=_Pairs(),
+            type=Pairs(),
             metavar="count=N,type=TYPE",
             help=f"{path} of it.",
         )
@@ -138,7 +145,7 @@ def _described(command: Any) -> Any:
 )
 @_described
 @click.option("--staging-bucket", hidden=True, help="Not needed: the portal keeps the package.")
-@click.option("--labels", type=_Pairs(), metavar="NAME=VALUE,…", help="Kept with it.")
+@click.option("--labels", type=Pairs(), metavar="NAME=VALUE,…", help="Kept with it.")
 @click.option(
     "--use-chief-in-tf-config/--no-use-chief-in-tf-config",
     "chief",
@@ -149,7 +156,7 @@ def _described(command: Any) -> Any:
 @click.option("--async", "_async", is_flag=True, hidden=True, help="As it is without.")
 @field_options("job", but=[f["name"] for f in fields_of("job") if f["name"] not in _BESIDE])
 @plan_option
-@_format
+@format_option
 @with_session
 def training(  # noqa: PLR0913 - one for each option
     s: Session,
@@ -183,29 +190,29 @@ def training(  # noqa: PLR0913 - one for each option
         asked["package"] = package_sent(s, Path(package_path), plan=plan) or "planned"
     path = f"projects/{s.project}/ai-platform/jobs"
     if plan:
-        _show_plan(s, s.client.post(path, asked, plan=1))
+        show_plan(s, s.client.post(path, asked, plan=1))
         return
     row = s.client.post(path, asked)
     click.echo(
         f"{name} is submitted. How it goes: berth ai-platform jobs describe {name}", err=True
     )
-    _show(s, {key: row[key] for key in ("jobId", "state")} if s.fmt == "table" else row)
+    show(s, {key: row[key] for key in ("jobId", "state")} if s.fmt == "table" else row)
     if stream_logs:
         _stream(s, name)
 
 
 @jobs.command()
 @click.argument("name", shell_complete=completing.jobs)
-@_format
+@format_option
 @with_session
 def describe(s: Session, name: str) -> None:
     """Tell one job: its state, its times and its trainingInput."""
-    _show(s, s.client.get(f"projects/{s.project}/ai-platform/jobs/{name}"))
+    show(s, s.client.get(f"projects/{s.project}/ai-platform/jobs/{name}"))
 
 
 @jobs.command("list")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the newest.")
-@_format
+@format_option
 @with_session
 def list_jobs(s: Session, *, limit: int | None) -> None:
     """List the training jobs of the project that were submitted so, the newest first."""
@@ -251,17 +258,17 @@ def _stream(s: Session, name: str) -> None:
     s.fmt = fmt
 
 
-def _show(s: Session, row: Row) -> None:
+def show(s: Session, row: Row) -> None:
     """Print one as YAML, unless JSON was asked for."""
     emit(row, fmt="json" if s.fmt == "json" else "yaml")
 
 
-def _show_plan(s: Session, answer: Row) -> None:
+def show_plan(s: Session, answer: Row) -> None:
     if s.fmt != "table":
         s.show(answer)
     else:
         emit(answer["fields"], fmt="table", columns=_LINES)
-        if answer["plan"]:
+        if answer.get("plan"):
             click.echo()
             emit_plan(s, answer["plan"])
     if not answer["allowed"]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "budgets": "budgets:budgets",
     "completion": "completing:completion",
     "credentials": "credentials:credentials",
+    "endpoint": "endpoints:endpoint",
     "experiment": "experiments:experiment",
     "fleet": "fleet:fleet",
     "idle-policies": "patrol:policies",

@@ -160,7 +160,7 @@ def version_add(  # noqa: PLR0913 - one for each option
     path = f"{_base(s)}/{name}/versions"
     made = _begun(s, path, said) if from_dir else s.client.post(path, said)
     if from_dir is not None and made["files"] != "there":
-        _send(s, made, from_dir)
+        send_files(s, made, from_dir)
         made = s.client.post(f"{path}/{made['name']}/check", {})
     if not no_wait:
         made = wait_for_files(s, made)
@@ -232,7 +232,7 @@ def _begun(s: Session, path: str, said: dict[str, Any]) -> dict[str, Any]:
     return dict(s.client.post(path, said))
 
 
-def _send(s: Session, row: dict[str, Any], source: Path) -> None:
+def send_files(s: Session, row: dict[str, Any], source: Path) -> None:
     """Send a folder, or a file, to where the version has its files."""
     from berth_cli.carrying import Place, send  # only who sends needs them
     from berth_cli.files import files_to_send

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from accounts.principal import Principal
 from common.errors import BerthError
+from common.hooks import Hook
 from jobs import outputs, runs
 from jobs.choices import OutputState
+from jobs.models import Run
 from jobs.tensorboard import is_offered
 from work.ui.acts import Act
 from work.ui.views import READ, OneView
@@ -20,13 +24,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
+    from django.utils.functional import Promise
 
-    from jobs.models import Run
     from jobs.outputs import Output
 
 CHOSEN_FROM = 50  # the latest runs
 SHOWN = 200  # of its files; the rest is counted
 _LOAD = "output_load"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A button beside what a run left."""
+
+    label: str | Promise
+    url: str
+    icon: str
+
+
+# What apps above do with it; None: nothing with this one.
+offers: Hook[[Principal, Run], Offer | None] = Hook()
 _RELATED = ("output_volume", _LOAD, f"{_LOAD}__volume", f"{_LOAD}__credential")
 # state → tone and shape of its badge
 _BADGES = {
@@ -59,6 +76,7 @@ class Artifacts(OneView):
             numbers = list(has_output.values_list("launch", flat=True)[:CHOSEN_FROM])
             said |= {"numbers": numbers, "badge": (found.state.label, *_BADGES[found.state])}
             said |= self._files(found)
+            said |= {"offers": [one for one in offers(self.principal, run) if one is not None]}
             said |= {"chosen": [run.launch], "shows_curves": is_offered(self.principal, row)}
         return self.render(self.page(row, said))
 

@@ -48,6 +48,7 @@ from queues import history as turns
 from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
+from serving import duty as endpoints
 from serving.services import versions
 from usage import capacity, closing, digest, node_days
 from volumes import measuring
@@ -275,6 +276,7 @@ class Worker:
             Loop("job-hints", parking.hints_tell, 900.0, leased=True, first_s=LATER_S),
             Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("experiments", experiments.Turns().tick, experiments.SOON_S, leased=True),
+            Loop("endpoints", endpoints.Turns().tick, endpoints.EVERY_S, leased=True),
             Loop("job-events", told.read_due, told.EVERY_S, leased=True, first_s=LATER_S),
             Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("job-outputs", outputs_copy, 2.0, leased=True),

@@ -41,6 +41,7 @@ LISTENERS = (
     Listener("gate", "BERTH_GATE_PORT", is_open=True),
     Listener("ssh", "BERTH_SSH_PORT", is_open=True),  # 0: none
     Listener("gate_internal", "BERTH_GATE_INTERNAL_PORT"),
+    Listener("gateway", "BERTH_GATEWAY_PORT", is_open=True),
 )
 # `localhost` is both, and browsers try the second one first. Of what we do not serve the port is
 # still ours: who asks there is refused at once, and asks the other.
@@ -107,7 +108,7 @@ def _busy(one: Listener, address: str, port: int, error: OSError) -> Refusal:
     return Refusal(
         f"Port {port} of {address} can't be used: {(error.strerror or str(error)).lower()}."
         f" End what uses it, or choose another: {one.setting}={port + 1000} make run"
-        + (" (the other six ports follow it)" if one.name == "web" else "")
+        + (" (the other seven ports follow it)" if one.name == "web" else "")
     )
 
 

@@ -289,6 +289,7 @@ def port_numbers() -> dict[str, int]:
         "gate": settings.BERTH_GATE_PORT,
         "gate_internal": settings.BERTH_GATE_INTERNAL_PORT,
         "ssh": settings.BERTH_SSH_PORT,
+        "gateway": settings.BERTH_GATEWAY_PORT,
     }
 
 

@@ -189,6 +189,17 @@ def gate() -> int:
     os.execv(sys.executable, [sys.executable, "-m", "gate"])  # noqa: S606 - there is no shell to want
 
 
+def gateway() -> int:
+    load()
+    from django.conf import settings
+
+    from serving.gateway.program import serve
+
+    wait_for_database()
+    serve(listener(settings.BERTH_BIND, settings.BERTH_GATEWAY_PORT))
+    return 0
+
+
 def proxy() -> int:
     """Become the notebook proxy, where Node and its packages are on this machine."""
     load()
@@ -253,6 +264,7 @@ PROCESSES: dict[str, Callable[[], int]] = {
     "web": web,
     "worker": worker,
     "gate": gate,
+    "gateway": gateway,
     "proxy": proxy,
     "check": check,
     "health": health,

@@ -127,12 +127,14 @@ def portal_children(
     web_fds = tuple(fd[name] for name in ("web", "internal", "hub") if name in fd)
     web = [*own, "portal.server.web", *map(str, web_fds)]
     worker = [*own, "portal.server.worker"]
+    gateway = [*own, "serving.gateway", str(fd["gateway"])]
     log = places.log
     pair = (fd["proxy"], fd["proxy_api"])
     return [
         Child("proxy", proxy, log / "proxy.log", proxy_env, pair),
         Child("web", web, log / "web.log", LEAN, web_fds),
         Child("worker", worker, log / "worker.log", LEAN, grace_s=15),
+        Child("gateway", gateway, log / "gateway.log", LEAN, (fd["gateway"],), grace_s=15),
     ]
 
 

@@ -55,6 +55,10 @@ BERTH_GATE_INTERNAL_BIND = text("GATE_INTERNAL_BIND")
 _portal = BERTH_PUBLIC_URL.removesuffix(f":{BERTH_PORT}")
 _gate = _portal if _portal == BERTH_PUBLIC_URL else f"{_portal}:{BERTH_GATE_PORT}"
 BERTH_GATE_URL = text("GATE_URL", _gate).rstrip("/")
+# gateway: requests to endpoints. Its paths start with /e/.
+BERTH_GATEWAY_PORT = number("GATEWAY_PORT", BERTH_PORT + 7)
+_gateway = _portal if _portal == BERTH_PUBLIC_URL else f"{_portal}:{BERTH_GATEWAY_PORT}"
+BERTH_GATEWAY_URL = text("GATEWAY_URL", _gateway).rstrip("/")
 # As pages lead browsers there. On a port of its own it has another host than the portal: cookies
 # ignore ports, and who poses as the gate there is not to be sent the portal's.
 _beside = urlsplit(BERTH_GATE_URL)
@@ -438,6 +442,8 @@ SPECTACULAR_SETTINGS = {
         "IdleActEnum": "parking.choices.Act",
         "IdleStateEnum": "parking.choices.State",
         "ModeEnum": ["copy", "sync"],
+        "EndpointStateEnum": "serving.choices.State",
+        "ReplicaOutStateEnum": ["missing", "created", "starting", "ready", "stopping", "exited"],
         "SearchStateEnum": "experiments.choices.State",
         "TrialStateEnum": "experiments.choices.TrialState",
         "PerfTestStateEnum": "perftests.choices.State",

@@ -232,6 +232,7 @@ class Server:
             self.application(),
             host=host,
             port=port,
+            http="h11",  # the other one takes headers of any size
             access_log=False,  # what is asked here is in no log
             log_level="warning",
             lifespan="off",

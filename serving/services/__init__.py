@@ -1,0 +1,27 @@
+"""Every write to endpoints that is not one to any work. Split by subject; this is the door."""
+
+from serving.services.canary import (
+    canaries_step,
+    canary_end,
+    canary_make,
+    canary_promote,
+    canary_split,
+)
+from serving.services.keys import key_make, key_revoke, keys_of
+from serving.services.scale import Scaler, replicas_set
+from serving.services.sleep import endpoint_wake, endpoints_sleep
+
+__all__ = [
+    "Scaler",
+    "canaries_step",
+    "canary_end",
+    "canary_make",
+    "canary_promote",
+    "canary_split",
+    "endpoint_wake",
+    "endpoints_sleep",
+    "key_make",
+    "key_revoke",
+    "keys_of",
+    "replicas_set",
+]

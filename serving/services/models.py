@@ -13,7 +13,7 @@ from projects.access import Permission, require
 from projects.others import reason_for
 from projects.services.life import require_active
 from serving.models import Model
-from serving.services.base import clean_description, clean_name, require_unserved
+from serving.services.model_rules import clean_description, clean_name, require_unserved
 from serving.services.versions import let_go
 
 if TYPE_CHECKING:

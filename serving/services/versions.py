@@ -29,7 +29,7 @@ from runtime.protocol import Desired
 from serving.choices import Files, Framework, Source, Stage
 from serving.model_files import framework_of, place_in
 from serving.models import Endpoint, Model, ModelVersion
-from serving.services.base import (
+from serving.services.model_rules import (
     clean_metrics,
     clean_name,
     clean_signature,

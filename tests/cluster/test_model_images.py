@@ -13,6 +13,7 @@ from devcluster import serving_images
 from devcluster.kube import Kube
 from tests.cluster.pods import STRICT, is_ready, pod
 from tests.serving.server import make_sample
+from tests.support.clustered import pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.timeout(300)]
 
@@ -25,7 +26,7 @@ def test_models_of_four_frameworks_and_a_server_of_ones_own_answer_from_pods(
 ) -> None:
     """Under the strictest rules for pods, with a file system that can't be written."""
     told, volumes, containers = {}, [], []
-    image = serving_images.publish("serving")["reference"]
+    image = pinned(serving_images.publish("serving"))
     for number, framework in enumerate(FRAMEWORKS):
         folder, port = tmp_path / framework, 8081 + number
         told[port] = make_sample(framework, folder)
@@ -36,7 +37,7 @@ def test_models_of_four_frameworks_and_a_server_of_ones_own_answer_from_pods(
         mount = {"name": framework, "mountPath": "/mnt/models", "readOnly": True}
         args = ["--framework", framework, "--model-dir", "/mnt/models", "--port", str(port)]
         containers.append(container(framework, image, port, args=args, volumeMounts=[mount]))
-    own = serving_images.publish("predictor")["reference"]
+    own = pinned(serving_images.publish("predictor"))
     env = [{"name": "PORT", "value": str(PREDICTOR)}]
     containers.append(container("own", own, PREDICTOR, env=env))
     told[PREDICTOR] = {"instances": [[1, 2], [3.5]], "predictions": [3, 3.5]}

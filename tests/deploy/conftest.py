@@ -117,7 +117,7 @@ def gateway(
         traefik.start(["--entrypoints.web.forwardedHeaders.insecure=true"])
         labelled = release.kubectl("label", "namespace", NAMESPACE, f"{INSTANCE}=portal")
         assert labelled.returncode == 0, labelled.stderr
-        own = [f"{NAMESPACE}/{name}" for name in ("proxy", "worker", "gate")]
+        own = [f"{NAMESPACE}/{name}" for name in ("proxy", "worker", "gate", "gateway")]
         cluster = release.chosen["cluster"]
         options = {**cluster["options"], "proxy_peers": [*own, f"{devcluster['host']}/32"]}
         release.upgrade(

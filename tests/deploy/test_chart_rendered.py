@@ -106,7 +106,7 @@ def test_values_that_make_no_sense_are_refused(render: Any, changes: dict[str, A
 
 def test_every_pod_meets_pod_security_restricted_and_has_a_read_only_root(render: Any) -> None:
     found = pods(render())
-    assert {"web", "worker", "gate", "proxy", "migrate", "postgresql", "redis"} <= set(found)
+    assert {"web", "worker", "gate", "gateway", "proxy", "migrate", "postgresql", "redis"} <= set(found)
     for name, spec in found.items():
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
@@ -283,7 +283,7 @@ def test_the_proxies_are_named_one_by_one_for_the_worker(render: Any) -> None:
 def test_the_ingress_leads_to_portal_gate_and_workspaces(render: Any) -> None:
     made = next(o for o in objects(render(ingress={"enabled": True})) if o["kind"] == "Ingress")
     rules = {rule["host"]: rule["http"]["paths"] for rule in made["spec"]["rules"]}
-    assert [p["path"] for p in rules[chart.HOST]] == ["/gate/", "/"]
+    assert [p["path"] for p in rules[chart.HOST]] == ["/gate/", "/e/", "/"]
     backend = rules[f"*.{chart.DOMAIN}"][0]["backend"]["service"]["name"]
     assert backend == "berth-proxy"
 
@@ -308,7 +308,7 @@ def test_routes_by_a_gateway_bring_their_settings_and_no_more_rights_than_they_n
 
     without = render()[1]
     assert "httproutes" not in without
-    assert "BERTH_GATEWAY" not in without
+    assert "BERTH_GATEWAY:" not in without
 
 
 @pytest.mark.parametrize(

@@ -334,3 +334,35 @@ def fails(load: Any, fake: Any, settle: Any) -> None:
     }
     report_store(load.uid, parse(json.loads(json.dumps(body))))
     ends(load, fake, settle, 4)
+
+
+def test_the_metric_of_a_trial_becomes_that_of_its_version(add, data, alice, project) -> None:
+    from common.clock import now as at
+    from experiments.models import Experiment, Trial
+    from jobs.models import Job, Run
+
+    search = Experiment.objects.create(
+        project=project,
+        owner=alice,
+        name="s",
+        parameters=[],
+        metric="accuracy",
+        objective="maximize",
+        algorithm="tpe",
+        seed=1,
+        trials_max=1,
+        parallel=1,
+        failed_max=1,
+    )
+    job = Job.objects.create(project=project, owner=alice, name="s-1", launch=1, phase="stopped")
+    Trial.objects.create(experiment=search, number=1, parameters={}, job=job, value=0.91)
+    Run.objects.create(
+        job=job,
+        launch=1,
+        asked_at=at(),
+        ended_at=at(),
+        output_volume=data,
+        output_folder="out/1",
+    )
+    row = add(origin="run:s-1/1", metrics={"loss": 0.2})
+    assert row.metrics == {"accuracy": 0.91, "loss": 0.2}

@@ -198,6 +198,20 @@ def test_a_body_of_1_gib_is_refused_in_bounded_memory(
     predicts(started, told)
 
 
+def test_headers_without_end_are_cut_off_in_bounded_memory(
+    linear: tuple[Started, dict[str, Any]],
+) -> None:
+    started, told = linear
+    before = started.memory_mib()
+    with socket.create_connection(("127.0.0.1", int(started.url[-5:]))) as sender:
+        sender.sendall(b"POST " + PREDICT.encode() + b" HTTP/1.1\r\nhost: here\r\n")
+        endless = b"".join(b"x-%d: %s\r\n" % (n, b"a" * 100_000) for n in range(1000))
+        with pytest.raises(OSError):
+            sender.sendall(endless)
+    assert started.memory_mib() < before + 16
+    predicts(started, told)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -155,8 +155,16 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
     if kind.start is not None:
         return kind.start(principal=principal, row=row)
     own(principal, row)
+    return launch_again(principal=principal, row=lock(row))
+
+
+def launch_again(*, principal: Principal, row: Any, cause: str = "") -> Any:
+    """Launch a locked row again, as ``principal`` may.
+
+    ``cause``: the verb of what does it in their name, where no person asked.
+    """
+    kind = kinds.kind_of(row.kind)
     require_startable(principal, row.project, kind)
-    row = lock(row)
     if row.is_on_its_way:
         return row  # a second press changes nothing
     launch_check(row.cluster_key, row.project.uid)
@@ -169,7 +177,10 @@ def workload_start(*, principal: Principal, row: Workload) -> Any:
     reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
     step(row, "accepted", " ".join(filter(None, (ticket_note(row), warning_of_full(row)))))
     events.record(
-        actor=principal, verb=f"{kind.word}.{kind.started}", target=row, project_uid=row.project.uid
+        actor=None if cause else principal,
+        verb=f"{kind.word}.{cause or kind.started}",
+        target=row,
+        project_uid=row.project.uid,
     )
     changed(row)
     return row

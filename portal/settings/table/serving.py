@@ -85,7 +85,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "PORT",
             port(),
             8000,
-            "the portal; the six ports below that say `port + n` follow it unless set",
+            "the portal; the seven ports below that say `port + n` follow it unless set",
         ),
         Setting(
             "CONNECTIONS_PER_ADDRESS",
@@ -243,6 +243,22 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "where one entrance serves both",
             otherwise="`BERTH_PUBLIC_URL` with the gate's port for the portal's; as it is where it "
             "names another port or none",
+        ),
+        Setting(
+            "GATEWAY_PORT",
+            port(),
+            DERIVED,
+            "the gateway: requests to endpoints (`/e/`)",
+            otherwise="port + 7",
+        ),
+        Setting(
+            "GATEWAY_URL",
+            address("http", "https", origin=True),
+            DERIVED,
+            "the gateway as callers reach it, without `/e/`; the portal's own address where one "
+            "entrance serves both",
+            otherwise="`BERTH_PUBLIC_URL` with the gateway's port for the portal's; as it is where "
+            "it names another port or none",
         ),
         Setting(
             "GATE_PAGES_URL",

@@ -1,0 +1,287 @@
+"""The process beside HAProxy: tells it what changed, wakes what sleeps, counts what was carried.
+
+No request passes through it. While it is away HAProxy ends what it has, and a new pair goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import structlog
+
+from serving.gateway import haproxy, rooms
+from serving.gateway.counts import Counts
+from serving.gateway.haproxy import WEIGHT, Generation, RoutingError, Wanted, server_name
+from serving.gateway.table import CANARY, Endpoint, Principal, RoutingTable
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Coroutine
+    from pathlib import Path
+
+log = structlog.get_logger(__name__)
+
+FEWEST_BACKENDS = 64
+NO_LIMIT = 10**9
+LOOKS_EVERY_S = 0.1
+TIDIES_EVERY_S = 1.0
+MEASURES_EVERY_S = 2.0
+FINISHES_WITHIN_S = 10.0
+PAUSE_S = 0.5  # after a start that failed
+GOOD = ("New server registered.", "")  # what commands of a change answer, line by line
+
+
+class Gateway:
+    def __init__(
+        self, folder: Path, listener: socket.socket, wake: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self.folder = folder
+        self.counts = Counts()
+        self.answering: dict[str, int] = {}  # by uid of a row
+        self.waiting: dict[str, int] = {}  # requests without a replica, by uid of an endpoint
+        self._listener = listener
+        self._wake = wake
+        self._table = RoutingTable()
+        self._wanted = Wanted()
+        self._generations: list[Generation] = []  # the last one listens
+        self._backends = 0
+        self._of_row: dict[str, int] = {}  # which backend a ready row has
+        self._leaving: set[tuple[int, str]] = set()  # servers that end their streams
+        self._weights: dict[str, int] = {}  # by address
+        self._turn = asyncio.Lock()
+        self._client = httpx.AsyncClient(trust_env=False, headers={"Accept-Encoding": "identity"})
+
+    async def run(self, table: RoutingTable) -> None:
+        """Carry requests until cancelled; then let go of the socket and end what is open."""
+        self._generations = await haproxy.left_behind(self.folder)
+        for one in self._generations:
+            one.finish()
+        calls = self.folder / "calls.sock"
+        calls.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._hear_calls, calls)
+        try:
+            await self.apply(table)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._every(LOOKS_EVERY_S, self._revive))
+                tasks.create_task(self._every(LOOKS_EVERY_S, self._wake_asked))
+                tasks.create_task(self._every(TIDIES_EVERY_S, self._tidy))
+                tasks.create_task(self._every(MEASURES_EVERY_S, self._measure))
+        finally:
+            await self._finish()
+            server.close()
+            await self._client.aclose()
+
+    async def apply(self, table: RoutingTable) -> None:
+        """Go by ``table`` from now on: what may no longer be called is cut off first."""
+        async with self._turn:
+            before, self._table = self._table, table.at(time.time())
+            is_less = _allows_less(before, self._table)
+            wanted = self._want()
+            try:
+                await self._change(wanted)
+            except RoutingError as error:
+                log.info("gateway.next_generation", reason=str(error))
+                await self._next_generation(wanted)
+            if is_less:
+                await self._end_streams()
+
+    def _want(self) -> Wanted:
+        """What HAProxy is to know for the present table."""
+        wanted = Wanted()
+        ready = {row.uid: row for one in self._table.endpoints for row in one.rows if row.replicas}
+        self._of_row = {uid: number for uid, number in self._of_row.items() if uid in ready}
+        taken = {*self._of_row.values(), *(number for number, _address in self._leaving)}
+        free = (number for number in range(len(ready) + len(taken) + 1) if number not in taken)
+        for uid, row in ready.items():
+            number = self._of_row.setdefault(uid, -1)
+            if number < 0:
+                number = self._of_row[uid] = next(free)
+            wanted.servers[number] = {
+                address: self._weights.get(address, WEIGHT) for address in row.replicas
+            }
+        for one in self._table.endpoints:
+            self._want_rows(one, wanted.maps)
+        for digest, principal in self._table.principals.items():
+            wanted.maps["keys"][digest] = ":".join(
+                [
+                    principal.word,
+                    str(principal.requests_per_s or NO_LIMIT),
+                    str(principal.concurrent or NO_LIMIT),
+                    "exhausted" if principal.is_exhausted else "ok",
+                ]
+            )
+            for grant in _grants(principal):
+                wanted.maps["grants"][f"{principal.word}/{grant}"] = "1"
+        return wanted
+
+    def _want_rows(self, endpoint: Endpoint, maps: dict[str, dict[str, str]]) -> None:
+        maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid
+        maps["waits"][endpoint.uid] = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
+        for row in endpoint.rows:
+            if row.replicas:
+                is_main = row is endpoint.main
+                told = f"s{self._of_row[row.uid]}:{row.version}:{row.uid}"
+                maps["rows"][endpoint.uid if is_main else f"{endpoint.uid}/{CANARY}"] = told
+                maps["rows"].setdefault(f"{endpoint.uid}/{row.version}", told)
+                if not is_main and endpoint.canary_percent:
+                    maps["canaries"][endpoint.uid] = str(endpoint.canary_percent)
+
+    async def _change(self, wanted: Wanted) -> None:
+        """Tell the process that listens what is different: new servers, maps, then old servers."""
+        if not self._generations or max(self._of_row.values(), default=0) >= self._backends:
+            raise RoutingError("There are more rows than backends.")
+        old, current = self._wanted, self._generations[-1]
+        secrets: list[str] = []
+        for name in ("keys", "grants"):
+            secrets += haproxy.map_commands(old.maps[name], wanted.maps[name], name)
+        bring, drop = haproxy.server_commands(old.servers, wanted.servers, self._leaving)
+        routes = [
+            command
+            for name in ("rows", "canaries", "waits", "endpoints")
+            for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
+        ]
+        for answer in await current.ask([*secrets, *bring, *routes, *drop]):
+            if wrong := [line for line in answer.splitlines() if line.strip() not in GOOD]:
+                raise RoutingError(wrong[0])
+        for one in self._generations[:-1]:  # a connection that is kept may bring one more request
+            with contextlib.suppress(RoutingError):
+                await one.ask(command for command in secrets if command.startswith("del "))
+        self._wanted = wanted
+
+    async def _next_generation(self, wanted: Wanted) -> None:
+        while self._backends <= max(self._of_row.values(), default=0):
+            self._backends = max(FEWEST_BACKENDS, 2 * self._backends)
+        started = await haproxy.start(
+            self.folder, self._listener.fileno(), wanted, self._backends, self._generations
+        )
+        self._generations.append(started)
+        self._wanted, self._leaving = wanted, set()
+
+    async def _end_streams(self) -> None:
+        """End what is open and may no longer be called."""
+        grants = {one.word: set(_grants(one)) for one in self._table.principals.values()}
+        projects = {one.uid: one.project for one in self._table.endpoints}
+
+        def may(whose: str) -> bool:
+            word, _, uid = whose.partition("/")
+            return not grants.get(word, set()).isdisjoint({uid, f"@{projects.get(uid)}"})
+
+        for one in self._generations:
+            with contextlib.suppress(RoutingError):
+                await one.end_streams(may)
+
+    async def _every(self, seconds: float, act: Callable[[], Coroutine[None, None, None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await act()
+            except RoutingError as error:
+                log.warning("gateway.failed", reason=str(error))
+                await asyncio.sleep(PAUSE_S)
+
+    async def _revive(self) -> None:
+        """Start another process where the one that listened is gone."""
+        if not self._generations or not self._generations[-1].is_alive:
+            async with self._turn:
+                log.warning("gateway.revived")
+                await self._next_generation(self._want())
+
+    async def _wake_asked(self) -> None:
+        """See who waits; wake an endpoint once, however many wait for it."""
+        asleep = {one.uid for one in self._table.endpoints if not one.main.replicas}
+        before = self.waiting.keys()
+        told = await self._generations[-1].waiting() if asleep else {}
+        self.waiting = {uid: count for uid, count in told.items() if uid in asleep}
+        for uid in self.waiting.keys() - before:
+            await self._wake(uid)
+
+    async def _tidy(self) -> None:
+        """Forget what has ended, and who may call no longer because it is too late."""
+        for one in [one for one in self._generations[:-1] if not one.is_alive]:
+            one.kill()
+            self._generations.remove(one)
+        if len(self._table.at(time.time()).principals) != len(self._table.principals):
+            await self.apply(self._table)
+        async with self._turn:
+            for number, address in list(self._leaving):
+                name = f"s{number}/{server_name(address)}"
+                (answer,) = await self._generations[-1].ask([f"del server {name}"])
+                if "deleted" in answer or "No such server" in answer:
+                    self._leaving.discard((number, address))
+
+    async def _measure(self) -> None:
+        """See how much each row answers now, and how much room its replicas have."""
+        self.answering = await self._look()
+        busy = [
+            row
+            for one in self._table.endpoints
+            for row in one.rows
+            if row.metrics and row.replicas and self.answering.get(row.uid)
+        ]
+        told = await asyncio.gather(
+            *(
+                rooms.ask_figures(self._client, one, row.metrics)
+                for row in busy
+                for one in row.replicas
+            )
+        )
+        answers = iter(told)
+        for row in busy:
+            self._weights |= rooms.weights({one: next(answers) for one in row.replicas})
+        async with self._turn:
+            wanted = self._want()
+            self._weights = {
+                one: self._weights[one]
+                for servers in wanted.servers.values()
+                for one in servers
+                if one in self._weights
+            }
+            await self._change(wanted)
+
+    async def _look(self) -> dict[str, int]:
+        row_of = {f"s{number}": uid for uid, number in self._of_row.items()}
+        answering: dict[str, int] = dict.fromkeys(self._of_row, 0)
+        for one in self._generations:
+            with contextlib.suppress(RoutingError):
+                (table,) = await one.ask(["show stat -1 2 -1"])
+                for line in table.splitlines():
+                    name, _, now_queued, _, now, *_ = [*line.split(","), *[""] * 5]
+                    if name in row_of:
+                        answering[row_of[name]] += int(now) + int(now_queued)
+        return answering
+
+    async def _hear_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """HAProxy's lines: one for each request that ended."""
+        rest = b""
+        while part := await reader.read(2**18):
+            *lines, rest = (rest + part).split(b"\n")
+            now = time.time()
+            for line in lines:
+                self.counts.add(line.decode(errors="replace"), now)
+        writer.close()
+
+    async def _finish(self) -> None:
+        for one in self._generations:
+            one.finish()
+        for _ in range(int(FINISHES_WITHIN_S / LOOKS_EVERY_S)):
+            if any(one.is_alive for one in self._generations):
+                await asyncio.sleep(LOOKS_EVERY_S)
+        for one in self._generations:
+            one.kill()
+
+
+def _grants(principal: Principal) -> list[str]:
+    return [*principal.endpoints, *(f"@{slug}" for slug in principal.projects)]
+
+
+def _allows_less(before: RoutingTable, after: RoutingTable) -> bool:
+    """Whether somebody may call less than before: what they have open may have to end."""
+    return any(
+        (now := after.principals.get(digest)) is None
+        or not set(_grants(principal)) <= set(_grants(now))
+        for digest, principal in before.principals.items()
+    )

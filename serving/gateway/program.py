@@ -1,0 +1,148 @@
+"""The process ``gateway``: what the database says goes to HAProxy, what it carried comes back.
+
+While the database does not answer it goes on by what was last read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections
+
+from runtime import bus
+from serving.gateway import haproxy, rows, waking
+from serving.gateway.control import Gateway
+from serving.gateway.tallies import Tallies
+from serving.models import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from serving.gateway.table import RoutingTable
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+LOOKS_EVERY_S = 0.5
+READS_EVERY_S = 5.0  # all of it, whether or not something seems to have changed
+COUNTS_EVERY_S = 5.0
+SAYS_EVERY_S = 1.0
+
+
+class Process:
+    def __init__(self, folder: Path, listener: socket.socket) -> None:
+        self.gateway = Gateway(folder, listener, self._wake)
+        self.tallies = Tallies(secrets.token_hex(8))
+        self._table: RoutingTable | None = None
+        self._print: object = None
+        self._read_at = 0.0
+
+    async def run(self) -> None:
+        """Carry requests until cancelled."""
+        while self._table is None:
+            await self._read()
+            if self._table is None:
+                await asyncio.sleep(LOOKS_EVERY_S)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.gateway.run(self._table))
+                tasks.create_task(self._follow())
+                tasks.create_task(self._every(SAYS_EVERY_S, self._say))
+                tasks.create_task(self._every(COUNTS_EVERY_S, self._count))
+        finally:
+            await self._count()
+            await in_database(self.tallies.leave)
+
+    async def _follow(self) -> None:
+        """Look twice a second, and at once when somebody says that an endpoint changed."""
+        async with bus.subscription(["operators"]) as news:
+            while True:
+                message = await news.get(timeout_s=LOOKS_EVERY_S)
+                is_told = message is not None and message.get("kind") in {Endpoint.KIND, "resync"}
+                if is_told or message is None:
+                    await self._read()
+
+    async def _read(self) -> None:
+        found = await in_database(rows.fingerprint)
+        is_due = time.monotonic() - self._read_at > READS_EVERY_S
+        if found is None or (found == self._print and not is_due):
+            return
+        table = await in_database(rows.read_table)
+        if table is None:
+            return
+        self._print, self._read_at = found, time.monotonic()
+        if self._table is not None and table != self._table:
+            self._table = table
+            await self.gateway.apply(table)
+        self._table = table
+
+    async def _wake(self, uid: str) -> None:
+        await in_database(lambda: waking.wake(int(uid)))
+
+    async def _say(self) -> None:
+        waiting = {
+            one.main.uid: self.gateway.waiting[one.uid]
+            for one in (self._table.endpoints if self._table else ())
+            if one.uid in self.gateway.waiting
+        }
+        answering = dict(self.gateway.answering)
+        await in_database(
+            lambda: self.tallies.write_pressures(answering, waiting, moment=time.monotonic())
+        )
+
+    async def _count(self) -> None:
+        if (taken := self.gateway.counts.take()) and (table := self._table) is not None:
+            await in_database(lambda: self.tallies.write_calls(taken, table))
+
+    async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await act()
+
+
+async def in_database(ask: Callable[[], T]) -> T | None:
+    """Return the answer of the database; None where it has none."""
+
+    def asked() -> T | None:
+        close_old_connections()
+        try:
+            return ask()
+        except DatabaseError as error:
+            log.warning("gateway.database", error=repr(error))
+            return None
+        finally:
+            close_old_connections()
+
+    return await sync_to_async(asked)()
+
+
+def serve(listener: socket.socket) -> None:
+    """Carry requests until SIGTERM."""
+    folder = Path(settings.BERTH_VAR) / "run" / "gateway"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if settings.BERTH_TLS_CERT:
+        files = settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY
+        haproxy.write(
+            folder / haproxy.CERTIFICATE, "\n".join(Path(one).read_text() for one in files)
+        )
+    else:
+        (folder / haproxy.CERTIFICATE).unlink(missing_ok=True)
+
+    async def until_told() -> None:
+        running = asyncio.ensure_future(Process(folder, listener).run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(until_told())

@@ -1,0 +1,255 @@
+"""A canary beside an endpoint: made, given a share of the requests, promoted or taken away.
+
+Of two rows behind one address the first stays. Its share is a number at the first row; whatever
+takes time (``canaries_step``) goes on from what stands in the rows, whoever was killed meanwhile.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils.translation import gettext as _
+
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import BerthError, Conflict, wrong
+from events import services as events
+from runtime.protocol import Desired, Phase
+from serving.choices import State
+from serving.models import WITH, Endpoint
+from serving.services.base import tell_gateways
+from serving.states import STATES
+from work import kinds
+from work.fields import Edit
+from work.selectors import values_of
+from work.services.base import changed, lock, locked, own
+from work.services.edit import workload_edit
+from work.services.ending import request_delete, request_stop
+from work.services.launch import launch_again, workload_create
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+# Until every gateway has heard of a change of the split, nothing that it took traffic from ends.
+SETTLES = timedelta(seconds=3)
+# What a canary has of the endpoint beside it whatever is said of it.
+_OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s")
+
+
+def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any]) -> Endpoint:
+    """Start a canary beside ``row``: the same but for what is ``said``, with no request yet.
+
+    It is its owner's, whoever manages it. Never inside a transaction: a registry may be asked.
+    """
+    own(principal, row)
+    if row.desired != Desired.RUNNING:
+        raise Conflict(
+            _("Start it first: a canary stands beside what answers."), code="not-running"
+        )
+    _require_none(row)
+    for name in ("name", *_OF_THE_FIRST):
+        if said.get(name) is not None:
+            raise wrong(name, _("A canary has it of the endpoint that it stands beside."))
+    who = _in_name_of(principal, row)
+    same = values_of(row, private=True)
+    same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
+    same |= {"cluster": row.cluster_key, "name": f"canary-{row.short_id}"}
+
+    def beside(made: Endpoint) -> None:
+        first = lock(row)
+        _require_none(first)
+        made.canary_of = first
+        made.save(update_fields=["canary_of"])
+        _record(principal, first, "canary-made", serves=made.model or made.image)
+
+    made = workload_create(
+        principal=who,
+        project=row.project,
+        kind=kinds.kind_of(row.kind),
+        said={**same, **{name: value for name, value in said.items() if value is not None}},
+        beside=beside,
+    )
+    changed(row)
+    return made
+
+
+@transaction.atomic
+def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoint:
+    """Have ``percent`` of the requests go to its canary; 0 takes all back at once."""
+    own(principal, row)
+    row = lock(row)
+    if not 0 <= percent <= 100:  # noqa: PLR2004 - percent
+        raise wrong("percent", _("From 0 to 100."))
+    canary = _canary_of(row)
+    if row.promoting:
+        if percent or not _differs(row, canary):
+            raise Conflict(_("Its canary is being promoted."), code="promoting")
+        row.promoting = False  # it has not restarted yet: all goes back to it
+    _split(row, percent)
+    _record(principal, row, "split", percent=percent)
+    changed(row)
+    return row
+
+
+@transaction.atomic
+def canary_end(*, principal: Principal, row: Endpoint) -> Endpoint:
+    """Take all requests back from its canary; that ends once no gateway sends it any."""
+    own(principal, row)
+    row = lock(row)
+    canary = _canary_of(row)
+    if row.promoting and not _differs(row, canary):
+        raise Conflict(_("Its canary is being promoted."), code="promoting")
+    _leave(row)
+    _record(principal, row, "canary-ended", served=canary.model or canary.image)
+    changed(row)
+    return row
+
+
+@transaction.atomic
+def canary_promote(*, principal: Principal, row: Endpoint) -> Endpoint:
+    """Make what its canary serves its own: nothing is unanswered meanwhile.
+
+    All requests go to the canary, the first row restarts as that, gets them back, the canary goes.
+    """
+    own(principal, row)
+    row = lock(row)
+    canary = _canary_of(row)
+    if row.promoting:
+        return row  # a second press changes nothing
+    if STATES.of(canary) != State.READY:
+        raise Conflict(_("Its canary does not answer: look why first."), code="not-ready")
+    row.promoting = True
+    _split(row, 100)
+    _record(principal, row, "promoted", serves=canary.model or canary.image)
+    changed(row)
+    return row
+
+
+def canaries_step() -> int:
+    """Do what is due of promotions and of canaries that leave; return how many went on.
+
+    Two questions when nothing is due. Each is looked at again under the lock of its row.
+    """
+    rows = Endpoint.objects.filter(
+        Q(promoting=True) | Q(canary_leaves=True), desired=Desired.RUNNING, deleted_at=None
+    ).filter(Q(split_at=None) | Q(split_at__lte=now() - SETTLES))
+    return sum(_step(row) for row in rows.select_related(*WITH))
+
+
+def _step(found: Endpoint) -> bool:
+    with transaction.atomic():
+        row = locked(found)
+        canary = row.canary
+        waits = row.split_at is not None and row.split_at > now() - SETTLES
+        if waits or row.desired != Desired.RUNNING or not (row.promoting or row.canary_leaves):
+            return False
+        if canary is None or row.canary_leaves:
+            if canary is not None:
+                request_delete(locked(canary), actor=None)
+            row.promoting = row.canary_leaves = False
+            _split(row, 0)
+            changed(row)
+            return True
+        if not _differs(row, canary):
+            answers = row.phase == Phase.RUNNING and row.is_seen and row.ready_at is not None
+            if answers:  # until then all goes to the canary
+                _leave(row)
+                changed(row)
+            return answers
+        if STATES.of(canary) != State.READY:
+            return False  # gateways send nothing to it: the first row stays as it is
+    return _become(found, canary)
+
+
+def _become(row: Endpoint, canary: Endpoint) -> bool:
+    """Restart the first row as what its canary is; where that is refused, all goes back to it."""
+    table = kinds.kind_of(row.kind).table
+    said = values_of(canary, private=True)
+    said = {name: said[name] for name in said if table[name].edit is Edit.RESTARTS}
+    try:
+        workload_edit(principal=Principal(row.owner), row=row, said=said, check=_require_promoting)
+    except BerthError as error:
+        with transaction.atomic():
+            row = locked(row)
+            row.promoting = False
+            _split(row, 0)
+            _record(None, row, "split", percent=0, why=str(error))
+            changed(row)
+    return True
+
+
+def _require_promoting(row: Endpoint) -> None:
+    if not row.promoting:
+        raise Conflict(_("It is not promoted any more."), code="not-promoting")
+
+
+def launched(principal: Principal, row: Endpoint) -> None:
+    """Have a canary come back with what it stands beside; its limits keep nothing else down."""
+    canary = row.canary if row.canary_of_id is None and row.launch > 1 else None
+    if canary is None or canary.desired == Desired.RUNNING:
+        return
+    try:
+        with transaction.atomic():
+            launch_again(principal=_in_name_of(principal, canary), row=locked(canary))
+    except BerthError:
+        _split(row, 0)
+
+
+def stopping(row: Endpoint, reason: str) -> Collection[str]:
+    """Have its canary end with it, for the same reason ("": to go); begin small the next time."""
+    if row.canary_of_id is None and (canary := row.canary) is not None:
+        canary = locked(canary)
+        if reason:
+            request_stop(canary, reason=reason, actor=None)
+        else:
+            request_delete(canary, actor=None)
+    row.replicas, row.scaling_problem = row.min_replicas, ""
+    return ("replicas", "scaling_problem")
+
+
+def _require_none(row: Endpoint) -> None:
+    if row.canary_leaves or row.canary is not None:
+        said = _("It has a canary: promote it or take it away first.")
+        raise Conflict(said, code="has-canary")
+
+
+def _canary_of(row: Endpoint) -> Endpoint:
+    if row.canary_leaves or (canary := row.canary) is None:
+        raise Conflict(_("It has no canary."), code="no-canary")
+    return canary
+
+
+def _differs(row: Endpoint, canary: Endpoint) -> bool:
+    """Whether the first row would have to restart to be as its canary is."""
+    fields = (one for one in kinds.kind_of(row.kind).own if one.edit is Edit.RESTARTS)
+    return any(one.differs(row, canary) for one in fields)
+
+
+def _split(row: Endpoint, percent: int) -> None:
+    row.canary_percent, row.split_at = percent, now()
+    row.save(update_fields=["canary_percent", "split_at", "promoting", "canary_leaves"])
+    tell_gateways(row)
+
+
+def _leave(row: Endpoint) -> None:
+    row.canary_leaves = True
+    row.promoting = False
+    _split(row, 0)
+
+
+def _in_name_of(principal: Principal, row: Endpoint) -> Principal:
+    """Return who starts what is ``row``'s owner's: what it is given is theirs."""
+    return principal if principal.user.pk == row.owner_id else Principal(row.owner)
+
+
+def _record(principal: Principal | None, row: Endpoint, what: str, **told: object) -> None:
+    events.record(
+        actor=principal,
+        verb=f"{row.KIND}.{what}",
+        target=row,
+        project_uid=row.project.uid,
+        data=told,
+    )

@@ -1,0 +1,71 @@
+"""What writes of models have in common: what may be said, and what stands in the way of an end."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from common.errors import Conflict, wrong
+from serving.fields import SLUG
+from serving.models import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TEXT_MAX = 500
+METRICS_MOST, NAME_MOST, SIGNATURE_MOST = 50, 80, 64 * 1024
+_NAMED = 5
+
+
+def require_unserved(name: str, **which: Any) -> None:
+    """Raise Conflict that names the endpoints which serve such versions, asleep or not."""
+    rows = Endpoint.objects.filter(deleted_at__isnull=True, **which).order_by("name")
+    if names := list(rows.values_list("name", flat=True)[: _NAMED + 1]):
+        shown = ", ".join(names[:_NAMED])
+        message = ngettext(
+            "“%(name)s” is served by the endpoint %(names)s: delete that, or let it serve another.",
+            "“%(name)s” is served by the endpoints %(names)s: delete them, or let them serve "
+            "others.",
+            len(names),
+        )
+        raise Conflict(message % {"name": name, "names": shown}, code="model-serves")
+
+
+def clean_name(value: str) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(SLUG, text):
+        raise wrong("name", _("Small letters, digits and hyphens, at most 50 of them."))
+    return text
+
+
+def clean_description(value: str) -> str:
+    text = " ".join(str(value).split())
+    if len(text) > TEXT_MAX or not text.isprintable():
+        message = _("At most %(n)d printable characters.") % {"n": TEXT_MAX}
+        raise wrong("description", message)
+    return text
+
+
+def clean_metrics(said: Mapping[str, Any]) -> dict[str, float]:
+    """Return names and finite numbers."""
+    if len(said) > METRICS_MOST:
+        raise wrong("metrics", _("At most %(n)d of them.") % {"n": METRICS_MOST})
+    found = {}
+    for name, value in said.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            raise wrong("metrics", _("“%(name)s” is no number.") % {"name": str(name)[:NAME_MOST]})
+        if not 1 <= len(name) <= NAME_MOST or not name.isprintable():
+            raise wrong("metrics", _("Names of 1 to %(n)d characters.") % {"n": NAME_MOST})
+        found[name] = float(value)
+    return found
+
+
+def clean_signature(said: Mapping[str, Any]) -> dict[str, Any]:
+    if len(repr(said)) > SIGNATURE_MOST:
+        raise wrong("signature", _("The signature is too long."))
+    return dict(said)

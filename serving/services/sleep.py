@@ -1,0 +1,94 @@
+"""Sleep and wake: an endpoint that nobody calls gives all it holds back until somebody does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.utils.translation import gettext as _
+
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import BerthError
+from runtime.protocol import Desired, Phase
+from serving.choices import State
+from serving.models import Endpoint, Pressure
+from serving.states import STATES
+from work.choices import StopReason
+from work.services.base import locked
+from work.services.ending import request_stop
+from work.services.launch import launch_again
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+FRESH = timedelta(seconds=15)  # what a gateway that ended had in hand keeps nothing awake for ever
+
+
+def endpoints_sleep() -> int:
+    """Let those sleep that nobody called for as long as they say; return how many.
+
+    A request that comes at this very moment wakes it again: nothing is refused.
+    """
+    at = now()
+    busy = Pressure.objects.filter(seen_at__gt=at - FRESH).exclude(answering=0, waiting=0)
+    rows = Endpoint.objects.filter(
+        desired=Desired.RUNNING,
+        phase=Phase.RUNNING,
+        sleep_after_minutes__gt=0,
+        canary_of=None,
+        promoting=False,
+        deleted_at=None,
+    ).exclude(Exists(busy.filter(endpoint=OuterRef("pk"))))
+    rows = rows.exclude(Exists(busy.filter(endpoint__canary_of=OuterRef("pk"))))
+    due = [row for row in rows.prefetch_related("canaries") if _is_due(row, at)]
+    return sum(_sleep(row) for row in due)
+
+
+def _is_due(row: Endpoint, at: datetime) -> bool:
+    if row.ready_at is None:
+        return False
+    called = [one.called_at for one in (row, *row.canaries.all())]
+    quiet_since = max(filter(None, [row.ready_at, *called]))
+    return at - quiet_since >= timedelta(minutes=row.sleep_after_minutes)
+
+
+@transaction.atomic
+def _sleep(found: Endpoint) -> bool:
+    """Look again under the lock: it may have been called, or changed, a moment ago."""
+    row = locked(found)
+    if row.phase != Phase.RUNNING or row.promoting or not row.sleep_after_minutes:
+        return False
+    if not _is_due(row, now()):
+        return False
+    return request_stop(row, reason=StopReason.ASLEEP, actor=None)
+
+
+def endpoint_wake(uid: UUID | str) -> str:
+    """Launch one that sleeps, for a request of somebody who may call it.
+
+    Any number at once make one launch. It begins with the rights, limits and budgets that its
+    owner has now. Returns why it can't; "" where it is on its way or answers.
+    """
+    found = Endpoint.objects.select_related("canary_of").filter(uid=uid, deleted_at=None).first()
+    if found is None:
+        return _("There is no such endpoint any more.")
+    found = found.canary_of or found
+    try:
+        with transaction.atomic():
+            row = locked(found)
+            state = STATES.of(row)
+            if row.desired == Desired.STOPPED and row.stop_reason == StopReason.ASLEEP:
+                launch_again(principal=Principal(row.owner), row=row, cause="called")
+                return ""
+    except BerthError as error:
+        return str(error)
+    if state in {State.DELETING, State.STOPPED, State.STOPPING}:
+        return _("It is stopped; it answers when somebody starts it.")
+    if state == State.FAILED:
+        why = STATES.why(row).text
+        return _("It failed: %(why)s") % {"why": why}
+    return ""

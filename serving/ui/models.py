@@ -1,0 +1,292 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""The pages of models: the list, a new version, one model with its versions beside each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from common.errors import BerthError, wrong
+from common.ids import slugify
+from common.paging import paginate
+from common.ui.responses import refuse
+from jobs.ui.artifacts import Offer
+from projects.access import Permission, permissions_of
+from projects.ui.base import ProjectView
+from serving import selectors
+from serving.choices import Files, Framework, Stage
+from serving.models import Model
+from serving.services import models, versions
+from volumes.choices import VolumeKind
+from volumes.selectors import volumes_mountable
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from jobs.models import Run
+    from serving.models import ModelVersion
+
+FIRST = ("model", "origin", "framework")
+LEFT = ("name", "description", "metrics", "credential", "cluster")  # folded away
+_BADGES = {
+    Files.COMING: ("starting", "loader-2"),
+    Files.THERE: ("good", "circle-check"),
+    Files.FAILED: ("failed", "alert-triangle"),
+}
+_STAGES = {Stage.CANDIDATE: "pending", Stage.SERVING: "good", Stage.RETIRED: "quiet"}
+
+
+class VersionForm(forms.Form):
+    """A version, and its model where that is not there yet."""
+
+    model = forms.CharField(
+        label=_("Model"),
+        max_length=50,
+        help_text=_("A model that is there, or the name of a new one: small letters, digits, “-”."),
+    )
+    origin = forms.CharField(
+        label=_("Where its files are"),
+        max_length=1024,
+        help_text=_(
+            "volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest: its newest run), gs://… or s3://…."
+        ),
+        widget=forms.TextInput(attrs={"class": "font-monospace", "spellcheck": "false"}),
+    )
+    framework = forms.ChoiceField(
+        label=_("Framework"),
+        required=False,
+        choices=[("", _("As its files' names say")), *Framework.choices],
+    )
+    name = forms.CharField(
+        label=_("Version"), required=False, max_length=50, help_text=_("Empty: v1, v2 and so on.")
+    )
+    description = forms.CharField(
+        label=_("What the model is good for"),
+        required=False,
+        max_length=500,
+        help_text=_("Of a new one."),
+    )
+    metrics = forms.CharField(
+        label=_("Metrics"),
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 3, "class": "font-monospace", "spellcheck": "false"}),
+        help_text=_("One NAME=NUMBER on each line, such as accuracy=0.98."),
+    )
+    credential = forms.CharField(
+        label=_("Credential"),
+        required=False,
+        max_length=80,
+        help_text=_("That opens the bucket; a public one needs none."),
+    )
+    cluster = forms.CharField(
+        label=_("Cluster"),
+        required=False,
+        max_length=63,
+        help_text=_("Where files from a bucket are kept. Empty: the usual one."),
+    )
+
+    @property
+    def first(self) -> list[forms.BoundField]:
+        return [self[name] for name in FIRST]
+
+    @property
+    def left(self) -> list[forms.BoundField]:
+        return [self[name] for name in LEFT]
+
+    @property
+    def is_open(self) -> bool:
+        return any(field.errors or field.value() for field in self.left)
+
+    def said(self) -> dict[str, Any]:
+        found = {k: v for k, v in self.cleaned_data.items() if k not in {"model", "description"}}
+        metrics = {}
+        for line in filter(None, map(str.strip, found["metrics"].splitlines())):
+            name, _sign, value = line.partition("=")
+            try:
+                metrics[name.strip()] = float(value)
+            except ValueError:
+                raise wrong("metrics", _t("One NAME=NUMBER on each line.")) from None
+        return {**found, "metrics": metrics}
+
+
+class ModelList(ProjectView):
+    required_permissions: ClassVar = {"GET": Permission.MODEL_READ}
+    template_name = "serving/models.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:
+        rows = selectors.models_visible_to(self.principal, self.project)
+        words = request.GET.get("q", "").strip()[:50]
+        rows = rows.filter(name__icontains=words) if words else rows
+        page = paginate(request, rows)
+        labels = dict(Framework.choices)
+        shown = [
+            (row, labels.get(getattr(row, "newest_framework", None) or "", ""))
+            for row in page.object_list
+        ]
+        return self.render({"page": page, "rows": shown, "words": words})
+
+
+class VersionNew(ProjectView):
+    """One form for the first version of a model and for the next one."""
+
+    required_permissions: ClassVar = {
+        "GET": Permission.MODEL_MANAGE,
+        "POST": Permission.MODEL_MANAGE,
+    }
+    template_name = "serving/version_new.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:
+        given = {name: request.GET[name][:1024] for name in (*FIRST, *LEFT) if name in request.GET}
+        return self._shown(VersionForm(initial=given))
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:
+        form = VersionForm(request.POST)
+        if not form.is_valid():
+            return self._shown(form, status=422)
+        try:
+            row = self._add(form)
+        except BerthError as error:
+            return self._shown(form, status=refuse(request, form, error))
+        said = _t("%(name)s is registered; its files are looked at now.")
+        messages.success(request, said % {"name": row})
+        return HttpResponseRedirect(row.model.get_absolute_url())
+
+    def _add(self, form: VersionForm) -> ModelVersion:
+        """Register it, and its model where there is none. Both, or none."""
+        name, said = form.cleaned_data["model"], form.said()
+        with transaction.atomic():
+            model = Model.objects.filter(project=self.project, name=name).first()
+            if model is None:
+                try:
+                    model = models.model_create(
+                        principal=self.principal,
+                        project=self.project,
+                        name=name,
+                        description=form.cleaned_data["description"],
+                    )
+                except BerthError as error:
+                    named = "description" if "description" in error.fields else "model"
+                    raise wrong(named, error.message) from error
+            return versions.version_create(principal=self.principal, model=model, said=said)
+
+    def _shown(self, form: VersionForm, *, status: int = 200) -> HttpResponse:
+        names = Model.objects.filter(project=self.project).values_list("name", flat=True)[:200]
+        usable = volumes_mountable(self.principal, self.project).exclude(kind=VolumeKind.HOME)
+        places = [f"volume:{name}/" for name in usable.values_list("name", flat=True)[:50]]
+        form.fields["model"].widget.attrs["list"] = "models"
+        form.fields["origin"].widget.attrs["list"] = "origins"
+        return self.render({"form": form, "names": names, "places": places}, status=status)
+
+
+class ModelPage(ProjectView):
+    """A model: its versions, and what those that are chosen have in common."""
+
+    required_permissions: ClassVar = {"GET": Permission.MODEL_READ}
+    template_name = "serving/model.html"
+
+    def get(self, request: HttpRequest, project: str, model: str) -> HttpResponse:
+        row = selectors.model_get(self.principal, self.project, model)
+        all_of_it = selectors.versions_of(self.principal, row)
+        page, default = paginate(request, all_of_it), selectors.default_of(all_of_it)
+        rows = list(page.object_list)
+        asked = request.GET.getlist("compare")[:10]
+        chosen = list(all_of_it.filter(name__in=asked)) if asked else []
+        mine = row.created_by_id in {None, self.principal.user.pk}
+        said = {
+            "row": row,
+            "page": page,
+            "rows": [self._told(one) for one in rows],
+            "default": default,
+            "chosen": [one.name for one in chosen],
+            "compared": selectors.compared(chosen),
+            "stages": Stage.choices,
+            "owner": "" if mine or row.created_by is None else row.created_by.label,
+            "comes": any(one.files == Files.COMING for one in rows),
+            "served": any(getattr(one, "served_by", ()) for one in rows),
+        }
+        return self.render(said)
+
+    def _told(self, row: ModelVersion) -> dict[str, Any]:
+        mine = row.created_by_id in {None, self.principal.user.pk}
+        new = reverse("endpoints:new", kwargs={"project": self.project.slug})
+        folder = ""
+        if row.volume is not None:
+            keys = {"project": self.project.slug, "volume": row.volume.uid}
+            folder = f"{reverse('files:browse', kwargs=keys)}#{row.folder}"
+        return {
+            "version": row,
+            "badge": (row.get_files_display(), *_BADGES[Files(row.files)]),
+            "stage": (row.get_stage_display(), _STAGES[Stage(row.stage)]),
+            "deploy": f"{new}?{urlencode({'model': str(row)})}" if row.framework else "",
+            "folder": folder,
+            "owner": "" if mine or row.created_by is None else row.created_by.label,
+        }
+
+
+class _Act(ProjectView):
+    required_permissions: ClassVar = {"POST": Permission.MODEL_MANAGE}
+    stands_on = ModelPage
+
+
+class ModelDelete(_Act):
+    def post(self, request: HttpRequest, project: str, model: str) -> HttpResponse:
+        row = selectors.model_get(self.principal, self.project, model)
+        said = request.POST.get("reason", "")
+        models.model_delete(principal=self.principal, row=row, said=said)
+        messages.success(request, _t("%(name)s is deleted.") % {"name": row.name})
+        return HttpResponseRedirect(reverse("models:list", args=[self.project.slug]))
+
+
+class VersionAct(_Act):
+    """Stage it, look at its files again, make it the default, or delete it."""
+
+    def post(self, request: HttpRequest, project: str, model: str, version: str) -> HttpResponse:
+        its = selectors.model_get(self.principal, self.project, model)
+        row = selectors.version_get(self.principal, its, version)
+        act, who = request.POST.get("act", ""), self.principal
+        if act == "delete":
+            versions.version_delete(principal=who, row=row, said=request.POST.get("reason", ""))
+            said = _t("%(name)s is deleted. Its files stay where they are.")
+        elif act == "check":
+            versions.version_check(principal=who, row=row)
+            said = _t("The files of %(name)s are looked at.")
+        elif act == "default":
+            versions.version_default(principal=who, row=row)
+            said = _t("%(name)s is meant where only its model is named.")
+        else:
+            versions.version_stage(principal=who, row=row, stage=request.POST.get("stage", ""))
+            said = _t("The stage of %(name)s is changed.")
+        messages.success(request, said % {"name": row})
+        return HttpResponseRedirect(its.get_absolute_url())
+
+
+def offer_of_run(who: Principal, run: Run) -> Offer | None:
+    """The button on a run's page: register what it left."""
+    project = run.job.project
+    if run.ended_at is None or not run.output_folder:
+        return None
+    if Permission.MODEL_MANAGE not in permissions_of(who, project):
+        return None
+    origin = f"run:{run.job.short_id}/{run.launch}"
+    query = urlencode({"model": slugify(run.job.name), "origin": origin})
+    url = f"{reverse('models:new', kwargs={'project': project.slug})}?{query}"
+    return Offer(_("Register as model"), url, "package")
+
+
+app_name = "models"
+_HERE = "projects/<slug:project>/models"
+urlpatterns = [
+    path(f"{_HERE}/", ModelList.as_view(), name="list"),
+    path(f"{_HERE}/new", VersionNew.as_view(), name="new"),
+    path(f"{_HERE}/<slug:model>/", ModelPage.as_view(), name="detail"),
+    path(f"{_HERE}/<slug:model>/delete", ModelDelete.as_view(), name="delete"),
+    path(f"{_HERE}/<slug:model>/<slug:version>", VersionAct.as_view(), name="version"),
+]

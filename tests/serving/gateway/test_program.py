@@ -1,0 +1,198 @@
+"""The process of the gateway beside a database: who may call by rows, and what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from asgiref.sync import sync_to_async
+from django.test.utils import CaptureQueriesContext
+
+from serving.gateway.program import Process
+from tests.serving.gateway.conftest import PATIENCE_S
+from tests.serving.gateway.replica import Replica
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def key_for(endpoint: Any, secret: str, **columns: Any) -> Any:
+    from serving.models import EndpointKey
+
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return EndpointKey.objects.create(endpoint=endpoint, name=secret, digest=digest, **columns)
+
+
+def token_for(user: Any, secret: str, **columns: Any) -> Any:
+    from accounts.models import ApiToken
+
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return ApiToken.objects.create(user=user, name=secret, prefix="x", digest=digest, **columns)
+
+
+def answers(row: Any, *replicas: Replica) -> None:
+    """As if these were seen of its launch."""
+    from common.clock import now
+    from runtime.models import ObservedWorkload
+
+    told = [{"index": n, "seen": "ready", "address": one.address} for n, one in enumerate(replicas)]
+    data = {"uid": str(row.uid), "seen": "ready", "launch": row.launch, "kind": "endpoint"}
+    ObservedWorkload.objects.update_or_create(
+        cluster_key=row.cluster_key,
+        uid=row.uid,
+        defaults={
+            "kind": "endpoint",
+            "seen": "ready",
+            "launch": row.launch,
+            "seen_at": now(),
+            "data": {**data, "replicas": told},
+        },
+    )
+
+
+@pytest.fixture
+def endpoint(project: Any, alice: Any) -> Any:
+    from serving.models import Endpoint
+
+    return Endpoint.objects.create(
+        project=project, owner=alice, name="digits", kind="endpoint", launch=1, wait_s=60
+    )
+
+
+@pytest.fixture
+async def url(listener: socket.socket) -> AsyncIterator[str]:
+    folder = Path(tempfile.mkdtemp(prefix="gw-"))
+    running = asyncio.create_task(Process(folder, listener).run())
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/e/vision"
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    shutil.rmtree(folder)
+
+
+async def call(url: str, secret: str, path: str = "/digits/v1", **more: Any) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        headers = {"Authorization": f"Bearer {secret}"}
+        return await client.post(url + path, content=b"{}", headers=headers, **more)
+
+
+async def becomes(status: int, url: str, secret: str, within_s: float = 15.0) -> float:
+    """Call until it is answered so; return how long that took."""
+    began = time.monotonic()
+    while (told := (await call(url, secret)).status_code) != status:
+        assert time.monotonic() - began < within_s, f"still {told}"
+        await asyncio.sleep(0.05)
+    return time.monotonic() - began
+
+
+async def test_rows_decide_who_may_call_and_calls_become_rows(
+    url: str, endpoint: Any, alice: Any, bob: Any, replica: Replica
+) -> None:
+    from serving.models import Calls, Endpoint, EndpointKey
+
+    await sync_to_async(answers)(endpoint, replica)
+    key = await sync_to_async(key_for)(endpoint, "of-a-key", requests_per_day=40)
+    await sync_to_async(token_for)(bob, "of-bob")
+    await sync_to_async(token_for)(bob, "reads-only", read_only=True)
+    await sync_to_async(token_for)(bob, "elsewhere", project_uids=[str(alice.uid)])
+    await becomes(200, url, "of-a-key")
+    assert (await call(url, "of-bob")).status_code == 200
+    assert (await call(url, "reads-only")).status_code == 401
+    assert (await call(url, "elsewhere")).status_code == 404
+    assert (await call(url, "of-a-key", "/other/v1")).status_code == 404
+    for _ in range(10):
+        await call(url, "of-bob")
+
+    def counted() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for one in Calls.objects.filter(endpoint=endpoint):
+            found[one.caller] = found.get(one.caller, 0) + one.requests
+            assert sum(one.histogram.values()) == one.requests
+        return found
+
+    async with asyncio.timeout(PATIENCE_S):
+        while (await sync_to_async(counted)()).get(f"u{bob.pk}") != 11:  # noqa: ASYNC110 - rows
+            await asyncio.sleep(0.2)
+    row = await Endpoint.objects.aget(pk=endpoint.pk)
+    assert row.called_at is not None
+    assert (await EndpointKey.objects.aget(pk=key.pk)).last_used_at is not None
+    for _ in range(45):
+        await call(url, "of-a-key")
+    await becomes(429, url, "of-a-key")
+
+
+async def test_a_revoked_key_and_a_role_that_was_taken_away_end_within_seconds(
+    url: str, endpoint: Any, bob: Any, replica: Replica
+) -> None:
+    from common.clock import now
+    from projects.models import Membership
+    from serving.models import EndpointKey
+
+    await sync_to_async(answers)(endpoint, replica)
+    key = await sync_to_async(key_for)(endpoint, "of-a-key")
+    await sync_to_async(token_for)(bob, "of-bob")
+    await becomes(200, url, "of-a-key")
+    await becomes(200, url, "of-bob")
+    await EndpointKey.objects.filter(pk=key.pk).aupdate(revoked_at=now())
+    assert await becomes(401, url, "of-a-key") < 4
+    await Membership.objects.filter(user=bob).aupdate(role="viewer")
+    await becomes(404, url, "of-bob")
+
+
+async def test_a_call_wakes_what_sleeps_and_nothing_else(
+    url: str, endpoint: Any, replica: Replica
+) -> None:
+    from runtime.protocol import Desired
+    from serving.models import Endpoint, Pressure
+
+    asleep = {"desired": Desired.STOPPED, "phase": "stopped"}
+    await Endpoint.objects.filter(pk=endpoint.pk).aupdate(**asleep, stop_reason="asleep")
+    await sync_to_async(key_for)(endpoint, "of-a-key")
+    assert (await call(url, "no-such-key")).status_code == 401
+    await becomes(404, url + "/not", "of-a-key")  # the key is known
+    held = [asyncio.create_task(call(url, "of-a-key")) for _ in range(5)]
+    async with asyncio.timeout(PATIENCE_S):
+        while (row := await Endpoint.objects.aget(pk=endpoint.pk)).desired != Desired.RUNNING:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert row.launch == 2
+        while not await Pressure.objects.filter(endpoint=endpoint, waiting=5).aexists():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    await sync_to_async(answers)(row, replica)
+    assert {(await one).status_code for one in held} == {200}
+    await Endpoint.objects.filter(pk=endpoint.pk).aupdate(**asleep, stop_reason="user")
+    await becomes(503, url, "of-a-key")
+    assert (await Endpoint.objects.aget(pk=endpoint.pk)).desired == Desired.STOPPED
+
+
+def test_reading_the_table_is_as_many_queries_for_a_thousand_endpoints(
+    project: Any, alice: Any
+) -> None:
+    from django.db import connection
+
+    from serving.gateway.rows import fingerprint, read_table
+    from serving.models import Endpoint
+
+    def asked() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            fingerprint()
+            read_table()
+        return len(seen)
+
+    few = asked()
+    for number in range(20):
+        row = Endpoint.objects.create(
+            project=project, owner=alice, name=f"n-{number}", kind="endpoint"
+        )
+        key_for(row, f"secret {number}")
+    assert asked() <= few + 1

@@ -1,0 +1,226 @@
+"""The real thing on one machine: a model's files in a volume, served by processes of a portal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serving.server import make_sample, python
+from tests.support.portal import Portal
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+WITHIN_S = 120.0
+_VOLUME = """
+from accounts.models import User
+from accounts.principal import Principal
+from projects.models import Project
+from volumes.services import create
+who = Principal(User.objects.get(username="admin"))
+wanted = create.NewVolume("models", 1024)
+row = create.volume_create(principal=who, project=Project.objects.get(slug="demo"), wanted=wanted)
+answer = str(row.uid)
+"""
+_VERSIONS = """
+from accounts.models import User
+from projects.models import Project
+from serving.models import Model, ModelVersion
+from volumes.models import Volume
+volume = Volume.objects.get(uid={uid!r})
+model = Model.objects.create(project=volume.project, name="digits")
+for name in ("v1", "v2"):
+    ModelVersion.objects.create(model=model, name=name, framework="sklearn", source="volume",
+        origin="volume:models/digits", volume=volume, folder="digits")
+answer = True
+"""
+_ROW = """
+from serving.models import Endpoint
+row = Endpoint.objects.get(short_id={id!r})
+"""
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[Portal]:
+    python()  # the environment, before the portal looks
+    running = Portal()
+    try:
+        yield running.start()
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def sample(portal: Portal, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A scikit-learn model in a volume of the project, with what it predicts."""
+    made = tmp_path_factory.mktemp("sample") / "digits"
+    told = make_sample("sklearn", made)
+    uid = portal.shell(_VOLUME)
+    folder = portal.var / "volumes" / uid
+    _until(folder.is_dir)
+    shutil.copytree(made, folder / "digits")
+    for path in (folder / "digits", *(folder / "digits").iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    portal.shell(_VERSIONS.format(uid=uid))
+    return told
+
+
+@pytest.fixture(scope="module")
+def api(portal: Portal) -> Iterator[httpx.Client]:
+    with portal.api(portal.token("admin")) as client:
+        yield client
+
+
+def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if answer := found():
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"not within {within_s:.0f} s")
+
+
+def _answering(told: dict[str, Any]) -> list[str]:
+    return [one["address"] for one in told["replica_states"] if one["address"]]
+
+
+class Served:
+    """An endpoint of the demonstration's project, looked at through the API."""
+
+    def __init__(self, portal: Portal, api: httpx.Client, **said: Any) -> None:
+        self.portal, self.api = portal, api
+        size = {"cpu_milli": 500, "memory_mib": 1024}
+        answer = api.post("projects/demo/endpoints", json={**size, **said})
+        assert answer.status_code == 202, answer.text
+        self.at = f"projects/demo/endpoints/{answer.json()['id']}"
+        self.id = answer.json()["id"]
+
+    def look(self) -> dict[str, Any]:
+        return dict(self.api.get(self.at).json())
+
+    def ready(self, replicas: int = 1) -> list[str]:
+        """The addresses, once so many answer and no other is there."""
+
+        def found() -> list[str] | None:
+            told = self.look()
+            state = told["status"]["state"]
+            assert state != "failed", (told["status"], self.api.get(f"{self.at}/logs").text)
+            addresses = _answering(told)
+            whole = len(addresses) == len(told["replica_states"]) == replicas
+            return addresses if state == "ready" and whole else None
+
+        return list(_until(found))
+
+    def state(self, *wanted: str) -> str:
+        return str(_until(lambda: (now := self.look()["status"]["state"]) in wanted and now))
+
+    def shell(self, code: str) -> Any:
+        return self.portal.shell(_ROW.format(id=self.id) + code)
+
+    def press(self, answering: int) -> None:
+        """What a gateway says that it has in hand, for a while to come."""
+        self.shell(
+            "from datetime import timedelta; from common.clock import now\n"
+            f"told = {{'answering': {answering}, 'seen_at': now() + timedelta(minutes=5)}}\n"
+            "row.pressures.update_or_create(gateway='test', defaults=told); answer = 1"
+        )
+
+    def delete(self) -> None:
+        self.api.delete(self.at)
+        _until(lambda: self.api.get(self.at).status_code == 404)
+
+
+def test_a_version_answers_by_both_protocols(portal, api, sample) -> None:
+    served = Served(portal, api, name="digits", model="digits/v1")
+    (address,) = served.ready()
+    said = httpx.post(
+        f"http://{address}/v1/models/digits:predict", json={"instances": sample["instances"]}
+    )
+    assert said.json()["predictions"] == sample["predictions"]
+    told = httpx.get(f"http://{address}/v2/models/digits").json()
+    tensor = {"name": told["inputs"][0]["name"], "datatype": told["inputs"][0]["datatype"]}
+    rows = sample["instances"]
+    tensor |= {"shape": [len(rows), len(rows[0])], "data": rows}
+    answer = httpx.post(f"http://{address}/v2/models/digits/infer", json={"inputs": [tensor]})
+    assert answer.json()["outputs"][0]["data"] == sample["predictions"]
+    volume = Path(portal.var) / "volumes"
+    before = sorted(path.name for path in volume.glob("*/digits/*"))
+    assert before == ["model.joblib"]  # a server only reads
+    served.delete()
+
+
+def test_one_three_one_and_a_replica_that_dies_begins_anew(portal, api, sample) -> None:
+    served = Served(
+        portal, api, name="wide", model="digits/v1", max_replicas=3, concurrency=2, cpu_milli=200
+    )
+    first = served.ready()
+    served.press(6)
+    three = served.ready(3)
+    assert set(first) < set(three)  # the one that was there goes on
+    for address in three:
+        answer = httpx.post(
+            f"http://{address}/v1/models/digits:predict", json={"instances": sample["instances"]}
+        )
+        assert answer.json()["predictions"] == sample["predictions"]
+    port = f"--port\0{three[-1].rpartition(':')[2]}\0".encode()
+    (pid,) = (p for p in Path("/proc").glob("[0-9]*") if port in (p / "cmdline").read_bytes())
+    os.kill(int(pid.name), signal.SIGKILL)
+    _until(lambda: three[-1] not in _answering(served.look()))
+    assert len(served.ready(3)) == 3
+    assert served.look()["launch"] == 1
+    served.api.patch(served.at, json={"max_replicas": 1})
+    assert len(served.ready(1)) == 1
+    served.delete()
+
+
+def test_it_sleeps_holds_nothing_and_a_request_wakes_it(portal, api, sample) -> None:
+    served = Served(portal, api, name="sleepy", model="digits/v1", sleep_after_minutes=1)
+    served.ready()
+    served.shell(
+        "from datetime import timedelta; from common.clock import now\n"
+        "Endpoint.objects.filter(pk=row.pk).update(ready_at=now() - timedelta(hours=1)); answer = 1"
+    )
+    served.state("asleep")
+    assert not any(one["address"] for one in served.look()["replica_states"])
+    woken = served.shell(
+        "from serving.services import endpoint_wake\n"
+        "answer = [endpoint_wake(row.uid) for _one in range(3)]"
+    )
+    assert woken == ["", "", ""]
+    (address,) = served.ready()
+    said = httpx.post(
+        f"http://{address}/v1/models/digits:predict", json={"instances": sample["instances"]}
+    )
+    assert (said.json()["predictions"], served.look()["launch"]) == (sample["predictions"], 2)
+    served.delete()
+
+
+def test_promoted_something_answers_at_every_moment(portal, api, sample) -> None:
+    served = Served(portal, api, name="moving", model="digits/v1")
+    served.ready()
+    assert api.post(f"{served.at}/canary", json={"model": "digits/v2"}).status_code == 202
+    _until(lambda: served.look()["canary"]["state"] == "ready")
+    assert api.post(f"{served.at}/canary/promote").status_code == 202
+
+    def is_over() -> bool:
+        told = served.look()
+        canary = told["canary"] or {}
+        states = {told["status"]["state"], canary.get("state")}
+        assert "ready" in states, told
+        share = told["canary_percent"]
+        assert share in {0, 100}
+        answers = canary.get("state") if share else told["status"]["state"]
+        assert answers == "ready", told
+        return not told["promoting"] and not canary
+
+    _until(is_over)
+    told = served.look()
+    assert (told["spec"]["model"], told["launch"]) == ("digits/v2", 2)
+    served.delete()

@@ -1,0 +1,180 @@
+"""From what gateways have in hand to how many replicas there are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.clock import now
+from serving.scaling import LESS_AFTER_S, Needs, needed
+from serving.services import Scaler
+from serving.services import scale as scale_module
+from tests.serving.conftest import ENDPOINTS
+
+NUMBERS = st.integers(min_value=1, max_value=64)
+
+
+@given(hand=st.integers(min_value=0, max_value=10**6), concurrency=NUMBERS, a=NUMBERS, b=NUMBERS)
+def test_needed_is_within_the_bounds_and_enough_where_they_allow(hand, concurrency, a, b) -> None:
+    least, most = sorted((a, b))
+    found = needed(hand, concurrency, least, most)
+    assert least <= found <= most
+    assert found == most or found * concurrency >= hand
+    assert found == least or (found - 1) * concurrency < hand
+
+
+@given(looks=st.lists(st.tuples(st.floats(0.5, 40), NUMBERS), min_size=1, max_size=60))
+def test_up_at_once_and_never_below_what_the_last_minute_needed(looks) -> None:
+    """Whatever comes in whatever order, and however far apart the looks are."""
+    needs, current, at = Needs(), 1, 0.0
+    history: list[tuple[float, int]] = []
+    for pause, now_needed in looks:
+        at += pause
+        history.append((at, now_needed))
+        before, current = current, needs.wanted(at, now_needed, current)
+        assert current >= now_needed
+        assert current <= max(before, now_needed)
+        lately = [number for when, number in history if when >= at - LESS_AFTER_S]
+        assert current >= min(before, max(lately))
+        if current < before:
+            assert current == max(lately)
+            assert at - history[0][0] >= LESS_AFTER_S
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Any:
+    """The scaler's own clock; minutes pass at once."""
+
+    class Clock:
+        at = 1000.0
+
+        def monotonic(self) -> float:
+            return self.at
+
+    made = Clock()
+    monkeypatch.setattr(scale_module, "time", made)
+    return made
+
+
+def _press(row: Any, answering: int, waiting: int = 0, gateway: str = "one") -> None:
+    from serving.models import Pressure
+
+    told = {"answering": answering, "waiting": waiting, "seen_at": now()}
+    Pressure.objects.update_or_create(endpoint=row, gateway=gateway, defaults=told)
+
+
+@pytest.fixture
+def wide(serve) -> Any:
+    """From one to three replicas, each for two requests at once."""
+    return serve(min_replicas=1, max_replicas=3, concurrency=2)
+
+
+def _ready(fake: Any, row: Any) -> int:
+    (seen,) = fake.observe([str(row.uid)]).values()
+    return len([one for one in seen.replicas if one.address])
+
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
+
+
+def test_one_three_one_by_what_all_gateways_have(
+    fake, wide, settle, clock, django_assert_max_num_queries
+) -> None:
+    scaler = Scaler()
+    _press(wide, 2)
+    _press(wide, 1, 2, gateway="two")
+    assert scaler.tick() == 1
+    row = settle(wide)
+    assert (row.replicas, _ready(fake, row), row.launch) == (3, 3, 1)
+    _press(wide, 0)
+    _press(wide, 1, gateway="two")
+    for seconds in (2, 56):
+        clock.at += seconds
+        assert scaler.tick() == 0
+    clock.at += 5
+    with django_assert_max_num_queries(40):
+        assert scaler.tick() == 1
+    row = settle(wide)
+    assert (row.replicas, _ready(fake, row)) == (1, 1)
+
+
+def test_a_look_that_changes_nothing_is_one_question(
+    wide, serve, clock, django_assert_num_queries
+) -> None:
+    for name in ("b", "c"):
+        serve(name=name, max_replicas=4)
+    scaler = Scaler()
+    with django_assert_num_queries(1):
+        assert scaler.tick() == 0
+
+
+def test_limits_count_each_replica_and_what_they_refuse_is_said(
+    api, alice, wide, settle, clock, project
+) -> None:
+    from quotas.models import Limit, Reservation
+
+    scaler = Scaler()
+    limit = Limit.objects.create(project=project, resource="cpu_milli", amount=4000)
+    _press(wide, 6)
+    assert scaler.tick() == 1  # two of the three that it needs
+    row = settle(wide)
+    held = Reservation.objects.get(workload_uid=row.uid, resource="cpu_milli")
+    assert (row.replicas, held.amount) == (2, 4000)
+    told = api(alice, "GET", f"{ENDPOINTS}/{row.short_id}").json()
+    assert "CPU" in told["scaling_problem"]
+    limit.delete()
+    assert scaler.tick() == 0  # limits are not asked every two seconds
+    clock.at += 31
+    assert scaler.tick() == 1
+    row = settle(wide)
+    assert (row.replicas, row.scaling_problem) == (3, "")
+
+
+def test_what_a_gateway_had_that_is_gone_counts_no_more(wide, clock) -> None:
+    from serving.models import Pressure
+
+    _press(wide, 6)
+    Pressure.objects.update(seen_at=now() - timedelta(minutes=1))
+    assert Scaler().tick() == 0
+
+
+def test_other_bounds_hold_without_a_restart(api, alice, wide, settle, clock) -> None:
+    said = {"min_replicas": 2, "max_replicas": 4}
+    assert api(alice, "PATCH", f"{ENDPOINTS}/{wide.short_id}", said).status_code == 202
+    assert Scaler().tick() == 1
+    row = settle(wide)
+    assert (row.replicas, row.launch) == (2, 1)
+    api(alice, "PATCH", f"{ENDPOINTS}/{wide.short_id}", {"min_replicas": 1, "max_replicas": 1})
+    assert Scaler().tick() == 1
+    assert settle(wide).replicas == 1
+
+
+def test_it_begins_small_after_a_stop(api, alice, wide, settle, clock) -> None:
+    _press(wide, 6)
+    Scaler().tick()
+    settle(wide)
+    api(alice, "POST", f"{ENDPOINTS}/{wide.short_id}/stop")
+    settle(wide)
+    api(alice, "POST", f"{ENDPOINTS}/{wide.short_id}/start")
+    row = settle(wide)
+    assert (row.phase, row.replicas) == ("running", 1)
+
+
+def test_gpus_of_this_machine_are_given_once(wide, clock) -> None:
+    from serving.models import Endpoint
+
+    Endpoint.objects.filter(pk=wide.pk).update(gpus=1)
+    _press(wide, 6)
+    assert Scaler().tick() == 0
+
+
+def test_what_stops_is_not_scaled(api, alice, wide, clock) -> None:
+    _press(wide, 6)
+    api(alice, "POST", f"{ENDPOINTS}/{wide.short_id}/stop")
+    assert Scaler().tick() == 0
+    wide.refresh_from_db()
+    assert (wide.desired, wide.replicas) == ("stopped", 1)

@@ -1,0 +1,147 @@
+"""An endpoint that nobody calls sleeps, and the next request wakes it once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.clock import now
+from serving.services import endpoint_wake, endpoints_sleep
+from tests.serving.conftest import ENDPOINTS
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
+
+
+@pytest.fixture
+def quiet(serve) -> Any:
+    """An endpoint that was ready for two minutes and sleeps after one."""
+    from serving.models import Endpoint
+
+    row = serve(sleep_after_minutes=1)
+    Endpoint.objects.filter(pk=row.pk).update(ready_at=now() - timedelta(minutes=2))
+    row.refresh_from_db()
+    return row
+
+
+def _press(row: Any, *, ago_s: float = 0, **numbers: int) -> None:
+    from serving.models import Pressure
+
+    at = now() - timedelta(seconds=ago_s)
+    Pressure.objects.create(endpoint=row, gateway="one", seen_at=at, **numbers)
+
+
+def test_it_sleeps_and_a_request_wakes_it(api, quiet, settle, alice) -> None:
+    assert endpoints_sleep() == 1
+    row = settle(quiet)
+    address = f"{ENDPOINTS}/{row.short_id}"
+    assert api(alice, "GET", address).json()["status"]["state"] == "asleep"
+    assert endpoint_wake(row.uid) == ""
+    row = settle(row)
+    assert (api(alice, "GET", address).json()["status"]["state"], row.launch) == ("ready", 2)
+
+
+def test_asleep_it_holds_nothing_of_the_limits(quiet, settle) -> None:
+    from quotas.models import Reservation
+
+    assert Reservation.objects.filter(workload_uid=quiet.uid).exists()
+    endpoints_sleep()
+    settle(quiet)
+    assert not Reservation.objects.filter(workload_uid=quiet.uid).exists()
+
+
+def test_its_owner_is_not_told_of_sleep_but_the_events_are(quiet, alice) -> None:
+    from events.models import Event
+    from notifications.models import Notification
+
+    endpoints_sleep()
+    endpoint_wake(quiet.uid)
+    verbs = Event.objects.filter(verb__in=["endpoint.asleep", "endpoint.called"]).order_by("id")
+    assert [(one.verb, one.actor_uid) for one in verbs] == [
+        ("endpoint.asleep", None),
+        ("endpoint.called", None),
+    ]
+    assert not Notification.objects.filter(user=alice).exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "pressure"),
+    [
+        ({"called_at": 0}, None),
+        ({"ready_at": None}, None),
+        ({"sleep_after_minutes": 0}, None),
+        ({"promoting": True}, None),
+        ({}, {"answering": 1}),
+        ({}, {"waiting": 1}),
+    ],
+)
+def test_what_is_called_or_busy_or_never_sleeps_stays_awake(quiet, columns, pressure) -> None:
+    from serving.models import Endpoint
+
+    if "called_at" in columns:
+        columns = {"called_at": now()}
+    Endpoint.objects.filter(pk=quiet.pk).update(**columns)
+    if pressure:
+        _press(quiet, **pressure)
+    assert endpoints_sleep() == 0
+
+
+def test_what_a_dead_gateway_had_in_hand_keeps_nothing_awake(quiet) -> None:
+    _press(quiet, ago_s=60, answering=3)
+    assert endpoints_sleep() == 1
+
+
+def test_any_number_of_wishes_make_one_launch(quiet, settle) -> None:
+    endpoints_sleep()
+    assert [endpoint_wake(quiet.uid) for _one in range(5)] == [""] * 5
+    assert settle(quiet).launch == 2
+
+
+def test_what_goes_to_sleep_is_woken_in_the_middle_of_it(quiet, settle) -> None:
+    endpoints_sleep()  # its process still runs
+    assert endpoint_wake(quiet.uid) == ""
+    row = settle(quiet)
+    assert (row.phase, row.launch) == ("running", 2)
+
+
+def test_what_somebody_stopped_is_not_woken(api, quiet, settle, alice) -> None:
+    api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/stop")
+    row = settle(quiet)
+    assert endpoint_wake(row.uid) == "It is stopped; it answers when somebody starts it."
+    row.refresh_from_db()
+    assert row.desired == "stopped"
+
+
+def test_a_limit_that_is_reached_is_said_to_the_caller(quiet, settle, project) -> None:
+    from quotas.models import Limit
+
+    endpoints_sleep()
+    row = settle(quiet)
+    Limit.objects.create(project=project, resource="cpu_milli", amount=1)
+    assert "CPU" in endpoint_wake(row.uid)
+    row.refresh_from_db()
+    assert (row.desired, row.stop_reason, row.launch) == ("stopped", "asleep", 1)
+
+
+def test_an_archived_project_wakes_nothing(quiet, settle, project) -> None:
+    endpoints_sleep()
+    row = settle(quiet)
+    project.archived_at = now()
+    project.save()
+    assert "archived" in endpoint_wake(row.uid)
+
+
+def test_what_its_owner_may_not_start_any_more_is_not_woken(quiet, settle, alice, project) -> None:
+    from projects.models import Membership
+
+    endpoints_sleep()
+    row = settle(quiet)
+    Membership.objects.filter(project=project, user=alice).update(role="viewer")
+    assert endpoint_wake(row.uid)
+    row.refresh_from_db()
+    assert row.launch == 1
+
+
+def test_no_uid_of_nothing_is_woken() -> None:
+    assert endpoint_wake("00000000-0000-0000-0000-000000000000")
