@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('jobs', '0016_checkpoints_since'),
         ('projects', '0004_project_namespace'),
-        ('serving', '0002_models_looked_at'),
+        ('serving', '0003_models_looked_at'),
     ]
 
     operations = [

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 import serving
 from clusters import registry
+from clusters.options import options_of
 from common.errors import BerthError, Conflict, Invalid, wrong
 from common.ids import new_uid
 from events import services as events
@@ -170,11 +171,14 @@ def _serve_beside(principal: Principal, project: Project, job: _Job, version: Mo
     assert version.volume is not None  # noqa: S101 - looked at before
     volume = volume_for_use(principal, project, version.volume.uid, write=False)
     runtime = runtimes_for(version.framework)[0]
-    if not registry.row_for(job.said["cluster"]).runs_images:
+    cluster = registry.row_for(job.said["cluster"])
+    if not cluster.runs_images:
         job.said.setdefault("environment", runtime.environment)
     elif not job.said.get("image"):
-        said = _("Name an image that has %(framework)s and Python, as the model server needs them.")
-        raise wrong("image", said % {"framework": version.get_framework_display()})
+        job.said["image"] = options_of(cluster.options).serving_images.get(runtime.image)
+        if not job.said["image"]:
+            said = _("This cluster names no image for %(name)s; an operator can (serving_images).")
+            raise wrong("image", said % {"name": runtime.label})
     job.mount(volume, read_only=True)
     folder = f"{volume.mount_name}/{version.folder}".rstrip("/")
     job.args += ["--framework", version.framework, "--model-dir", folder]

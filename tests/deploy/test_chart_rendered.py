@@ -106,7 +106,9 @@ def test_values_that_make_no_sense_are_refused(render: Any, changes: dict[str, A
 
 def test_every_pod_meets_pod_security_restricted_and_has_a_read_only_root(render: Any) -> None:
     found = pods(render())
-    assert {"web", "worker", "gate", "gateway", "proxy", "migrate", "postgresql", "redis"} <= set(found)
+    assert {"web", "worker", "gate", "gateway", "proxy", "migrate", "postgresql", "redis"} <= set(
+        found
+    )
     for name, spec in found.items():
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name

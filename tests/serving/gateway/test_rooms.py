@@ -26,7 +26,9 @@ nv_inference_pending_request_count{model="b",version="1"} 4 1700000000
 def test_figures_of_known_servers() -> None:
     assert read_figures(VLLM) == Figures(3, 2, 0.5)
     assert read_figures(TRITON) == Figures(0, 5)
-    assert read_figures("berth_model_requests_running 1\nberth_model_requests_waiting 0\n") == Figures(1, 0)
+    assert read_figures(
+        "berth_model_requests_running 1\nberth_model_requests_waiting 0\n"
+    ) == Figures(1, 0)
     assert read_figures("process_open_fds 12\n") is None
 
 
