@@ -8,4 +8,5 @@ from work.ui.urls import urls_for
 urlpatterns = [
     path("", include((urls_for(PAGES), PAGES.routes))),
     path("", include("serving.ui.models")),
+    path("", include("serving.ui.batch")),
 ]

@@ -127,3 +127,25 @@ def test_instances_of_a_bucket_are_brought_first_and_no_load_stays_of_what_is_re
     begin(refused=True, **bucket, gpu_flavor="no such kind", gpus=1)
     assert [one.desired for one in Load.objects.order_by("pk")][1:] == ["absent"]
     assert BatchPrediction.objects.count() == 1
+
+
+def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(
+    begin, as_user, alice, vera
+) -> None:
+    here = "/projects/vision/batch-predictions/"
+    client = as_user(alice)
+    assert "Nothing was predicted in a batch yet" in client.get(here).content.decode()
+    form = {**SAID, "batch": 32, "at_once": 4, "replicas": 1, "gpus": 0, "instances": "on"}
+    wrong = client.post(f"{here}new", {**form, "input": "volume:secret/in"})
+    assert (wrong.status_code, "no volume “secret”" in wrong.content.decode()) == (422, True)
+    made = client.post(f"{here}new", form)
+    job = Job.objects.get()
+    assert (made.status_code, made.url) == (302, job.get_absolute_url())
+    assert "It has not told yet how far it is." in client.get(made.url).content.decode()
+    Told.objects.create(job=job, launch=1, state={"progress": [0.5, 120, 2]})
+    page = client.get(made.url).content.decode()
+    assert "50 % of the input is read: 120 instances, 2 of them not predicted." in page
+    listed = as_user(vera).get(f"{here}?model=digits").content.decode()
+    assert job.name in listed
+    assert "50 %" in listed
+    assert as_user(vera).get(f"{here}new").status_code == 403
