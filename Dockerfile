@@ -1,9 +1,11 @@
-# Berth as images: `server` (web, worker, gate, gateway, migrate), `proxy` (the notebook proxy) and, for
-# pods of people, `notebook` (JupyterLab; it also signs people in before ports of containers).
+# Berth as images: `server` (web, worker, gate, gateway, migrate), `proxy` (the notebook proxy) and,
+# for pods of people, `notebook` (JupyterLab; it also signs people in before ports of containers)
+# and `serving`, `serving-tensorflow`, `serving-pytorch` (model servers of endpoints).
 #
 #   docker build --target server   -t berth/server .
 #   docker build --target proxy    -t berth/proxy .
 #   docker build --target notebook -t berth/notebook .
+#   docker build --target serving  -t berth/serving .
 #
 # Every package of Python and Node comes from lock files with hashes. Berth's own two hold no
 # compiler, no package manager of Python or Node in use, and run as a number without a name.
@@ -115,3 +117,45 @@ USER 1000:1000
 EXPOSE 8888
 ENTRYPOINT ["tini", "--"]
 CMD ["jupyterhub-singleuser", "--ip=0.0.0.0", "--port=8888"]
+
+# --- images: model servers ------------------------------------------------------------------------------
+FROM scratch AS model-server-program
+COPY serving/__init__.py /serving/
+COPY serving/programs /serving/programs
+
+FROM ${PYTHON_IMAGE} AS model-server
+# OpenMP, for LightGBM
+RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends libgomp1 tini \
+    && rm -rf /var/lib/apt/lists/*
+# A model may be a program: it begins as the same number as people's pods.
+RUN groupadd -g 1000 berth && useradd -m -u 1000 -g berth -d /home/berth -s /usr/sbin/nologin berth \
+    && python3 -m venv /opt/serving \
+    && echo /opt/program > "$(echo /opt/serving/lib/python3.*/site-packages)/berth.pth"
+ENV PATH=/opt/serving/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    HOME=/home/berth \
+    LANG=C.UTF-8 \
+    PIP_NO_CACHE_DIR=yes \
+    PIP_ONLY_BINARY=:all: \
+    PIP_REQUIRE_HASHES=yes
+WORKDIR /home/berth
+EXPOSE 8080
+ENTRYPOINT ["tini", "--", "python3", "-I", "-m", "serving.programs.model_server"]
+
+# An image each: the libraries of PyTorch alone are 5 GB.
+FROM model-server AS serving
+COPY requirements/serving.txt /tmp/
+RUN pip install -r /tmp/serving.txt
+COPY --from=model-server-program /serving /opt/program/serving
+USER 1000:1000
+
+FROM model-server AS serving-tensorflow
+COPY requirements/serving-tensorflow.txt /tmp/
+RUN pip install -r /tmp/serving-tensorflow.txt
+COPY --from=model-server-program /serving /opt/program/serving
+USER 1000:1000
+
+FROM model-server AS serving-pytorch
+COPY requirements/serving-pytorch.txt /tmp/
+RUN pip install -r /tmp/serving-pytorch.txt
+COPY --from=model-server-program /serving /opt/program/serving
+USER 1000:1000

@@ -13,7 +13,7 @@ from tests.support.portal import ROOT, free_ports
 
 
 def once() -> float:
-    port = free_ports(7)
+    port = free_ports(8)
     # as a person has it: the settings of tests are not those of a portal
     usual = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
     env = {**usual, "BERTH_PORT": str(port)}

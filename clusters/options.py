@@ -49,8 +49,8 @@ class ClusterOptions:
     namespace_prefix: str = "berth-"
     hub_url: str = ""  # how workloads reach the portal's internal listener; "": BERTH_INTERNAL_URL
     hub_peers: tuple[str, ...] = ("berth/web",)  # where that listener is, for the NetworkPolicy
-    # who carries people to workspaces, and to the files of volumes
-    proxy_peers: tuple[str, ...] = ("berth/proxy", "berth/gate")
+    # who carries people to workspaces and to the files of volumes, and requests to endpoints
+    proxy_peers: tuple[str, ...] = ("berth/proxy", "berth/gate", "berth/gateway")
     dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)  # namespace/k8s-app, or addresses
     internet: bool = True  # workloads may open connections to public addresses
     blocked_cidrs: tuple[str, ...] = ()  # never reachable, besides private ranges

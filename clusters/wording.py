@@ -18,10 +18,12 @@ WORK: dict[str, Promise] = {
 # What the engine looks after, what is counted and written down.
 OBJECTS: dict[str, Promise] = {
     "credential": gettext_lazy("Credentials"),
+    "endpoint": gettext_lazy("Endpoints"),
     "experiment": gettext_lazy("Searches"),
     "files": gettext_lazy("File browsers"),
     "job": gettext_lazy("Jobs"),
     "load": gettext_lazy("Loads"),
+    "model": gettext_lazy("Models"),
     "place": gettext_lazy("Places of projects on clusters"),
     "queues": gettext_lazy("Queues on clusters"),
     "project": gettext_lazy("Projects"),

@@ -186,7 +186,9 @@ def _without_katib(row: Experiment, why: str) -> None:
 
 def _leave_katib(row: Experiment) -> None:
     """Take away what it has of a search that is over. Katib does so when its database answers."""
-    if not row.in_katib:
+    held = Experiment.objects.filter(pk=row.pk, generation=row.generation)
+    # A late turn: another has taken it away, and by now it may have been begun again.
+    if not row.in_katib or not held.filter(in_katib=True).exists():
         return
     try:
         if Cluster.objects.filter(key=row.cluster_key).exists():  # else it went with the cluster
@@ -198,7 +200,6 @@ def _leave_katib(row: Experiment) -> None:
             _note(row, text % {"why": error})
         return
     kept = "" if row.reason != Reason.REFUSED else row.message
-    held = Experiment.objects.filter(pk=row.pk, generation=row.generation)  # not begun again
     held.update(in_katib=False, message=kept)
 
 

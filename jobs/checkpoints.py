@@ -260,9 +260,10 @@ def note_ended(load: Load) -> None:
 
 
 def waits(row: Job) -> tuple[str, str] | None:
-    """Return the reason, and why it takes so long, until its folder has the newest copy.
+    """Return the reason why it waits until its folder has the newest copy.
 
     Asked before each launch asks for its place; whoever is killed at it is followed by the next.
+    What a store said is told on its owner's card only (``told_of``).
     """
     if not row.checkpoints_to or row.smoke_of is not None:
         return None
@@ -278,9 +279,7 @@ def waits(row: Job) -> tuple[str, str] | None:
         copies.refresh_from_db()
         if copies.back_done == row.launch:
             return None
-    if copies.back_note:
-        return Reason.NOT_RESTORED, copies.back_note
-    return Reason.RESTORING, ""
+    return (Reason.NOT_RESTORED if copies.back_note else Reason.RESTORING), ""
 
 
 def _is_on_its_way(load: Load | None) -> bool:
@@ -319,13 +318,15 @@ def told_of(row: Job, *, private: bool) -> dict[str, Any] | None:
     copies = Copies.objects.filter(job=row.pk).first() if row.checkpoints_to else None
     if copies is None:
         return None
+    words = (copies.note, copies.back_note)  # what it waits for is said first
+    first, then = words[::-1] if row.reason == Reason.NOT_RESTORED else words
     return {
         "url": copies.url,
         "kept": [
             {"name": _name(key) if private else None, "bytes": size} for key, size in copies.kept
         ],
         "copied_at": copies.copied_at,
-        "message": (copies.note or copies.back_note) if private else None,
+        "message": (first or then) if private else None,
         "restored": _name(copies.restored) if private else None,
     }
 

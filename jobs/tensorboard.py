@@ -83,7 +83,8 @@ def is_offered(who: Principal, row: Job) -> bool:
 
 def shown_by(board: Any) -> list[tuple[Job, Run | None]]:
     """Return the runs whose folders a TensorBoard shows; with None a job's, of its checkpoints."""
-    at = {folder: folder.partition("/")[2] for folder in board.logdir}
+    # A whole volume is nobody's folder: what keeps no output would all be looked at for it.
+    at = {folder: below for folder in board.logdir if (below := folder.partition("/")[2])}
     wrote = Run.objects.filter(job__project=board.project, output_folder__in=at.values())
     wrote = wrote.filter(job__deleted_at=None).order_by("-launch")
     found: list[tuple[Job, Run | None]] = [

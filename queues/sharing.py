@@ -158,9 +158,10 @@ class Pool:
         In its own part the guarantee covers what can't be asked back, and then by priority: what
         is less there gives way.
         """
-        return self._plain(work, kind) or (work.part if self._below(work, kind) else None)
+        return self.plain(work, kind) or (work.part if self._below(work, kind) else None)
 
-    def _plain(self, work: Work, kind: str) -> str | None:
+    def plain(self, work: Work, kind: str) -> str | None:
+        """Return the same where nothing of its own part gives way to it."""
         for part in () if work.borrows else self.path(work.part):
             if self.covered(part.key, kind) + work.count <= part.share(kind).guaranteed:
                 return part.key
@@ -254,7 +255,7 @@ class Pool:
         borrows as its GPU-hours are spent, whoever's it is; then the part that
         borrows most for its weight; there the lowest priority, then who began last.
         """
-        guarantor = self._plain(work, kind)
+        guarantor = self.plain(work, kind)
         if guarantor is None:
             return _enough(self._below(work, kind), lacking)
         chosen: list[Work] = []

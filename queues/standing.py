@@ -56,19 +56,21 @@ def left_on(cluster: Cluster, project_uid: str) -> dict[str, tuple[int, bool]]:
     """Return how many more of each kind a project may hold on a cluster with queues of ours.
 
     With whether its ceiling is what bounds that. What it is owed by others is not counted: that
-    takes a moment. What others wait for within their guarantee is theirs already.
+    takes a moment. What others wait for within a guarantee that is not the project's, too, is
+    theirs already; where work of their own gives way to it they take no more than they have.
     """
     there = standings([cluster])[cluster.key]
     pool = Pool(Look(cluster).parts(), there.capacity)
     for work in there.works:
         if work.kind:
             pool.take(work)
+    its_own = {part.key for part in pool.path(project_uid)}
     for work in sorted(there.works, key=lambda one: one.asked_at):
-        if work.kind or work.part == project_uid:
-            continue
-        kind = next((one for one in work.kinds if pool.guarantor(work, one)), "")
-        if kind:
-            pool.take(replace(work, kind=kind))
+        for kind in () if work.kind else work.kinds:
+            part = pool.plain(work, kind)
+            if part is not None and part not in its_own:
+                pool.take(replace(work, kind=kind))
+                break
     found = {}
     for kind in there.capacity:
         free, (top, whose) = pool.free(project_uid, kind), pool.ceiling(project_uid, kind)

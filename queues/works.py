@@ -18,6 +18,7 @@ from queues.choices import Beyond, Purpose
 from queues.models import Priority
 from queues.sharing import Work
 from runtime.protocol import Desired, Phase
+from runtime.reasons import NOT_ASKED
 from runtime.reconcilers import registered
 
 if TYPE_CHECKING:
@@ -144,13 +145,17 @@ def _clusters(standings: list[Standing]) -> None:
 
 
 def _rows(only: Q) -> list[tuple[Any, ...]]:
-    """Return what of live work holds GPUs or waits for them; one query for each table of work."""
+    """Return what of live work holds GPUs or waits for them; one query for each table of work.
+
+    What has not asked for a place yet waits for none: on one machine it has no claim, either.
+    """
     found: list[tuple[Any, ...]] = []
     for table, own in rows_with_gpus():
         if not _of_projects(table.model):
             continue
         live = table.filter(only, deleted_at__isnull=True, gpus__gt=0).filter(
-            Q(phase__in=HELD) | Q(phase=Phase.PENDING, desired=Desired.RUNNING)
+            Q(phase__in=HELD)
+            | Q(phase=Phase.PENDING, desired=Desired.RUNNING) & ~Q(reason__in=NOT_ASKED)
         )
         kind = Value(own) if own else F("kind")
         found += with_replicas(live).order_by().values_list(*_ASKED, "all_gpus", kind, _BUDGET)

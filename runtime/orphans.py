@@ -24,7 +24,16 @@ from runtime import bus, installation, reconcilers
 from runtime.capabilities import EXPERIMENT, SupportsAdoption, SupportsExperiments
 from runtime.models import Installation, ObservedWorkload, Route
 from runtime.ports import admission, cluster_provider
-from runtime.protocol import Denied, Desired, Driver, DriverError, NotYet, Observation, Phase
+from runtime.protocol import (
+    Denied,
+    Desired,
+    Driver,
+    DriverError,
+    InvalidSpec,
+    NotYet,
+    Observation,
+    Phase,
+)
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Reconciler, Transition
 
@@ -50,7 +59,9 @@ def collect_orphans() -> int:
     for key in cluster_provider().keys():  # noqa: SIM118 - a method of ours, not a dict
         try:
             driver = cluster_provider().driver_for(key)
-            listed = [*driver.list_owned(), *_experiments(driver)]
+            searches = _experiments(driver)
+            whole = whole and searches is not None
+            listed = [*driver.list_owned(), *(searches or ())]
             owned = {o.uid: o for o in listed if is_uid(o.uid)}
             lost = set(owned) - live_uids(set(owned))
             _adopt(driver, [o for uid, o in owned.items() if uid not in lost])
@@ -100,13 +111,16 @@ def _adopt(driver: Driver, known: list[Observation]) -> None:
             driver.adopt(found.uid)
 
 
-def _experiments(driver: Driver) -> Iterable[Observation]:
-    """What chooses values of searches; a cluster whose rights are older may not tell of it."""
+def _experiments(driver: Driver) -> Iterable[Observation] | None:
+    """What chooses values of searches; None where it can't be told now, and the rest can.
+
+    A cluster whose rights are older may not tell of it at all.
+    """
     try:
         return driver.list_experiments() if isinstance(driver, SupportsExperiments) else ()
-    except Denied as error:
+    except DriverError as error:
         log.info("orphans.experiments_skipped", error=str(error))
-        return ()
+        return () if isinstance(error, Denied) else None
 
 
 def live_uids(uids: set[str]) -> set[str]:
@@ -147,8 +161,8 @@ def _facts(found: Observation) -> dict[str, str]:
 def _end(driver: Driver, found: Observation) -> None:
     try:
         driver.stop(found.uid, grace_s=10)
-    except NotYet:
-        return  # under way; the next pass gives its place back
+    except (NotYet, Denied):
+        return  # the next pass tries again, and gives its place back
     admission().release(found.uid)
 
 
@@ -169,6 +183,9 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
             driver.remove(uid)
     except NotYet:
         return False  # under way; the next pass finishes it
+    except (Denied, InvalidSpec) as error:  # of this one; others are not held up
+        log.warning("orphans.not_removed", cluster=key, uid=uid, error=str(error))
+        return False
     cache.delete(f"orphan:{key}:{uid}")
     admission().release(uid)
     # Told once for each. What somebody else labelled with a uid of nobody is not ours to

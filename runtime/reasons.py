@@ -92,6 +92,15 @@ class Reason(StrEnum):
     NOT_RESTORED = "not-restored"
 
 
+# What a launch waits for before it asks for its place.
+NOT_ASKED = frozenset(
+    {
+        *(Reason.PREPARING, Reason.DATA, Reason.DATA_MISSING, Reason.FETCHING_CODE),
+        *(Reason.SMOKE_RUN, Reason.RESTORING, Reason.NOT_RESTORED),
+    }
+)
+
+
 @dataclass(frozen=True)
 class ReasonInfo:
     """``retry``: the engine goes on by itself. ``text`` and ``advice`` are for people."""

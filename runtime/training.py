@@ -19,6 +19,7 @@ OPERATORS: Mapping[str, str] = {
 }
 KATIB = "katib"  # chooses the values of searches: no job needs it
 KSERVE = "kserve"  # serves models
+KSERVE_LEAST = "0.16"  # an earlier one can't be told to stop
 # Notebooks and profiles of Kubeflow have the same API: a kind of their own shows these are there.
 KINDS: Mapping[str, tuple[str, str]] = {
     PYTORCHJOB: ("kubeflow.org/v1", "pytorchjobs"),

@@ -14,6 +14,7 @@ from accounts.api.views import NeverStored
 from common.drf.serializers import StrictSerializer
 from runtime.protocol import Seen
 from serving import services
+from serving.address import address_of
 from serving.choices import State
 from serving.kind import ENDPOINT
 from serving.models import EndpointKey
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 def _own(row: Endpoint) -> dict[str, Any]:
     return {
+        "url": address_of(row),
         "replicas": row.replicas,
         "canary_percent": row.canary_percent,
         "promoting": row.promoting,
@@ -90,6 +92,7 @@ API = Api(
     states=STATES,
     own=_own,
     own_shape={
+        "url": serializers.CharField(help_text="where it is called; its server's paths follow"),
         "replicas": serializers.IntegerField(help_text="how many are wanted now"),
         "canary_percent": serializers.IntegerField(help_text="of requests, that go to its canary"),
         "promoting": serializers.BooleanField(help_text="what its canary serves becomes its own"),

@@ -2,6 +2,7 @@
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 class Framework(TextChoices):
@@ -40,7 +41,7 @@ class Files(TextChoices):
     """How far the files of a version are."""
 
     COMING = "coming", _("Being brought")
-    THERE = "there", _("There")
+    THERE = "there", pgettext_lazy("files of a model", "There")
     FAILED = "failed", _("Not brought")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -17,6 +19,9 @@ from runtime.protocol import Desired
 from serving.choices import Files, Framework, Source, Stage
 from volumes.models import Volume
 from work.models import Workload
+
+if TYPE_CHECKING:
+    from serving.traffic import Traffic
 
 WITH = ("project", "owner", "version__volume", "version__model")  # read with an endpoint
 
@@ -148,6 +153,9 @@ class Endpoint(Workload):
     canary_leaves = models.BooleanField(default=False)  # it gets nothing any more, and goes
     scaling_problem = models.CharField(max_length=500, blank=True, default="")  # why not more
     called_at = models.DateTimeField(null=True)  # the latest request, to the minute
+
+    lately: Traffic  # what a list reads with all of its rows: its calls, and its canary
+    beside: Endpoint | None
 
     class Meta(Workload.Meta):
         constraints = []

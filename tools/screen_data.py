@@ -44,6 +44,7 @@ from tools import (  # noqa: E402
     screen_perftests,
     screen_queues,
     screen_runs,
+    screen_serving,
     screen_usage,
     screen_volumes,
     screen_webhooks,
@@ -243,6 +244,7 @@ def pages(
     found += screen_runs.pages(left, parked)
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)
+    found += screen_serving.pages(vision, screen_serving.make(vision, who))
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
     found += screen_usage.pages()
@@ -267,7 +269,7 @@ def pages(
         **screen_loads.ACTS,
         **screen_queues.ACTS,
     }
-    acts |= screen_fleet.ACTS
+    acts |= screen_fleet.ACTS | screen_serving.ACTS
     return [
         {"user": user, "name": name, "url": place, "acts": acts.get(name, ())}
         for user, name, place in found

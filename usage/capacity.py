@@ -24,7 +24,7 @@ from clusters.models import Cluster, Device, Node
 from clusters.selectors import flavor_use
 from common.clock import now
 from runtime.protocol import Desired, Phase
-from runtime.reasons import Reason
+from runtime.reasons import NOT_ASKED, Reason
 from usage.models import CapacityHour, Grain, LedgerDay
 from usage.selectors import Range
 
@@ -157,10 +157,7 @@ class _Wish(NamedTuple):
 
 
 # It could not begin yet, whatever were free.
-_NOT_YET = (
-    *(Reason.DATA, Reason.DATA_MISSING, Reason.PREPARING, Reason.DOES_NOT_FIT),
-    Reason.SMOKE_RUN,
-)
+_NOT_YET = NOT_ASKED | {Reason.DOES_NOT_FIT}
 
 
 def _wishes() -> dict[str, list[_Wish]]:

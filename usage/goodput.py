@@ -91,19 +91,24 @@ class Goodput:
         self.weighed = {cause: weighed[cause] for cause in self.sums}
 
     def packed(self) -> bytes:
-        """Return it as it is kept once a run is over; its parts have no gap."""
+        """Return it as it is kept once a run is over; its parts have no gap.
+
+        A version before reads it, too: where it asks whether there are GPUs stand those of each
+        launch.
+        """
         its = self.steps
         steps = its and [its.count, its.mean, its.usual, list(its.slowest)]
         parts = [[one.end - one.begin, CAUSES.index(one.cause), one.launch] for one in self.parts]
         begin = self.parts[0].begin if self.parts else 0
-        said = [CAUSES, begin, parts, list(self.sizes.items()), self.measured, steps]
+        sizes = list(self.sizes.items()) if self.has_gpus else []
+        said = [CAUSES, begin, parts, self.gpus, sizes, self.measured, steps]
         return gzip.compress(json.dumps(said, separators=(",", ":")).encode())
 
     @classmethod
     def unpacked(cls, content: bytes) -> Goodput:
-        causes, at, parts, sizes, *more, measured, steps = json.loads(gzip.decompress(content))
-        if more:  # of a version before, which knew the GPUs of the latest launch only
-            sizes = [(launch, sizes if more[0] else 0) for _length, _cause, launch in parts]
+        causes, at, parts, gpus, sizes, measured, steps = json.loads(gzip.decompress(content))
+        if not isinstance(sizes, list):  # of a version before: the GPUs of the latest launch only
+            sizes = [(launch, gpus) for _length, _cause, launch in parts] if sizes else []
         found = []
         for length, cause, launch in parts:
             found.append(Part(at, at + length, causes[cause], launch))

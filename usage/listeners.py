@@ -198,13 +198,19 @@ def _size(row: Any) -> Resources:
 
 
 def _keep_wait(row: Any, *, launch: int, since: datetime | None, reason: str) -> None:
-    """Make the launch's wait, or say why it waits now. What holds no GPU waits for none."""
+    """Make the launch's wait, or say why it waits now, and for how many GPUs.
+
+    How many fit after a loss is known after that wait began. What holds no GPU waits for none.
+    """
     if not row.resources.gpus:
         return
     found = Wait.objects.filter(uid=row.uid, launch=launch).first()
     if found is not None:
-        if found.ended_at is None and found.reason != reason:
-            Wait.objects.filter(pk=found.pk).update(reason=reason[:64])
+        gpus = _size(row).gpus if launch == row.launch else found.gpus
+        if found.ended_at is None and (found.reason, found.gpus) != (reason, gpus):
+            Wait.objects.filter(pk=found.pk).update(reason=reason[:64], gpus=gpus)
+            if found.gpus != gpus:
+                _note_late(found, found.began_at)
         return
     if Interval.objects.filter(uid=row.uid, launch=launch).exists():
         return  # it has had its place
@@ -241,6 +247,8 @@ def _end_wait(
             since = found.began_at if found.pk is None else at
             found.ended_at = max(found.began_at, at)
             found.placed = placed and found.launch == launch
+            if found.launch == row.launch:
+                found.gpus = _size(row).gpus
             found.reason = found.reason or reason
             found.save()
             _note_late(found, since)

@@ -12,6 +12,7 @@ from runtime.training import (
     KATIB,
     KINDS,
     KSERVE,
+    KSERVE_LEAST,
     MPI_OPERATOR,
     OPERATORS,
     PYTORCHJOB,
@@ -81,7 +82,8 @@ def models(subject: Subject, bench: Bench) -> Finding:
     if isinstance(there, Finding):
         return there
     if KSERVE in there:
-        return green(MODELS_NAME, _n("KServe runs models behind endpoints."))
+        said = _n("KServe runs models behind endpoints; it must be %(least)s or newer.")
+        return green(MODELS_NAME, said, least=KSERVE_LEAST)
     return green(MODELS_NAME, _n("KServe is missing: no endpoint can be placed here."))
 
 

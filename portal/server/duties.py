@@ -49,6 +49,7 @@ from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
 from serving import duty as endpoints
+from serving.models import Endpoint
 from serving.services import versions
 from usage import capacity, closing, digest, node_days
 from volumes import measuring
@@ -67,7 +68,7 @@ TOLD_EVERY_S = 20.0  # a write for each turn of each duty would be most of what 
 SAMPLE_S = 10.0
 CHECK_S = 5.0
 GATE_S = 1.0  # somebody may be waiting for it
-GATE_LINGERS_S = 60.0  # who closed files soon opens others: it would end, and start again
+LINGERS_S = 60.0  # who closed files soon opens others: it would end, and start again
 SILENT_S = 600.0
 # What nobody waits for begins after the watch has read its clusters: a worker that follows one that
 # was killed is to know first what changed meanwhile.
@@ -87,19 +88,23 @@ class Usage:
 
 
 def gate_tick() -> None:
-    """Tell the manager of this machine whether a gate is needed (portal.server.processes), and
-    ``berth status`` that this worker goes on.
+    """Tell the manager of this machine whether gate and gateway are needed
+    (portal.server.processes), and ``berth status`` that this worker goes on.
     """
-    file = wanted_file(settings.BERTH_VAR)
     with contextlib.suppress(OSError):
         turn_file(settings.BERTH_VAR).touch(mode=0o600)
     attached = Cluster.objects.running_images().filter(enabled=True).exists()
-    wanted = attached or any(gateway.wanted())
-    with contextlib.suppress(OSError):  # no manager here, and no such folder
-        if wanted:
-            file.touch(mode=0o600)  # its time says until when it was
-        elif time.time() - file.stat().st_mtime > GATE_LINGERS_S:
-            file.unlink()
+    wanted = {
+        "gate": attached or any(gateway.wanted()),
+        "gateway": Endpoint.objects.filter(deleted_at=None).exists(),
+    }
+    for name, is_wanted in wanted.items():
+        file = wanted_file(settings.BERTH_VAR, name)
+        with contextlib.suppress(OSError):  # no manager here, and no such folder
+            if is_wanted:
+                file.touch(mode=0o600)
+            elif time.time() - file.stat().st_mtime > LINGERS_S:
+                file.unlink()
 
 
 class Loop:

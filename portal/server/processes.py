@@ -1,11 +1,13 @@
 """Child processes: started, watched, restarted with a growing pause, stopped in time.
 
-One kind runs only while a file says so: the gate, while a cluster is attached or somebody looks at
-files. Another outlives the portal: the supervisor of workspaces, found by its socket.
+Some run only while a file says so: the gate, while a cluster is attached or somebody looks at
+files; the gateway, while there is an endpoint or somebody calls. Another outlives the portal: the
+supervisor of workspaces, found by its socket.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -126,15 +128,17 @@ def rotate(log: Path) -> bool:
 
 LOOK_EVERY_S = 1.0
 GRACE_S = 12.0
+GATEWAY_GRACE_S = 15.0  # it gives open requests ten seconds
 
 
 @dataclass
 class Standby:
-    """``child`` is there while it is wanted."""
+    """``child`` is there while it is wanted; a connection that waits at ``door`` wants it too."""
 
     name: str
     wanted: Path
     make: Callable[[], Child]
+    door: int | None = None
     child: Child | None = None
     leaving: list[Child] = field(default_factory=list)
     look_at: float = 0.0
@@ -145,6 +149,10 @@ class Standby:
         if now < self.look_at:
             return None, None
         self.look_at = now + LOOK_EVERY_S
+        doors = [] if self.child is not None or self.door is None else [self.door]
+        if select.select(doors, [], [], 0)[0]:
+            with contextlib.suppress(OSError):  # a full disk must not end the manager
+                self.wanted.touch(mode=0o600)
         is_wanted = self.wanted.exists()
         if is_wanted and self.child is None:
             self.child = self.make()
@@ -180,11 +188,23 @@ def gate_standby(
         log = places.log / "gate.log"
         return Child("gate", command, log, env, tuple(fds.values()), grace_s=GRACE_S)
 
-    return Standby("gate", wanted_file(places.var), make)
+    return Standby("gate", wanted_file(places.var, "gate"), make)
 
 
-def wanted_file(var: Path) -> Path:
-    return var / "run" / "gate.wanted"
+def gateway_standby(places: Paths, env: Mapping[str, str], listener: socket.socket) -> Standby:
+    """It takes 110 MiB, and most portals of one machine serve no model."""
+    command = [sys.executable, "-m", "serving.gateway", str(listener.fileno())]
+
+    def make() -> Child:
+        log, fds = places.log / "gateway.log", (listener.fileno(),)
+        return Child("gateway", command, log, env, fds, grace_s=GATEWAY_GRACE_S)
+
+    return Standby("gateway", wanted_file(places.var, "gateway"), make, listener.fileno())
+
+
+def wanted_file(var: Path, name: str) -> Path:
+    """It is there while the process ``name`` is needed; its time says until when it was."""
+    return var / "run" / f"{name}.wanted"
 
 
 def turn_file(var: Path) -> Path:
@@ -192,11 +212,18 @@ def turn_file(var: Path) -> Path:
     return var / "run" / "worker.turn"
 
 
-def gate_state(places: Paths) -> str:
-    """One line for ``berth status``."""
-    if wanted_file(places.var).exists():
-        return "runs"
-    return "is not needed: no cluster is attached, and nobody looks at files"
+def standby_states(places: Paths) -> list[str]:
+    """Lines for ``berth status``."""
+    unneeded = {
+        "gate": ("The gate to clusters", "no cluster is attached, and nobody looks at files"),
+        "gateway": ("The gateway to endpoints", "there is no endpoint"),
+    }
+    return [
+        f"{label} runs."
+        if wanted_file(places.var, name).exists()
+        else f"{label} is not needed: {why}."
+        for name, (label, why) in unneeded.items()
+    ]
 
 
 CONNECT_TIMEOUT_S = 2.0

@@ -61,9 +61,11 @@ def portal(places: Paths, *, insecure_http: bool) -> int:
         os.close(go)
     elif plan["supervisor"]["wanted"]:
         children.insert(0, keeper(plan["supervisor"], places.log, None))
-    manager = Manager(
-        children, logs=places.log, standby=[processes.gate_standby(places, LEAN, sockets)]
-    )
+    standby = [
+        processes.gate_standby(places, LEAN, sockets),
+        processes.gateway_standby(places, LEAN, sockets["gateway"]),
+    ]
+    manager = Manager(children, logs=places.log, standby=standby)
     manager.when_ready(plan["ports"]["internal"], lambda: announce(plan, begun))
     say("Starting Berth; Ctrl-C ends it, workspaces go on.")
     code = manager.run()
@@ -127,14 +129,12 @@ def portal_children(
     web_fds = tuple(fd[name] for name in ("web", "internal", "hub") if name in fd)
     web = [*own, "portal.server.web", *map(str, web_fds)]
     worker = [*own, "portal.server.worker"]
-    gateway = [*own, "serving.gateway", str(fd["gateway"])]
     log = places.log
     pair = (fd["proxy"], fd["proxy_api"])
     return [
         Child("proxy", proxy, log / "proxy.log", proxy_env, pair),
         Child("web", web, log / "web.log", LEAN, web_fds),
         Child("worker", worker, log / "worker.log", LEAN, grace_s=15),
-        Child("gateway", gateway, log / "gateway.log", LEAN, (fd["gateway"],), grace_s=15),
     ]
 
 
@@ -284,7 +284,7 @@ def status() -> int:
         print(f"Berth does not run on {places.var}.")
         return 3
     print(f"Berth runs on {places.var} (process {number}).")
-    print(f"The gate to clusters {processes.gate_state(places)}.")
+    print(*processes.standby_states(places), sep="\n")
     begun = [places.lock.stat().st_mtime]  # the start of the manager, which comes before a turn
     with contextlib.suppress(FileNotFoundError):
         begun.append(processes.turn_file(places.var).stat().st_mtime)

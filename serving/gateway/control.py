@@ -1,12 +1,13 @@
 """The process beside HAProxy: tells it what changed, wakes what sleeps, counts what was carried.
 
-No request passes through it. While it is away HAProxy ends what it has, and a new pair goes on.
+No request passes through it. While it is away HAProxy goes on by what it was told last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,11 @@ class Gateway:
     async def run(self, table: RoutingTable) -> None:
         """Carry requests until cancelled; then let go of the socket and end what is open."""
         self._generations = await haproxy.left_behind(self.folder)
-        for one in self._generations:
-            one.finish()
+        haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._hear_calls, calls)
+        calls.chmod(0o600)  # who writes to it counts requests for others
         try:
             await self.apply(table)
             async with asyncio.TaskGroup() as tasks:
@@ -187,8 +188,9 @@ class Gateway:
         """Start another process where the one that listened is gone."""
         if not self._generations or not self._generations[-1].is_alive:
             async with self._turn:
-                log.warning("gateway.revived")
-                await self._next_generation(self._want())
+                if not self._generations or not self._generations[-1].is_alive:
+                    log.warning("gateway.revived")
+                    await self._next_generation(self._want())
 
     async def _wake_asked(self) -> None:
         """See who waits; wake an endpoint once, however many wait for it."""
@@ -265,6 +267,7 @@ class Gateway:
         writer.close()
 
     async def _finish(self) -> None:
+        self._listener.close()
         for one in self._generations:
             one.finish()
         for _ in range(int(FINISHES_WITHIN_S / LOOKS_EVERY_S)):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
+from serving.latency import bucket_of
+
 REFUSED, CLIENT_ERROR, SERVER_ERROR = 429, 400, 500
-STEP = 1.15  # a bucket ends so many times later than the one before: percentiles are within 7 %
-
-
-def bucket_of(seconds: float) -> int:
-    """The bucket of a duration: 0 up to 1 ms, then steps of 15 %."""
-    return max(0, math.ceil(math.log(max(seconds, 1e-4) * 1000) / math.log(STEP)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -27,11 +26,10 @@ HERE = Path(__file__).parent
 CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
 MAPS = ("keys", "endpoints", "grants", "rows", "canaries", "waits")
 STARTS_WITHIN_S = 10.0
+ALONE_S = 30  # it goes on so long after the control process was killed
 ANSWERS_WITHIN_S = 5.0
 COMMANDS_BYTES = 8000  # it reads 16 KiB of commands at once
 WEIGHT = 128  # of a server of which nothing is known; 256 is the most
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class RoutingError(Exception):
@@ -135,7 +133,7 @@ class Generation:
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
+            os.kill(self.pid, signal.SIGKILL)
         if self.process is not None:
             self.process.wait()
         self.admin.unlink(missing_ok=True)
@@ -181,7 +179,6 @@ class Program:
             stdin=subprocess.DEVNULL,
             pass_fds=(self.listener,),
             start_new_session=True,
-            preexec_fn=_finish_with_parent,  # noqa: PLW1509 - one system call, loaded before
         )
 
     def complaint(self) -> str:
@@ -213,16 +210,17 @@ class Program:
         return {
             "PATH": os.environ.get("PATH", ""),
             "GATEWAY_ADMIN": self.admin,
-            "GATEWAY_LUA": str(HERE / "wait.lua"),
+            "GATEWAY_LUA": str(HERE / "requests.lua"),
             "GATEWAY_FD": str(self.listener),
+            "GATEWAY_ALONE_S": str(ALONE_S),
             **({"GATEWAY_TLS": CERTIFICATE} if (self.folder / CERTIFICATE).exists() else {}),
         }
 
 
 async def left_behind(folder: Path) -> list[Generation]:
-    """Processes whose control process was killed, and which end their streams."""
+    """Processes whose control process was killed, oldest first: they go on meanwhile."""
     found = []
-    for admin in list(folder.glob("admin-*.sock")):  # noqa: ASYNC240 - before anything runs
+    for admin in sorted(folder.glob("admin-*.sock")):  # noqa: ASYNC240 - before anything runs
         one = Generation(admin, 0)
         try:
             (info,) = await one.ask(["show info"])
@@ -280,8 +278,3 @@ def write(path: Path, text: str) -> None:
     """For its owner alone: digests of secrets are in some."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
-
-
-def _finish_with_parent() -> None:
-    """In the child: it ends its streams and goes when the control process is killed."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)

@@ -20,10 +20,11 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 
 from runtime import bus
-from serving.gateway import haproxy, rows, waking
+from serving.gateway import haproxy, rows
 from serving.gateway.control import Gateway
 from serving.gateway.tallies import Tallies
 from serving.models import Endpoint
+from serving.services import GATEWAYS, endpoint_wake
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,7 +66,7 @@ class Process:
 
     async def _follow(self) -> None:
         """Look twice a second, and at once when somebody says that an endpoint changed."""
-        async with bus.subscription(["operators"]) as news:
+        async with bus.subscription(["operators", GATEWAYS]) as news:
             while True:
                 message = await news.get(timeout_s=LOOKS_EVERY_S)
                 is_told = message is not None and message.get("kind") in {Endpoint.KIND, "resync"}
@@ -87,7 +88,8 @@ class Process:
         self._table = table
 
     async def _wake(self, uid: str) -> None:
-        await in_database(lambda: waking.wake(int(uid)))
+        if problem := await in_database(lambda: endpoint_wake(int(uid))):
+            log.info("gateway.not_woken", endpoint=uid, reason=problem)
 
     async def _say(self) -> None:
         waiting = {

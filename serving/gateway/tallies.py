@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from serving.gateway.table import RoutingTable
 
 KEPT_MINUTES = 3
-AGAIN_S = 20.0  # what did not change is said again, so that it isn't taken for a gateway that ended
+AGAIN_S = 5.0  # what did not change is said again, so that it isn't taken for a gateway that ended
 _SUMS = (
     "requests",
     "refused",

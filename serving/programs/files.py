@@ -62,7 +62,10 @@ def model_file(framework: str, folder: Path, memory: int) -> Path:
         raise RefusedError(f"There is no folder {folder}.", MISSING)
     found = _saved_model(folder) if framework == "tensorflow" else _by_name(its, folder)
     if found is None:
-        there = [(path.name, kind_of(path)) for path in sorted(folder.iterdir())[:100]]
+        beside = (
+            path for path in sorted(folder.iterdir())[:100] if path.is_file() or path.is_dir()
+        )
+        there = [(path.name, kind_of(path)) for path in beside]
         others = [(name, kind) for name, kind in there if fitting(kind)]
         has = f"; it has {others[0][0]}, which is {others[0][1]}" if others else ""
         raise RefusedError(f"The folder has no {its.names} for {its.title}{has}.", MISSING)

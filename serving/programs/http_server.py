@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import sys
 import time
 import traceback
@@ -28,7 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .models import Model, WrongInputError
+from .models import BrokenError, Model, WrongInputError
 from .protocols import BINARY, infer_v2, predict_v1, signature
 
 BODY_WITHIN_S = 60.0  # between two pieces of a body
@@ -38,7 +39,11 @@ BODIES_HELD = 8  # largest bodies that are in memory at once
 TOO_LATE, TOO_LARGE, GONE, FULL = 408, 413, 499, 503
 SERVES = {"name": "berth-model-server", "version": "1", "extensions": ["binary_tensor_data"]}
 
-Predicts = Callable[[bytes], tuple[bytes, int | None]]
+TRACES_EACH_S = 10.0  # of what failed: a caller makes no log grow
+BROKEN = 70  # the exit code of a process that can't answer any more
+
+Body = bytes | bytearray
+Predicts = Callable[[Body], tuple[bytes, int | None]]
 
 
 class TurnedAwayError(Exception):
@@ -59,6 +64,7 @@ class Server:
         self.most_waiting = at_once * WAITING_FOR_EACH
         self.pool = ThreadPoolExecutor(at_once, "predict")
         self.inside, self.held, self.ending = 0, 0, False
+        self.traced_at = -TRACES_EACH_S
         of = self.figures = CollectorRegistry()
         self.running = Gauge("berth_model_requests_running", "Answered now", registry=of)
         self.waiting = Gauge("berth_model_requests_waiting", "In the queue", registry=of)
@@ -102,9 +108,10 @@ class Server:
         )
 
     async def _answer(self, request: Request, predicts: Predicts) -> Response:
-        body = b""
+        body = bytearray()
+        self.inside += 1
         try:
-            body = await self._body(request)
+            await self._body(request, body)
             made, length = await self._in_turn(predicts, body)
             headers = {BINARY: str(length)} if length is not None else {}
             media = "application/octet-stream" if headers else "application/json"
@@ -115,34 +122,48 @@ class Server:
             answer = _problem(400, str(problem))
         except (ValueError, TypeError) as problem:
             answer = _problem(400, f"The model does not take this: {first_line(problem)}")
+        except BrokenError as problem:
+            answer = _problem(500, str(problem))
+            sys.stderr.write(f"berth: {problem} It ends, for another one to begin.\n")
+            self.ending = True
+            asyncio.get_running_loop().call_later(self.drains_s, os._exit, BROKEN)
         except Exception as problem:  # noqa: BLE001 - libraries and people's programs raise anything
             answer = _problem(500, f"The model failed: {first_line(problem)}")
-            # Where it failed, without its words, which may have a request's values.
-            where = "".join(traceback.format_tb(problem.__traceback__)[-5:])
-            kind = type(problem).__name__
-            sys.stderr.write(f"berth: a prediction failed with {kind} at\n{where}")
+            self._trace(problem)
         finally:
+            self.inside -= 1
             self.held -= len(body)
         self.answers.labels(answer.status_code).inc()
         if self.ending:
             answer.headers["connection"] = "close"
         return answer
 
-    async def _body(self, request: Request) -> bytes:
-        """Return a body of bounded size, among a bounded number; the caller lets it go."""
+    def _trace(self, problem: Exception) -> None:
+        """Say where it failed, without its words, which may have a request's values."""
+        if time.monotonic() - self.traced_at < TRACES_EACH_S:
+            return
+        self.traced_at = time.monotonic()
+        where = "".join(traceback.format_tb(problem.__traceback__)[-5:])
+        kind = type(problem).__name__
+        sys.stderr.write(f"berth: a prediction failed with {kind} at\n{where}")
+
+    async def _body(self, request: Request, body: bytearray) -> None:
+        """Fill ``body``, of bounded size, with all that are here at once; the caller lets it go."""
         if wrong := self._not_named(request):
             raise TurnedAwayError(404, wrong)
-        if self.inside >= self.most_waiting or self.held > BODIES_HELD * self.most_body:
-            raise TurnedAwayError(FULL, "Too many requests wait here; try again in a moment.")
+        full = TurnedAwayError(FULL, "Too many requests wait here; try again in a moment.")
+        if self.inside > self.most_waiting:
+            raise full
         said = request.headers.get("content-length", "0")
         too_large = said.isascii() and said.isdigit() and int(said) > self.most_body
-        stream, body = aiter(request.stream()), bytearray()
-        is_whole = False
+        stream, is_whole = aiter(request.stream()), False
         try:
             while not too_large and not is_whole:
                 async with asyncio.timeout(BODY_WITHIN_S):
                     piece = await anext(stream)
                 is_whole = not piece
+                if self.held + len(piece) > BODIES_HELD * self.most_body:
+                    raise full
                 body += piece
                 self.held += len(piece)
                 too_large = len(body) > self.most_body
@@ -150,10 +171,8 @@ class Server:
             raise TurnedAwayError(TOO_LATE, "The body did not come.") from None
         except ClientDisconnect:
             raise TurnedAwayError(GONE, "The sender went away.") from None
-        finally:
-            if not is_whole:
-                self.held -= len(body)
         if too_large:
+            self.held -= len(body)
             body.clear()
             # Who is still sending hears the answer only once this is taken from the wire.
             with contextlib.suppress(TimeoutError, ClientDisconnect):
@@ -161,9 +180,8 @@ class Server:
                     async for _piece in stream:
                         pass
             raise TurnedAwayError(TOO_LARGE, f"A body may have {self.most_body // 2**20} MiB.")
-        return bytes(body)
 
-    async def _in_turn(self, predicts: Predicts, body: bytes) -> tuple[bytes, int | None]:
+    async def _in_turn(self, predicts: Predicts, body: Body) -> tuple[bytes, int | None]:
         def does() -> tuple[bytes, int | None]:
             self.waiting.dec()
             self.running.inc()
@@ -173,12 +191,10 @@ class Server:
                 self.running.dec()
 
         began = time.perf_counter()
-        self.inside += 1
         self.waiting.inc()
         try:
             return await asyncio.get_running_loop().run_in_executor(self.pool, does)
         finally:
-            self.inside -= 1
             self.seconds.observe(time.perf_counter() - began)
 
     # --- What is asked of it ----------------------------------------------------------------------

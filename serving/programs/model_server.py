@@ -72,9 +72,9 @@ def _options(words: list[str] | None) -> argparse.Namespace:
 
 def _opened(framework: str, folder: Path, threads: int) -> Model:
     """Open the model in ``folder``; each way in which it can't be opened is a sentence."""
-    file = model_file(framework, folder, _memory())
-    title = FRAMEWORKS[framework].title
+    title, file = FRAMEWORKS[framework].title, folder
     try:
+        file = model_file(framework, folder, _memory())
         from . import networks, tables
 
         openers: dict[str, Callable[[Path, int], Model]] = {

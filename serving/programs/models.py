@@ -34,6 +34,10 @@ class WrongInputError(Exception):
     """What a request says does not fit the model: a sentence for who sent it."""
 
 
+class BrokenError(Exception):
+    """The process can't answer anything any more: another one has to."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """An input or output. ``columns`` are the names of its last axis, where they are known."""
@@ -75,12 +79,52 @@ def array(values: Any, tensor: Tensor) -> Any:
     if tensor.datatype == "BYTES":
         return _strings(values)
     try:
-        made = np.asarray(values, dtype=TYPES[tensor.datatype])
+        made = numbers(values, tensor.datatype)
     except (ValueError, TypeError, OverflowError) as problem:
         text = f"Input {tensor.name} has a value that is no {tensor.datatype}, or uneven rows."
         raise WrongInputError(text) from problem
     check_shape(made.shape, tensor)
     return made
+
+
+def numbers(values: Any, datatype: str) -> Any:
+    """Return ``values`` of JSON as ``datatype``; ValueError where one would become another.
+
+    Nothing is rounded, cut off or read out of a text; null is no number where there may be none.
+    """
+    made, its = np.asarray(values), np.dtype(TYPES[datatype])
+    if made.dtype.kind == "O" and its.kind == "f":
+        made = np.asarray(values, dtype=np.float64)
+    if not made.size:
+        return made.astype(its)
+    if its.kind == "b":
+        fits = made.dtype.kind == "b" or (made.dtype.kind in "iu" and np.isin(made, (0, 1)).all())
+    elif its.kind in "iu":
+        is_whole = made.dtype.kind in "iu" or (
+            made.dtype.kind == "f" and bool((np.abs(made) < 2**53).all() and (made % 1 == 0).all())
+        )
+        bounds = np.iinfo(its)
+        fits = is_whole and bounds.min <= made.min() and made.max() <= bounds.max
+    else:
+        fits = made.dtype.kind in "fiub"
+    if not fits:
+        raise ValueError(datatype)
+    with np.errstate(over="ignore"):
+        found = made.astype(its)
+    if its.kind == "f" and (np.isinf(found) & np.isfinite(made)).any():
+        raise ValueError(datatype)
+    return found
+
+
+def texts(values: Any, name: str) -> Any:
+    """Return ``values`` with what is bytes as text."""
+    try:
+        flat = [v.decode() if isinstance(v, bytes) else v for v in values.reshape(-1)]
+    except UnicodeDecodeError as problem:
+        raise WrongInputError(f"Input {name} has bytes that are no text in UTF-8.") from problem
+    made = np.empty(len(flat), dtype=object)
+    made[:] = flat
+    return made.reshape(values.shape)
 
 
 def check_shape(shape: tuple[int, ...], tensor: Tensor) -> None:
@@ -108,8 +152,11 @@ def _strings(values: Any) -> Any:
     return flat.reshape(made.shape)
 
 
-def exactly(given: Arrays, inputs: Sequence[Tensor]) -> Arrays:
-    """Return ``given`` in the order of ``inputs``; refuse what does not fit."""
+def exactly(given: Arrays, inputs: Sequence[Tensor], *, typed: bool = True) -> Arrays:
+    """Return ``given`` in the order of ``inputs``; refuse what does not fit.
+
+    ``typed``: the model says which types it takes.
+    """
     if len(given) == len(inputs) == 1:  # one is meant, whatever it is called
         given = {inputs[0].name: next(iter(given.values()))}
     if wrong := sorted(set(given) ^ {tensor.name for tensor in inputs}):
@@ -118,6 +165,9 @@ def exactly(given: Arrays, inputs: Sequence[Tensor]) -> Arrays:
         )
     for tensor in inputs:
         check_shape(given[tensor.name].shape, tensor)
+        its = datatype_of(given[tensor.name])
+        if typed and tensor.datatype in TYPES and its != tensor.datatype:
+            raise WrongInputError(f"Input {tensor.name} takes {tensor.datatype}, not {its}.")
     return {tensor.name: given[tensor.name] for tensor in inputs}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .files import RefusedError
-from .models import ANY, Arrays, Model, Tensor, WrongInputError, exactly, only
+from .models import ANY, Arrays, BrokenError, Model, Tensor, WrongInputError, exactly, only, texts
 
 
 class OnnxModel(Model):
@@ -18,7 +18,9 @@ class OnnxModel(Model):
 
     def __init__(self, path: Path, threads: int) -> None:
         import onnxruntime
+        from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
+        self.wrong = InvalidArgument
         onnxruntime.disable_telemetry_events()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -31,7 +33,17 @@ class OnnxModel(Model):
     def predict(self, given: Arrays, wanted: Sequence[str]) -> Arrays:
         only(wanted, self.outputs)
         names = list(wanted) or [tensor.name for tensor in self.outputs]
-        return dict(zip(names, self.session.run(names, exactly(given, self.inputs)), strict=True))
+        named = exactly(given, self.inputs)
+        named |= {
+            one.name: texts(named[one.name], one.name)
+            for one in self.inputs
+            if one.datatype == "BYTES"
+        }
+        try:
+            return dict(zip(names, self.session.run(names, named), strict=True))
+        except self.wrong as problem:
+            said = str(problem).strip().splitlines()[0][:300]
+            raise WrongInputError(f"The model does not take this: {said}") from problem
 
 
 def _of_onnx(node: Any) -> Tensor:
@@ -64,7 +76,12 @@ class TensorFlowModel(Model):
     def predict(self, given: Arrays, wanted: Sequence[str]) -> Arrays:
         only(wanted, self.outputs)
         named = exactly(given, self.inputs)
-        made = self.signature(**{name: self.tf.constant(value) for name, value in named.items()})
+        try:
+            given = {name: self.tf.constant(value) for name, value in named.items()}
+            made = self.signature(**given)
+        except self.tf.errors.InvalidArgumentError as problem:
+            said = str(problem).strip().splitlines()[0][:300]
+            raise WrongInputError(f"The model does not take this: {said}") from problem
         return {name: value.numpy() for name, value in made.items() if not wanted or name in wanted}
 
 
@@ -89,7 +106,8 @@ class TorchModel(Model):
         self.torch = torch
         torch.set_num_threads(threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        if path.suffix == ".pt2":
+        self.typed = path.suffix == ".pt2"
+        if self.typed:
             exported = torch.export.load(path)
             self.module = exported.module().to(self.device)
             self.inputs = _of_exported(exported)
@@ -104,16 +122,20 @@ class TorchModel(Model):
         self.outputs = [Tensor(f"output-{number}", "FP32", ()) for number in range(count)]
 
     def predict(self, given: Arrays, wanted: Sequence[str]) -> Arrays:
-        named = exactly(given, self.inputs)
+        named = exactly(given, self.inputs, typed=self.typed)
         tensors = [
             self.torch.from_numpy(np.array(value)).to(self.device) for value in named.values()
         ]
         try:
             with self.torch.inference_mode():
                 made = self.module(*tensors)
+            if self.device == "cuda":
+                self.torch.cuda.synchronize()  # where it failed is known here, not later
         except self.torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as problem:  # what does not fit; its last line says what
+            if "CUDA error" in str(problem):  # nothing runs on that device in this process again
+                raise BrokenError("The GPU failed in this process.") from problem
             said = str(problem).strip().splitlines()[-1:]
             raise WrongInputError(
                 f"The model does not take this: {''.join(said)[:300]}"

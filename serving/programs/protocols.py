@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from .models import TYPES, Arrays, Model, Tensor, WrongInputError, datatype_of
+from .models import TYPES, Arrays, Model, Tensor, WrongInputError, datatype_of, numbers
 
 BINARY = "Inference-Header-Content-Length"  # how much of a v2 body is JSON; tensors follow as bytes
 
 LENGTH = struct.Struct("<I")
 
 
-def decoded(body: bytes) -> dict[str, Any]:
+def decoded(body: bytes | bytearray) -> dict[str, Any]:
     """Return the object that ``body`` is."""
     try:
         said = msgspec.json.decode(body)
@@ -34,7 +34,7 @@ def decoded(body: bytes) -> dict[str, Any]:
 # --- KServe v1 ------------------------------------------------------------------------------------
 
 
-def predict_v1(model: Model, body: bytes) -> bytes:
+def predict_v1(model: Model, body: bytes | bytearray) -> bytes:
     """``instances`` in, ``predictions`` out: one for each, an object where a model has several."""
     instances = decoded(body).get("instances")
     if not isinstance(instances, list) or not instances:
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def infer_v2(
-    model: Model, name: str, version: str, body: bytes, json_length: int | None
+    model: Model, name: str, version: str, body: bytes | bytearray, json_length: int | None
 ) -> tuple[bytes, int | None]:
     """Return the answer, and how much of it is JSON where tensors follow as bytes."""
     said = decoded(body if json_length is None else body[:json_length])
@@ -126,6 +126,8 @@ def _input(said: dict[str, Any], tail: memoryview) -> tuple[Any, memoryview]:
     if not is_shape:
         raise WrongInputError(f"Input {name} has no shape, a list of numbers.")
     size = _parameters(said).get("binary_data_size")
+    if size is None and not isinstance(said.get("data"), list):
+        raise WrongInputError(f"Input {name} has no data, a list.")
     try:
         if size is not None:
             if type(size) is not int or not 0 <= size <= len(tail):
@@ -138,7 +140,7 @@ def _input(said: dict[str, Any], tail: memoryview) -> tuple[Any, memoryview]:
             if not all(isinstance(value, str) for value in made):
                 raise WrongInputError(f"Input {name} takes strings.")
         else:
-            made = np.array(said.get("data"), TYPES[datatype])
+            made = numbers(said.get("data"), datatype)
         return made.reshape(shape), tail
     except (ValueError, TypeError, OverflowError) as problem:
         text = f"Input {name} has no {datatype} data of the shape {shape}."

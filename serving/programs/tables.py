@@ -26,6 +26,7 @@ from .models import (
     datatype_of,
     only,
     refuse_newer,
+    texts,
 )
 
 
@@ -39,10 +40,10 @@ class Table(Model):
     def from_instances(self, instances: list[Any]) -> Arrays:
         """Rows are lists in the order of the columns, or objects with their names."""
         if self.columns and instances and all(isinstance(row, dict) for row in instances):
-            lacks = [name for name in self.columns if name not in instances[0]]
-            if lacks:
-                raise WrongInputError(f"Instance 0 has no value for {lacks[0]}.")
-            return {name: np.array([row.get(name) for row in instances]) for name in self.columns}
+            for number, row in enumerate(instances):
+                if lacks := [name for name in self.columns if name not in row]:
+                    raise WrongInputError(f"Instance {number} has no value for {lacks[0]}.")
+            return {name: np.array([row[name] for row in instances]) for name in self.columns}
         return super().from_instances(instances)
 
     def rows(self, given: Arrays) -> Any:
@@ -123,17 +124,17 @@ class SklearnModel(Table):
 
     def _rows(self, given: Arrays) -> Any:
         if self.inputs[0].datatype == "BYTES":
-            return [
-                v.decode() if isinstance(v, bytes) else v
-                for v in next(iter(given.values())).reshape(-1)
-            ]
+            return list(texts(next(iter(given.values())), "input").reshape(-1))
         if not self.columns:
             return self.rows(given)
         import pandas as pd
 
         if len(given) == 1 and self.columns[0] not in given:
             return pd.DataFrame(self.rows(given), columns=list(self.columns))
-        return pd.DataFrame({name: given[name].reshape(-1) for name in self.named(given)})
+        columns = {name: given[name].reshape(-1) for name in self.named(given)}
+        return pd.DataFrame(
+            {n: texts(its, n) if its.dtype.kind == "O" else its for n, its in columns.items()}
+        )
 
 
 def _alone(library: str) -> Any:

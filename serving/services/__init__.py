@@ -1,5 +1,6 @@
 """Every write to endpoints that is not one to any work. Split by subject; this is the door."""
 
+from serving.services.base import GATEWAYS
 from serving.services.canary import (
     canaries_step,
     canary_end,
@@ -10,14 +11,17 @@ from serving.services.canary import (
 from serving.services.keys import key_make, key_revoke, keys_of
 from serving.services.scale import Scaler, replicas_set
 from serving.services.sleep import endpoint_wake, endpoints_sleep
+from serving.services.trying import endpoint_try
 
 __all__ = [
+    "GATEWAYS",
     "Scaler",
     "canaries_step",
     "canary_end",
     "canary_make",
     "canary_promote",
     "canary_split",
+    "endpoint_try",
     "endpoint_wake",
     "endpoints_sleep",
     "key_make",

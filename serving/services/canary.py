@@ -62,7 +62,7 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
         first = lock(row)
         _require_none(first)
         made.canary_of = first
-        made.save(update_fields=["canary_of"])
+        made.save(update_fields=["canary_of", "updated_at"])
         _record(principal, first, "canary-made", serves=made.model or made.image)
 
     made = workload_create(
@@ -230,7 +230,8 @@ def _differs(row: Endpoint, canary: Endpoint) -> bool:
 
 def _split(row: Endpoint, percent: int) -> None:
     row.canary_percent, row.split_at = percent, now()
-    row.save(update_fields=["canary_percent", "split_at", "promoting", "canary_leaves"])
+    columns = ("canary_percent", "split_at", "promoting", "canary_leaves", "updated_at")
+    row.save(update_fields=columns)
     tell_gateways(row)
 
 

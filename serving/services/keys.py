@@ -62,7 +62,7 @@ def key_make(
         if not 0 <= value <= MAX_LIMIT:
             raise wrong(limit, _("A number of requests; 0: no limit."))
         setattr(key, limit, value)
-    live = [one for one in row.access_keys.all() if one.is_live]
+    live = [one for one in row.access_keys.exclude(prefix="") if one.is_live]
     if key.name in {one.name for one in live}:
         raise wrong(
             "name", _("There is a key of this name; revoke it first, or take another name.")
@@ -97,7 +97,7 @@ def key_revoke(*, principal: Principal, row: Endpoint, uid: UUID | str) -> Endpo
 def keys_of(principal: Principal, row: Endpoint) -> QuerySet[EndpointKey]:
     """Return the keys of an endpoint, the newest first, for who may make and revoke them."""
     own(principal, row)
-    return row.access_keys.select_related("created_by")
+    return row.access_keys.exclude(prefix="").select_related("created_by")
 
 
 def digest_of(secret: str) -> str:

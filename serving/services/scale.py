@@ -105,6 +105,6 @@ def _set(found: Endpoint, number: int, problem: str) -> bool:
     kind = kinds.kind_of(row.kind)
     amounts = Resolved(kind, row, Attached(), row.uid).amounts
     reserve(Principal(row.owner), row, amounts)
-    row.save(update_fields=["replicas", "scaled_at", "scaling_problem"])
+    row.save(update_fields=["replicas", "scaled_at", "scaling_problem", "updated_at"])
     changed(row)
     return True

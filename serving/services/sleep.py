@@ -23,7 +23,6 @@ from work.services.launch import launch_again
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from uuid import UUID
 
 FRESH = timedelta(seconds=15)  # what a gateway that ended had in hand keeps nothing awake for ever
 
@@ -67,13 +66,13 @@ def _sleep(found: Endpoint) -> bool:
     return request_stop(row, reason=StopReason.ASLEEP, actor=None)
 
 
-def endpoint_wake(uid: UUID | str) -> str:
+def endpoint_wake(pk: int) -> str:
     """Launch one that sleeps, for a request of somebody who may call it.
 
     Any number at once make one launch. It begins with the rights, limits and budgets that its
     owner has now. Returns why it can't; "" where it is on its way or answers.
     """
-    found = Endpoint.objects.select_related("canary_of").filter(uid=uid, deleted_at=None).first()
+    found = Endpoint.objects.select_related("canary_of").filter(pk=pk, deleted_at=None).first()
     if found is None:
         return _("There is no such endpoint any more.")
     found = found.canary_of or found

@@ -2,27 +2,157 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from common.clock import now
+from common.ui.components import Tab
+from runtime.protocol import Desired, Seen
+from serving import traffic
+from serving.address import address_of
 from serving.choices import State
+from serving.cost import cost_of
 from serving.kind import ENDPOINT
+from serving.models import Endpoint
+from serving.replicas import replicas_of
 from serving.runtimes import runtime_of
 from serving.states import STATES
-from work.ui.pages import Fact, Pages, Words
+from serving.templatetags.serving import latency, percent_of_errors, rate
+from serving.ui.charts import chart
+from work.selectors import may_change
+from work.ui.pages import Column, Fact, Pages, Words
 
 if TYPE_CHECKING:
-    from serving.models import Endpoint
+    from django.utils.safestring import SafeString
+
+    from accounts.principal import Principal
+
+_NOTHING = "\N{EN DASH}"
+_COSTS_OF = timedelta(days=30)
+# state → (word, tone, shape)
+_REPLICA: dict[str, tuple[Promise, str, str]] = {
+    Seen.CREATED: (_("Waiting"), "quiet", "hourglass"),
+    Seen.STARTING: (_("Starting"), "starting", "loader-2"),
+    Seen.READY: (_("Ready"), "running", "player-play"),
+    Seen.STOPPING: (_("Stopping"), "stopping", "loader-3"),
+    Seen.EXITED: (_("Ended"), "stopped", "square"),
+    Seen.MISSING: (_("Gone"), "failed", "help-circle"),
+}
 
 
 def _facts(row: Endpoint) -> list[Fact]:
-    found = [Fact(_("Model server"), str(runtime_of(row).label))]
+    found = [] if row.runtime else [Fact(_("Model server"), str(runtime_of(row).label))]
     if row.version is not None:
         address = row.version.model.get_absolute_url()
-        found.insert(0, Fact(_("Model"), str(row.version), url=address))
+        found.insert(0, Fact(_("All its versions"), row.version.model.name, url=address))
     return found
+
+
+def _seen(rows: Sequence[Endpoint]) -> None:
+    """Read what the list says of each: two questions for all of a page."""
+    sums = traffic.lately(rows)
+    canaries = Endpoint.objects.filter(canary_of__in=rows, deleted_at=None)
+    beside = {one.canary_of_id: one for one in canaries.exclude(desired=Desired.ABSENT)}
+    for row in rows:
+        row.lately, row.beside = sums[row.pk], beside.get(row.pk)
+
+
+def _serves(_who: Principal, row: Endpoint) -> SafeString:
+    name = row.model or row.image or str(runtime_of(row).label)
+    return format_html('<span class="text-break">{}</span>', name)
+
+
+def _replica_count(_who: Principal, row: Endpoint) -> SafeString:
+    count = row.replicas if row.desired == Desired.RUNNING else 0
+    told = format_html('<span class="num">{}</span>', count)
+    if row.max_replicas == row.min_replicas:
+        return told
+    bounds = _t("between %(least)d and %(most)d")
+    words = bounds % {"least": row.min_replicas, "most": row.max_replicas}
+    return format_html('<span title="{}">{}</span>', words, told)
+
+
+def _figure(text: str) -> SafeString:
+    return format_html('<span class="num text-nowrap">{}</span>', text)
+
+
+def _canary_share(_who: Principal, row: Endpoint) -> SafeString:
+    if row.beside is None:
+        return _figure(_NOTHING)
+    return _figure(f"{row.canary_percent}\N{NO-BREAK SPACE}%")
+
+
+_COLUMNS = (
+    "name",
+    "state",
+    Column("serves", _("Serves"), _serves),
+    Column("replicas", _("Replicas"), _replica_count),
+    Column("rate", _("Requests a minute"), lambda _who, row: _figure(rate(row.lately.per_minute))),
+    Column("p99", _("p99"), lambda _who, row: _figure(latency(row.lately.p99))),
+    Column(
+        "errors",
+        _("Errors"),
+        lambda _who, row: _figure(percent_of_errors(row.lately.failed_share)),
+    ),
+    Column("split", _("Canary"), _canary_share),
+    "acts",
+)
+
+
+def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
+    """Return what stands below its timeline: requests, canary, replicas, cost."""
+    canary = row.canary if row.canary_of_id is None else None
+    is_ready = canary is not None and STATES.of(canary) == State.READY
+    apart = {} if canary is None else traffic.lately([row, canary], apart=True)
+    share = row.canary_percent if is_ready else 0
+    hour = traffic.series(row, "hour")
+    month = traffic.total(traffic.series(row, "month"))
+    shown = [(one, *_REPLICA[one["state"]]) for one in replicas_of(row)]
+    counts = Counter(str(word) for _one, word, _tone, _shape in shown)
+    return {
+        "address": address_of(row),
+        "sums": traffic.lately([row])[row.pk],
+        "hour": chart([part.per_minute if part.minutes else None for _begin, part in hour]),
+        "was_called": any(part.requests for _begin, part in hour),
+        "hour_times": chart(*_times(hour)),
+        "canary": canary,
+        "shares": [
+            (one, apart[one.pk], percent)
+            for one, percent in ((row, 100 - share), (canary, share))
+            if one is not None and one.pk in apart
+        ],
+        "canary_ready": is_ready,
+        "canary_why": None if canary is None else STATES.why(canary),
+        "may_change": may_change(who, row) and not row.project.archived_at,
+        "replicas": shown,
+        "replica_counts": " · ".join(f"{n}\N{NO-BREAK SPACE}{w}" for w, n in counts.items()),
+        "has_nodes": any(one["node"] for one, *_rest in shown),
+        "cost": cost_of(row, now() - _COSTS_OF, month.requests),
+    }
+
+
+def _times(parts: traffic.Series) -> tuple[list[float | None], list[float | None]]:
+    return [part.p50 for _begin, part in parts], [part.p99 for _begin, part in parts]
+
+
+def _tabs(who: Principal, row: Endpoint) -> Sequence[Tab]:
+    found = [Tab("try", "try", _t("Try it")), Tab("requests", "requests", _t("Requests"))]
+    if may_change(who, row):
+        found.append(Tab("keys", "keys", _t("Keys")))
+    return found
+
+
+def _logs(row: Endpoint) -> list[tuple[int, str]]:
+    numbers = sorted({0, *(one["index"] for one in replicas_of(row))})
+    return [(n, _t("Replica %(n)d") % {"n": n}) for n in numbers]
 
 
 PAGES = Pages(
@@ -74,4 +204,13 @@ PAGES = Pages(
         ("accepted", "placed", "scheduled", "starting", "image", "ready", "running"),
     ),
     facts_of=_facts,
+    columns=_COLUMNS,
+    seen=_seen,
+    own_part="serving/_endpoint.html",
+    style="css/serving.css",
+    script="js/split.js",
+    own_part_of=_own_part,
+    tabs=_tabs,
+    logs_of=_logs,
+    links=(("endpoints:catalogue", _("Catalogue"), "layout-grid"),),
 )

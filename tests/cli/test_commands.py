@@ -40,7 +40,12 @@ COMMANDS = dict(_commands(cli))
 LISTS = sorted(path for path in COMMANDS if path.endswith((" list", " classes", " inbox")))
 # They need a name.
 LISTS_OF_ONE = frozenset(
-    {"berth volumes snapshot list", "berth model version list", "berth ai-platform versions list"}
+    {
+        "berth ai-platform versions list",
+        "berth endpoint key list",
+        "berth model version list",
+        "berth volumes snapshot list",
+    }
 )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -89,3 +91,37 @@ def test_json_instances_are_one_a_line(tmp_path: Path) -> None:
     assert _request("text_instances", str(file))["instances"][2] == '"x"'
     file.write_text(json.dumps({"instances": [1], "signature_name": "s"}))
     assert _request("json_request", str(file))["signature_name"] == "s"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    """Stands where the gateway is; tells what it was asked."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = [self.path, self.headers["Authorization"], len(body["instances"])]
+        said = json.dumps({"predictions": asked}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_words: object) -> None:
+        """Says nothing."""
+
+
+def test_c24_predictions_are_asked_of_the_gateway_with_ones_own_token(
+    berth, me, data, settings, tmp_path: Path
+) -> None:
+    file = tmp_path / "instances.json"
+    file.write_text("[1, 2]\n[3, 4]\n")
+    berth("ai-platform", "models", "create", "mnist", **me)
+    assert berth(*CREATE, "--framework", "onnx", "--origin", "volume:data/m", **me).exit_code == 0
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        settings.BERTH_GATEWAY_URL = f"http://127.0.0.1:{server.server_port}"
+        words = ("--model", "mnist", "--version", "v1", "--json-instances", str(file))
+        done = berth("ai-platform", "predict", *words, **me)
+        server.shutdown()
+    assert done.exit_code == 0, (done.output, done.exception)
+    path = "/e/vision/mnist/v1/models/mnist:predict"
+    assert read(done) == {"predictions": [path, f"Bearer {me['token']}", 2]}

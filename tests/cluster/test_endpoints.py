@@ -51,7 +51,7 @@ answer = True
 _WAKE = """
 from serving.models import Endpoint
 from serving.services import endpoint_wake
-answer = endpoint_wake(Endpoint.objects.get(short_id={id!r}).uid)
+answer = endpoint_wake(Endpoint.objects.get(short_id={id!r}).pk)
 """
 
 

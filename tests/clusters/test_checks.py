@@ -618,7 +618,7 @@ def test_what_chooses_the_values_of_searches_is_said(there, kinds, words):
 
 @pytest.mark.parametrize(
     ("kinds", "words"),
-    [(["inferenceservices"], "KServe runs models"), (["trainedmodels"], "KServe is missing")],
+    [(["inferenceservices"], "it must be 0.16 or newer"), (["trainedmodels"], "KServe is missing")],
 )
 def test_what_runs_models_is_said(kinds, words):
     told = {"groups": [{"versions": [{"groupVersion": "serving.kserve.io/v1beta1"}]}]}

@@ -139,8 +139,8 @@ class Release:
     def upgrade(self, **chosen: Any) -> None:
         """Install again with other values; return when the last process has them."""
         self.install({**self.chosen, **chosen}, "upgrade")
-        for kind in ("deployment/berth-web", "deployment/berth-worker", "deployment/berth-gate"):
-            self.wait_for(kind)
+        for name in ("web", "worker", "gate", "gateway"):
+            self.wait_for(f"deployment/berth-{name}")
         self.wait_for("statefulset/berth-proxy")
 
     def wait_for(self, kind: str) -> None:

@@ -74,7 +74,10 @@ def release(
     try:
         one.install(chart.values(devcluster["registry"], tags, lab))
         until("web", lambda: one.ready("web") == 3)
-        until("the rest", lambda: all(one.ready(name) for name in ("worker", "gate", "proxy")))
+        until(
+            "the rest",
+            lambda: all(one.ready(name) for name in ("worker", "gate", "gateway", "proxy")),
+        )
         yield one
     finally:
         one.uninstall()

@@ -25,7 +25,9 @@ POSTGRES = "docker.io/library/postgres:17-bookworm"
 REDIS = "docker.io/library/redis:7-bookworm"
 SERVER, PROXY = "localhost/berth/server:test", "localhost/berth/proxy:test"
 NOTEBOOK = "localhost/berth/notebook:test"
+MODEL_SERVER = "localhost/berth/serving:test"
 STAND_INS = {PYTHON: "python", NODE: "node", POSTGRES: "postgres", REDIS: "redis"}
+PROGRAM = ROOT / "serving/programs"
 PROGRAMS = ("buildah", "podman", "debootstrap", "runc")
 LEFT_OUT = {
     *("tests", "docs", "benchmarks", "devcluster", "tools", "var", "node_modules", "build"),
@@ -141,6 +143,17 @@ def notebook_image() -> None:
         key = digest(*((ROOT / name).read_bytes() for name in names))
         if not exists(NOTEBOOK, key):
             build(ROOT, NOTEBOOK, key, "--target", "notebook")
+
+
+def model_server_image() -> None:
+    """Made again where its libraries, its program or how it is made change."""
+    names = ["Dockerfile", "requirements/serving.txt"]
+    with only_one("images"):
+        base_images()
+        files = [*(ROOT / name for name in names), *sorted(PROGRAM.rglob("*.py"))]
+        key = digest(*(file.read_bytes() for file in files))
+        if not exists(MODEL_SERVER, key):
+            build(ROOT, MODEL_SERVER, key, "--target", "serving")
 
 
 def source_key() -> str:

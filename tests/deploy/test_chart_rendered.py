@@ -67,6 +67,11 @@ def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def settings_of(rendered: tuple[int, str]) -> dict[str, str]:
+    (settings,) = [o["data"] for o in objects(rendered) if o["kind"] == "ConfigMap"]
+    return dict(settings)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -106,9 +111,8 @@ def test_values_that_make_no_sense_are_refused(render: Any, changes: dict[str, A
 
 def test_every_pod_meets_pod_security_restricted_and_has_a_read_only_root(render: Any) -> None:
     found = pods(render())
-    assert {"web", "worker", "gate", "gateway", "proxy", "migrate", "postgresql", "redis"} <= set(
-        found
-    )
+    ours = {"web", "worker", "gate", "gateway", "proxy", "migrate", "postgresql", "redis"}
+    assert ours <= set(found)
     for name, spec in found.items():
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
@@ -187,7 +191,7 @@ def test_the_same_manifests_again_change_no_job_and_another_image_is_another_job
 
 def test_an_authority_of_the_operators_is_mounted_where_anything_goes_out(render: Any) -> None:
     rendered = render(ca={"secret": "own-ca", "key": "root.pem"})
-    for name in ("web", "worker", "gate", "migrate"):
+    for name in ("web", "worker", "gate", "gateway", "migrate"):
         spec = pods(rendered)[name]
         (volume,) = [v for v in spec["volumes"] if v["name"] == "ca"]
         assert volume["secret"]["secretName"] == "own-ca"
@@ -285,7 +289,7 @@ def test_the_proxies_are_named_one_by_one_for_the_worker(render: Any) -> None:
 def test_the_ingress_leads_to_portal_gate_and_workspaces(render: Any) -> None:
     made = next(o for o in objects(render(ingress={"enabled": True})) if o["kind"] == "Ingress")
     rules = {rule["host"]: rule["http"]["paths"] for rule in made["spec"]["rules"]}
-    assert [p["path"] for p in rules[chart.HOST]] == ["/gate/", "/e/", "/"]
+    assert [p["path"] for p in rules[chart.HOST]] == ["/gate/", "/"]
     backend = rules[f"*.{chart.DOMAIN}"][0]["backend"]["service"]["name"]
     assert backend == "berth-proxy"
 
@@ -311,6 +315,7 @@ def test_routes_by_a_gateway_bring_their_settings_and_no_more_rights_than_they_n
     without = render()[1]
     assert "httproutes" not in without
     assert "BERTH_GATEWAY:" not in without
+    assert "BERTH_GATEWAY_PROXY" not in without
 
 
 @pytest.mark.parametrize(
@@ -454,13 +459,18 @@ EDGE = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ed
 OFFICE = {"ipBlock": {"cidr": "192.0.2.0/24"}}
 
 
+def own_pods(process: str) -> dict[str, Any]:
+    labels = {"app": process, "app.kubernetes.io/component": process}
+    return {"podSelector": {"matchLabels": {**labels, "app.kubernetes.io/instance": "berth"}}}
+
+
 def let_in(rendered: tuple[int, str]) -> dict[int, list[Any]]:
-    """Who may connect to each port of web, gate and proxy; nothing: everybody."""
+    """Who may connect to each port of web, gate, gateway and proxy; nothing: everybody."""
     return {
         port["port"]: rule.get("from", [])
         for one in objects(rendered)
         if one["kind"] == "NetworkPolicy"
-        if one["metadata"]["name"] in {"berth-web", "berth-gate", "berth-proxy"}
+        if one["metadata"]["name"] in {f"berth-{n}" for n in ("web", "gate", "gateway", "proxy")}
         for rule in one["spec"]["ingress"]
         for port in rule["ports"]
     }
@@ -469,6 +479,7 @@ def let_in(rendered: tuple[int, str]) -> dict[int, list[Any]]:
 def test_who_carries_people_to_the_portal_is_let_in_and_nobody_else(render: Any) -> None:
     found = let_in(render(networkPolicies={"ingressFrom": [EDGE]}))
     assert all(found[port] == [EDGE] for port in (8000, 8001, 8004, 8005)), found
+    assert found[8007] == [EDGE, own_pods("web")]  # people try endpoints on its pages
     projects = {"namespaceSelector": {"matchLabels": {"berth.dev/instance": "deploytest"}}}
     assert projects in found[8002]  # what workspaces ask, whoever carries people
     assert EDGE not in found[8002] + found[8003] + found[8006]

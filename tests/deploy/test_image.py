@@ -1,9 +1,22 @@
 """What is in the images, and what is not."""
 
+import json
+import time
+from pathlib import Path
+
 import pytest
 
 from clusters.checks import image
-from tests.deploy.images import NOTEBOOK, PROXY, SERVER, notebook_image, podman
+from tests.deploy.images import (
+    MODEL_SERVER,
+    NOTEBOOK,
+    PROXY,
+    SERVER,
+    model_server_image,
+    notebook_image,
+    podman,
+)
+from tests.support.portal import ROOT
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 PROGRAMS = ("jupyterhub-singleuser", "jupyter-standaloneproxy")
@@ -64,3 +77,38 @@ def test_one_image_is_jupyterlab_for_pods_and_signs_people_in_before_ports(
     for code in (image.GUARD, "import jupyterlab, ipykernel"):
         podman(engine, "run", *HARD, "--entrypoint", "python3", NOTEBOOK, "-c", code)
     shell(engine, NOTEBOOK, "test -s /opt/jupyter/share/jupyter/lab/settings/overrides.json")
+
+
+ASK = """
+import json, sys, urllib.request
+said = json.dumps({"instances": json.loads(sys.argv[1])}).encode()
+url = "http://127.0.0.1:8080/v1/models/digits:predict"
+print(urllib.request.urlopen(urllib.request.Request(url, said), timeout=30).read().decode())
+"""
+
+
+def test_a_model_server_answers_as_a_number_without_root_and_without_the_portal(
+    engine: dict[str, str], tmp_path: Path
+) -> None:
+    model_server_image()
+    tmp_path.chmod(0o777)
+    folder, samples = f"{tmp_path}:/mnt/models", ROOT / "tests/serving/samples.py"
+    write = ("--volume", folder, "--volume", f"{samples}:/samples.py:ro", "--entrypoint", "python3")
+    made = podman(
+        engine, "run", *HARD, *write, MODEL_SERVER, "/samples.py", "sklearn", "/mnt/models"
+    )
+    told = json.loads(made.splitlines()[-1])
+    words = ("--framework", "sklearn", "--model-dir", "/mnt/models", "--name", "digits")
+    here = podman(engine, "run", "-d", *HARD, "-v", f"{folder}:ro", MODEL_SERVER, *words).strip()
+    try:
+        end, answer = time.monotonic() + 60, ""
+        while not answer and time.monotonic() < end:
+            asked = ("python3", "-c", ASK, json.dumps(told["instances"]))
+            answer = podman(engine, "exec", here, *asked, check=False)
+        assert json.loads(answer)["predictions"] == told["predictions"]
+        look = "id -u; ls /opt/program /opt/program/serving; ls /srv 2>/dev/null"
+        listed = podman(engine, "exec", here, "sh", "-c", look).split()
+        assert listed[:2] == ["1000", "/opt/program:"]
+        assert not {"models.py", "portal", "berth"} & set(listed)
+    finally:
+        podman(engine, "rm", "-f", "-t", "5", here)

@@ -113,6 +113,28 @@ def test_what_it_still_holds_of_a_search_that_is_over_is_said_and_goes_later(
     assert api(alice, "DELETE", f"{HERE}/{row.uid}").status_code == 204
 
 
+def test_a_late_turn_takes_away_nothing_of_a_search_that_was_begun_again(
+    begin: Any, go: Any, fake: Any, api: Any, alice: Any
+) -> None:
+    fake.propose({"x": "0.1"})
+    fake.fail("remove_experiment", "not-yet", times=-1)
+    row = go(begin(trials_max=1, parallel=1), "score=0.5\n", code=0)
+    go(row)
+    late = Experiment.objects.get(pk=row.pk)
+    assert (late.state, late.in_katib) == ("succeeded", True)
+    fake.heal()
+    go(row)
+    again = api(alice, "POST", f"{HERE}/{row.uid}/restart", {"trials_max": 2})
+    assert again.status_code == 202
+    fake.propose({"x": "0.2"})
+    row = go(row)
+    assert (row.generation, row.in_katib) == (1, True)
+    there = fake.experiments_seen()
+    assert there
+    steering._leave_katib(late)
+    assert fake.experiments_seen() == there
+
+
 def test_a_search_is_changed_let_go_on_and_deleted_with_its_jobs(
     begin: Any,
     go: Any,

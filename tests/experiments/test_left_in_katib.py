@@ -12,6 +12,7 @@ from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from experiments.models import Experiment
+from jobs.models import Job
 from runtime.hints import hint
 from runtime.models import Installation
 from runtime.orphans import collect_orphans
@@ -97,13 +98,34 @@ def test_e11_an_experiment_stays_while_rows_may_be_older(begin: Any, go: Any, fa
     assert collected() == 1
 
 
-def test_a_cluster_that_may_not_list_searches_still_loses_its_other_orphans(
+def test_e11_an_orphan_that_may_not_be_removed_holds_up_no_other(
     begin: Any, go: Any, fake: Any
 ) -> None:
     row = go(begin())
+    first, second = sorted(str(trial.job.uid) for trial in row.trials.all())[:2]
+    Job.objects.filter(uid__in=(first, second)).update(deleted_at=now())
+    fake.fail("remove", "denied", times=-1, uid=first)
+    assert collected() == 1
+    left = {found.uid for found in fake.list_owned()}
+    assert first in left
+    assert second not in left
+    fake.heal()
+    assert collected() == 1
+    assert first not in {found.uid for found in fake.list_owned()}
+
+
+@pytest.mark.parametrize("error", ["denied", "not-yet", "unreachable"])
+def test_a_cluster_that_may_not_list_searches_still_loses_its_other_orphans(
+    begin: Any, go: Any, fake: Any, error: str
+) -> None:
+    row = go(begin())
+    fake.fail("list_experiments", error, times=-1)
+    Installation.objects.update(held_why=Installation.Hold.QUIET)
+    collected(minutes=1)  # what could not be seen ends no hold
+    assert Installation.objects.get().held_why == ("" if error == "denied" else "quiet")
+    Installation.objects.update(held_why="")
     job = row.trials.get(number=1).job
-    type(job).objects.filter(pk=job.pk).update(deleted_at=now())
-    fake.fail("list_experiments", "denied", times=-1)
+    Job.objects.filter(pk=job.pk).update(deleted_at=now())
     assert collected() == 1
     assert str(job.uid) not in {found.uid for found in fake.list_owned()}
     assert there(fake) == [str(row.uid)]

@@ -151,8 +151,17 @@ def test_a_credential_that_goes_is_said_too(made: Any, credential: Any, alice: A
 
 
 def test_g13_a_start_waits_until_its_folder_has_the_newest_copy(
-    made: Any, ended: Any, end: Any, credential: Any, alice: Any, principal: Any, settle: Any
+    made: Any,
+    ended: Any,
+    end: Any,
+    credential: Any,
+    alice: Any,
+    bob: Any,
+    as_user: Any,
+    principal: Any,
+    settle: Any,
 ) -> None:
+    """What the store says is its owner's to read."""
     credential()
     row = made(alice)
     due_now()
@@ -169,8 +178,13 @@ def test_g13_a_start_waits_until_its_folder_has_the_newest_copy(
     assert (plan["newest"], plan["newest_at"]) == (2, int(KEY.partition("-")[0]))
     ended("in", 4, (), code="denied", message="The store refuses this credential.")
     row = settle(row)
-    assert (state_of(row), row.reason) == ("queued", "not-restored")
-    assert "refuses" in row.message
+    assert (state_of(row), row.reason, row.message) == ("queued", "not-restored", "")
+    Copies.objects.update(note="of a copy before")
+    at = f"/api/v1/projects/{row.project.slug}/jobs/{row.short_id}"
+    mine, his = (as_user(who).get(at).json() for who in (alice, bob))
+    assert "refuses" in mine["checkpoint_copies"]["message"]
+    assert his["status"]["reason"] == "not-restored"
+    assert "refuses" not in json.dumps(his)
     Copies.objects.update(back_at=now() - timedelta(minutes=2))
     hint(row)
     settle(row)

@@ -19,6 +19,7 @@ from jobs.states import state_of
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
 from tests.notebooks.cluster_world import IMAGE, attach
+from usage.models import Wait
 from work import services
 from work.models import Step
 from work.services import workload_create
@@ -135,6 +136,7 @@ def test_g13_with_fewer_it_goes_on_with_what_fits_and_grows_back(
     row = lose(row)
     if had is None:
         assert (state_of(row), row.launched_replicas) == ("queued", 2)
+        assert Wait.objects.get(launch=2, ended_at=None).gpus == 2  # it waits for no more
         return
     assert (state_of(row), row.launched_replicas) == ("running", had)
     assert row.replica_rows.filter(launch=2).count() == had
@@ -142,6 +144,7 @@ def test_g13_with_fewer_it_goes_on_with_what_fits_and_grows_back(
     row = lose(row)
     assert (state_of(row), row.launched_replicas) == ("running", 4)
     counts = [4, had, 4]
+    assert list(Wait.objects.order_by("launch").values_list("gpus", flat=True)) == counts
     assert [place["replicas"] for place in Run.objects.get(job=row).places] == counts
     found = goodput_of(row)
     assert found is not None

@@ -10,7 +10,7 @@ import pytest
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound
 from jobs.models import Job, Run
-from jobs.tensorboard import tensorboard_open
+from jobs.tensorboard import shown_by, tensorboard_open
 from loaders.models import Load
 from notebooks.models import Preset, Workspace
 from notebooks.programs import LACKS, tensorboard
@@ -185,6 +185,18 @@ def test_its_page_leads_back_to_the_runs_and_checkpoints_that_it_shows(
     Job.objects.filter(pk=job.pk).update(deleted_at=now())
     page = as_user(alice).get(board.get_absolute_url()).content.decode()
     assert "Runs that it shows" not in page
+
+
+def test_one_that_shows_a_whole_volume_looks_through_no_runs(
+    made: Any, principal: Any, alice: Any, django_assert_num_queries: Any
+) -> None:
+    made(alice, times=2, output="")
+    made(alice, name="other")
+    board = tensorboard_open(principal=principal(alice), row=Job.objects.get(name="other"))
+    for whole in ("shared", "shared/"):
+        board.logdir = [whole]
+        with django_assert_num_queries(0):
+            assert shown_by(board) == []
 
 
 def test_a_project_without_presets_has_it_in_its_own_size(

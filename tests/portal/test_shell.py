@@ -184,7 +184,7 @@ def test_the_palette_needs_a_constant_number_of_queries(
         made = Project.objects.create(slug=f"p{i}", name=f"Project {i}")
         Membership.objects.create(project=made, user=alice, role="owner")
     client = as_user(alice)
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         client.get(reverse("palette"), {"q": "pro"})
 
 

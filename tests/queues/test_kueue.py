@@ -29,7 +29,7 @@ from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
 from runtime.protocol import Denied, Desired, NotYet, Phase, Resources, Unreachable
-from runtime.reasons import Reason
+from runtime.reasons import NOT_ASKED, Reason
 from tests.projects.cluster_double import KEY, TenantFake
 from tests.support import driving
 from work.services import workload_edit
@@ -442,6 +442,54 @@ def test_g13_what_others_wait_for_within_their_guarantee_is_not_free(
     assert left_on(cluster, str(project.uid))["h100"] == (5, False)
     Guarantee.objects.update(lends=0)
     assert left_on(cluster, str(project.uid))["h100"] == (5, False)
+
+
+def test_g13_what_their_own_work_gives_way_to_takes_nothing_from_others(
+    nodes: Flavor, cluster: Cluster, job: Any, held: Any, project: Any
+) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(kinds={"h100": {"total": 16}})
+    cluster.refresh_from_db()
+    other = Project.objects.create(name="Other", slug="other")
+    for whose in (project, other):
+        queue = Queue.objects.create(project=whose, name=whose.slug)
+        Guarantee.objects.create(queue=queue, cluster=cluster, flavor=nodes, guaranteed=8)
+    low, high = Priority.objects.order_by("value").first(), Priority.objects.order_by("-value")[0]
+    assert low is not None
+    theirs = {"gpu_flavor": "h100", "project": other, "gpus": 8}
+    job("low", phase=Phase.RUNNING, priority=low.name, **theirs)
+    held("high", priority=high.name, **theirs)
+    assert left_on(cluster, str(project.uid))["h100"] == (8, False)
+
+
+def test_g13_what_the_team_is_guaranteed_is_nobodys_alone_in_it(
+    nodes: Flavor, cluster: Cluster, held: Any, project: Any
+) -> None:
+    """To who is not of the team it is taken."""
+    Cluster.objects.filter(pk=cluster.pk).update(kinds={"h100": {"total": 8}})
+    cluster.refresh_from_db()
+    team = Queue.objects.create(name="Team")
+    Guarantee.objects.create(queue=team, cluster=cluster, flavor=nodes, guaranteed=8)
+    mate, foreign = (Project.objects.create(name=n, slug=n) for n in ("mate", "foreign"))
+    for whose in (project, mate):
+        Queue.objects.create(project=whose, name=whose.slug, parent=team)
+    held("owed", gpu_flavor="h100", project=mate, gpus=8)
+    assert left_on(cluster, str(project.uid))["h100"] == (8, False)
+    assert left_on(cluster, str(foreign.uid))["h100"] == (0, False)
+
+
+def test_g13_what_has_not_asked_for_a_place_keeps_none_free(
+    nodes: Flavor, cluster: Cluster, held: Any, project: Any
+) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(kinds={"h100": {"total": 8}})
+    cluster.refresh_from_db()
+    other = Project.objects.create(name="Other", slug="other")
+    queue = Queue.objects.create(project=other, name="other")
+    Guarantee.objects.create(queue=queue, cluster=cluster, flavor=nodes, guaranteed=8)
+    row = held("asks", gpu_flavor="h100", project=other, gpus=8)
+    assert left_on(cluster, str(project.uid))["h100"] == (0, False)
+    for reason in sorted(NOT_ASKED):
+        Job.objects.filter(pk=row.pk).update(reason=reason)
+        assert left_on(cluster, str(project.uid))["h100"] == (8, False), reason
 
 
 def test_f13_its_place_is_what_the_clusters_queue_says_and_its_sentence_says_what_it_lacks(

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from common.clock import now
 from portal.server import duties
 from portal.server.processes import turn_file, wanted_file
+from serving.models import Endpoint
 
 
 @pytest.fixture
 def file(tmp_path: Path, settings, db) -> Path:
     settings.BERTH_VAR = tmp_path
-    found = wanted_file(tmp_path)
+    found = wanted_file(tmp_path, "gate")
     found.parent.mkdir()
     return found
 
@@ -34,7 +36,7 @@ def test_it_is_there_while_somebody_needs_the_gate_and_for_a_while_after(file, m
     wish(monkeypatch, wanted=False)
     duties.gate_tick()
     assert file.exists()
-    past = time.time() - duties.GATE_LINGERS_S - 1
+    past = time.time() - duties.LINGERS_S - 1
     os.utime(file, (past, past))
     duties.gate_tick()
     assert not file.exists()
@@ -57,3 +59,25 @@ def test_each_turn_is_seen_by_the_status(file, monkeypatch):
     os.utime(turn, (1, 1))
     duties.gate_tick()
     assert time.time() - turn.stat().st_mtime < 60
+
+
+def test_the_gateway_is_needed_while_there_is_an_endpoint_also_one_that_sleeps(
+    file: Path, project, alice
+) -> None:
+    its = wanted_file(file.parent.parent, "gateway")
+    duties.gate_tick()
+    assert not its.exists()
+    its.touch()  # somebody called, and there is none
+    duties.gate_tick()
+    assert its.exists()
+    past = time.time() - duties.LINGERS_S - 1
+    os.utime(its, (past, past))
+    duties.gate_tick()
+    assert not its.exists()
+    row = Endpoint.objects.create(project=project, owner=alice, name="digits", desired="stopped")
+    duties.gate_tick()
+    assert its.exists()
+    Endpoint.objects.filter(pk=row.pk).update(deleted_at=now())
+    os.utime(its, (past, past))
+    duties.gate_tick()
+    assert not its.exists()

@@ -76,7 +76,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     var = tmp_path_factory.mktemp("begun") / "var"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERTH_VAR", str(var))
-        patch.setenv("BERTH_PORT", str(free_ports(7)))
+        patch.setenv("BERTH_PORT", str(free_ports(8)))
         patch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
         patch.delenv("BERTH_SECRET_KEY", raising=False)
         beginning(var)
@@ -94,7 +94,7 @@ def here(
 ) -> Here:
     var = shutil.copytree(begun, tmp_path / "var")
     monkeypatch.setenv("BERTH_VAR", str(var))
-    monkeypatch.setenv("BERTH_PORT", str(free_ports(7)))
+    monkeypatch.setenv("BERTH_PORT", str(free_ports(8)))
     return Here(var, capfd)
 
 

@@ -27,7 +27,7 @@ def plan_from(first: int, bind: str = "127.0.0.1") -> dict[str, Any]:
 
 @pytest.fixture
 def plan() -> dict[str, Any]:
-    return plan_from(free_ports(7))
+    return plan_from(free_ports(8))
 
 
 def can_listen(address: str, port: int) -> bool:

@@ -31,7 +31,7 @@ PARTS = {
 class Rooted:
     def __init__(self, var: Path) -> None:
         self.var = var
-        self.port = free_ports(7)
+        self.port = free_ports(8)
         names = ("BERTH_", "DJANGO_")
         plain = {k: v for k, v in os.environ.items() if not k.startswith(names)}
         self.env = {

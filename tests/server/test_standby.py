@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -56,3 +57,22 @@ def test_it_starts_when_wanted_restarts_when_killed_and_goes_when_not(tmp_path: 
         manager.terminate()
         assert manager.wait(60) == 0
     assert not Path(f"/proc/{seen()[2]}").exists()
+
+
+def test_somebody_who_knocks_is_let_in_by_a_process_that_was_not_wanted_before(
+    tmp_path: Path,
+) -> None:
+    from portal.server.processes import Child, Standby
+
+    wanted = tmp_path / "gateway.wanted"
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        child = Child("gateway", ["true"], tmp_path / "log")
+        one = Standby("gateway", wanted, lambda: child, door.fileno())
+        assert one.tend(10.0) == (None, None)
+        assert not wanted.exists()
+        with socket.create_connection(door.getsockname()):
+            assert one.tend(20.0) == (child, None)
+        assert wanted.exists()  # the worker takes it away when it was not needed for a while
+        assert one.tend(30.0) == (None, None)
+        wanted.unlink()
+        assert one.tend(40.0) == (None, child)

@@ -25,6 +25,7 @@ PARTS = {
     "web": "portal.server.web",
     "worker": "portal.server.worker",
     "proxy": "berth-proxy.mjs",
+    "gateway": "serving.gateway",
     "supervisor": "drivers.local.supervisor",
 }
 RESTART_CPU_S = 10.0
@@ -111,7 +112,7 @@ def test_status_names_the_process(portal: Portal) -> None:
     assert "Berth runs on" in done.stdout
 
 
-@pytest.mark.parametrize("name", list(PARTS))
+@pytest.mark.parametrize("name", [name for name in PARTS if name != "gateway"])
 def test_any_part_that_is_killed_comes_back(portal: Portal, name: str) -> None:
     before = part(portal, name)
     assert before
@@ -126,6 +127,31 @@ def test_while_web_is_replaced_a_request_waits_instead_of_being_refused(portal: 
     os.kill(before, signal.SIGKILL)
     answer = httpx.get(f"{portal.url}/livez", timeout=120)
     assert answer.status_code == 200
+
+
+def test_while_the_gateway_is_replaced_a_call_waits_instead_of_being_refused(
+    portal: Portal,
+) -> None:
+    """Both of them at once, and HAProxy alone. There is no endpoint: the first call starts them."""
+    url = f"http://127.0.0.1:{portal.port + 7}/e/team/digits/v1"
+    assert part(portal, "gateway") is None
+    assert httpx.get(url, timeout=120).status_code == 401
+    later = time.time() + 3600
+    os.utime(portal.var / "run" / "gateway.wanted", (later, later))  # as if there were one
+    before = part(portal, "gateway")
+    assert before
+    assert until(lambda: psutil.Process(before).children(), 60)
+    (haproxy,) = psutil.Process(before).children()
+    haproxy.kill()
+    assert httpx.get(url, timeout=120).status_code == 401
+    assert part(portal, "gateway") == before
+    (haproxy,) = psutil.Process(before).children()
+    os.kill(before, signal.SIGKILL)
+    for _ in range(20):  # it goes on, and the next one takes over
+        assert httpx.get(url, timeout=5).status_code == 401
+    assert until(lambda: part(portal, "gateway") not in {None, before}, 60)
+    assert until(lambda: not haproxy.is_running() or haproxy.status() == "zombie", 60)
+    assert httpx.get(url, timeout=5).status_code == 401
 
 
 def test_the_internal_listener_serves_only_the_hub(portal: Portal) -> None:
@@ -199,10 +225,10 @@ def test_down_ends_everything(portal: Portal) -> None:
 def fresh(open_folder: Path) -> dict[str, str]:
     names = ("BERTH_", "DJANGO_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(names)}
-    return {**env, "BERTH_VAR": str(open_folder / "var"), "BERTH_PORT": str(free_ports(7))}
+    return {**env, "BERTH_VAR": str(open_folder / "var"), "BERTH_PORT": str(free_ports(8))}
 
 
-@pytest.mark.parametrize("offset", [0, 6])  # each of the seven: test_listeners.py
+@pytest.mark.parametrize("offset", [0, 6])  # each of the eight: test_listeners.py
 def test_a_busy_port_is_one_sentence_and_nothing_is_started(
     fresh: dict[str, str], offset: int
 ) -> None:

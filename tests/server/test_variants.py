@@ -55,7 +55,7 @@ def test_with_a_certificate_browsers_get_tls_and_workloads_the_plain_internal_li
     open_folder: Path,
 ) -> None:
     cert, key = certificate(open_folder)
-    port = free_ports(7)
+    port = free_ports(8)
     portal = Portal(
         {
             "BERTH_PORT": str(port),

@@ -43,6 +43,12 @@ def test_a_folder_without_a_model_says_what_it_has(tmp_path: Path) -> None:
     assert "There is no folder" in str(refused("onnx", tmp_path / "nothing"))
 
 
+def test_what_is_no_file_beside_a_model_is_not_looked_into(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nothing")
+    assert refused("sklearn", tmp_path).code == MISSING
+
+
 @pytest.mark.parametrize(
     ("framework", "name", "content", "sentence"),
     [

@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.programs.models import Arrays, Model, Tensor, WrongInputError
+from serving.programs.models import (
+    Arrays,
+    Model,
+    Tensor,
+    WrongInputError,
+    exactly,
+    numbers,
+    texts,
+)
 from serving.programs.protocols import infer_v2, plain, predict_v1, signature
+from serving.programs.tables import Table
 
 
 class Doubles(Model):
@@ -107,6 +116,56 @@ def test_v2_refuses_what_does_not_fit(wrong: dict[str, Any]) -> None:
     assert v2(Doubles(), one)
     with pytest.raises(WrongInputError):
         v2(Doubles(), one | wrong, tail=b"x" if "parameters" in wrong else b"")
+
+
+@pytest.mark.parametrize(
+    ("datatype", "value"),
+    [
+        ("INT64", 1.7),
+        ("INT64", 2.0**60),
+        ("UINT8", 300),
+        ("UINT8", -1),
+        ("BOOL", "false"),
+        ("BOOL", 0.2),
+        ("BOOL", 2),
+        ("FP32", 1e300),
+        ("FP32", "1.5"),
+        ("INT32", None),
+    ],
+)
+def test_a_number_never_becomes_another_one(datatype: str, value: Any) -> None:
+    with pytest.raises(WrongInputError, match=datatype):
+        v1(Doubles(datatype), instances=[value])
+    with pytest.raises(WrongInputError, match=datatype):
+        v2(Doubles(), {"name": "x", "datatype": datatype, "shape": [1], "data": [value]})
+
+
+def test_whole_numbers_may_be_written_with_a_point_and_flags_as_numbers() -> None:
+    assert numbers([1.0, -2.0], "INT8").tolist() == [1, -2]
+    assert numbers([0, 1], "BOOL").tolist() == [False, True]
+    assert numbers([2**64 - 1], "UINT64").tolist() == [2**64 - 1]
+    assert numbers([], "INT8").shape == (0,)
+
+
+def test_bytes_go_into_a_model_of_texts_as_text() -> None:
+    given = np.array([b"r\xc3\xb6t", "blau"], dtype=object)
+    assert texts(given, "color").tolist() == ["röt", "blau"]
+    with pytest.raises(WrongInputError, match="color has bytes that are no text"):
+        texts(np.array([b"\xff"], dtype=object), "color")
+
+
+def test_a_model_that_says_its_types_takes_no_others() -> None:
+    inputs = [Tensor("x", "FP32", (-1,))]
+    with pytest.raises(WrongInputError, match="x takes FP32, not FP64"):
+        exactly({"x": np.zeros(2)}, inputs)
+    assert exactly({"x": np.zeros(2)}, inputs, typed=False)
+
+
+def test_a_misspelt_column_is_named_in_whichever_row_it_is() -> None:
+    with pytest.raises(WrongInputError, match="Instance 1 has no value for height"):
+        Table(2, ["width", "height"]).from_instances(
+            [{"width": 1, "height": 2}, {"width": 1, "heigth": 2}]
+        )
 
 
 @pytest.mark.parametrize("tail", [b"\xff\xff\xff\xffab", b"\x01", b"\x05\0\0\0ab"])

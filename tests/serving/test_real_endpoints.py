@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,16 @@ def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
 
 def _answering(told: dict[str, Any]) -> list[str]:
     return [one["address"] for one in told["replica_states"] if one["address"]]
+
+
+def _predict(portal: Portal, name: str, key: str, sample: dict[str, Any]) -> httpx.Response:
+    """Ask through the gateway."""
+    return httpx.post(
+        f"http://127.0.0.1:{portal.port + 7}/e/demo/{name}/v1/models/digits:predict",
+        json={"instances": sample["instances"]},
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=120,
+    )
 
 
 class Served:
@@ -180,47 +191,53 @@ def test_one_three_one_and_a_replica_that_dies_begins_anew(portal, api, sample) 
     served.delete()
 
 
-def test_it_sleeps_holds_nothing_and_a_request_wakes_it(portal, api, sample) -> None:
+def test_it_sleeps_holds_nothing_and_a_request_with_a_key_wakes_it(portal, api, sample) -> None:
     served = Served(portal, api, name="sleepy", model="digits/v1", sleep_after_minutes=1)
     served.ready()
+    key = api.post(f"{served.at}/keys", json={"name": "shop"}).json()
     served.shell(
         "from datetime import timedelta; from common.clock import now\n"
         "Endpoint.objects.filter(pk=row.pk).update(ready_at=now() - timedelta(hours=1)); answer = 1"
     )
     served.state("asleep")
-    assert not any(one["address"] for one in served.look()["replica_states"])
-    woken = served.shell(
-        "from serving.services import endpoint_wake\n"
-        "answer = [endpoint_wake(row.uid) for _one in range(3)]"
-    )
-    assert woken == ["", "", ""]
-    (address,) = served.ready()
-    said = httpx.post(
-        f"http://{address}/v1/models/digits:predict", json={"instances": sample["instances"]}
-    )
-    assert (said.json()["predictions"], served.look()["launch"]) == (sample["predictions"], 2)
+    assert not _answering(served.look())
+    stranger = _predict(portal, "sleepy", "bep_" + "x" * 32, sample)
+    assert (stranger.status_code, served.look()["status"]["state"]) == (401, "asleep")
+    said = _predict(portal, "sleepy", key["key"], sample)
+    assert (said.status_code, said.json()["predictions"]) == (200, sample["predictions"])
+    assert served.look()["launch"] == 2
+    api.delete(f"{served.at}/keys/{key['id']}")
+    _until(lambda: _predict(portal, "sleepy", key["key"], sample).status_code == 401, 5)
     served.delete()
 
 
-def test_promoted_something_answers_at_every_moment(portal, api, sample) -> None:
+def test_promoted_every_request_is_answered_and_nothing_of_it_is_lost(portal, api, sample) -> None:
     served = Served(portal, api, name="moving", model="digits/v1")
     served.ready()
+    key = api.post(f"{served.at}/keys", json={"name": "shop"}).json()["key"]
+    _until(lambda: _predict(portal, "moving", key, sample).status_code == 200)
     assert api.post(f"{served.at}/canary", json={"model": "digits/v2"}).status_code == 202
     _until(lambda: served.look()["canary"]["state"] == "ready")
-    assert api.post(f"{served.at}/canary/promote").status_code == 202
+    answers: list[tuple[int, str]] = []
+    over = threading.Event()
 
-    def is_over() -> bool:
-        told = served.look()
-        canary = told["canary"] or {}
-        states = {told["status"]["state"], canary.get("state")}
-        assert "ready" in states, told
-        share = told["canary_percent"]
-        assert share in {0, 100}
-        answers = canary.get("state") if share else told["status"]["state"]
-        assert answers == "ready", told
-        return not told["promoting"] and not canary
+    def call() -> None:
+        while not over.is_set():
+            said = _predict(portal, "moving", key, sample)
+            answers.append((said.status_code, said.headers.get("X-Berth-Version", said.text)))
 
-    _until(is_over)
+    caller = threading.Thread(target=call)
+    caller.start()
+    try:
+        assert api.post(f"{served.at}/canary/promote").status_code == 202
+        _until(lambda: not (told := served.look())["promoting"] and not told["canary"])
+    finally:
+        over.set()
+        caller.join()
+    assert {status for status, _version in answers} == {200}, answers
+    versions = [version for _status, version in answers]
+    assert versions == sorted(versions), "it goes from one to the other once"
+    assert {"v1", "v2"} == set(versions)
     told = served.look()
     assert (told["spec"]["model"], told["launch"]) == ("digits/v2", 2)
     served.delete()

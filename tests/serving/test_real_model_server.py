@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -231,6 +232,31 @@ def test_what_is_no_request_is_told_so(linear: tuple[Started, dict[str, Any]], b
         assert answer.status_code == 400, answer.text
         assert len(answer.json()["error"]) < 400
     assert started.post("/v1/models/another:predict", content=body).status_code == 404
+
+
+def test_many_that_send_at_once_hold_bounded_memory(
+    linear: tuple[Started, dict[str, Any]],
+) -> None:
+    """Sixty who send all but the end of a MiB: eight are held, the others are told to come again."""
+    started, told = linear
+    before, where = started.memory_mib(), ("127.0.0.1", int(started.url[-5:]))
+    head = f"POST {PREDICT} HTTP/1.1\r\nhost: here\r\ncontent-length: {2**20}\r\n\r\n".encode()
+    senders = [socket.create_connection(where, timeout=10) for _ in range(60)]
+    refused = 0
+    for one in senders:
+        one.sendall(head + b" " * (2**20 - 1))
+    for one in senders:
+        one.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            refused += one.recv(64).startswith(b"HTTP/1.1 503")
+    assert 52 <= refused <= 53
+    assert started.memory_mib() < before + 64
+    for one in senders:
+        one.close()
+    until = time.monotonic() + 10
+    while (answer := started.post(PREDICT, json={"instances": told["instances"]})).is_error:
+        assert time.monotonic() < until, answer.text
+        time.sleep(0.1)
 
 
 def test_figures_tell_how_many_run_and_wait(slow: Path) -> None:

@@ -37,7 +37,7 @@ def test_it_sleeps_and_a_request_wakes_it(api, quiet, settle, alice) -> None:
     row = settle(quiet)
     address = f"{ENDPOINTS}/{row.short_id}"
     assert api(alice, "GET", address).json()["status"]["state"] == "asleep"
-    assert endpoint_wake(row.uid) == ""
+    assert endpoint_wake(row.pk) == ""
     row = settle(row)
     assert (api(alice, "GET", address).json()["status"]["state"], row.launch) == ("ready", 2)
 
@@ -56,7 +56,7 @@ def test_its_owner_is_not_told_of_sleep_but_the_events_are(quiet, alice) -> None
     from notifications.models import Notification
 
     endpoints_sleep()
-    endpoint_wake(quiet.uid)
+    endpoint_wake(quiet.pk)
     verbs = Event.objects.filter(verb__in=["endpoint.asleep", "endpoint.called"]).order_by("id")
     assert [(one.verb, one.actor_uid) for one in verbs] == [
         ("endpoint.asleep", None),
@@ -94,13 +94,13 @@ def test_what_a_dead_gateway_had_in_hand_keeps_nothing_awake(quiet) -> None:
 
 def test_any_number_of_wishes_make_one_launch(quiet, settle) -> None:
     endpoints_sleep()
-    assert [endpoint_wake(quiet.uid) for _one in range(5)] == [""] * 5
+    assert [endpoint_wake(quiet.pk) for _one in range(5)] == [""] * 5
     assert settle(quiet).launch == 2
 
 
 def test_what_goes_to_sleep_is_woken_in_the_middle_of_it(quiet, settle) -> None:
     endpoints_sleep()  # its process still runs
-    assert endpoint_wake(quiet.uid) == ""
+    assert endpoint_wake(quiet.pk) == ""
     row = settle(quiet)
     assert (row.phase, row.launch) == ("running", 2)
 
@@ -108,7 +108,7 @@ def test_what_goes_to_sleep_is_woken_in_the_middle_of_it(quiet, settle) -> None:
 def test_what_somebody_stopped_is_not_woken(api, quiet, settle, alice) -> None:
     api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/stop")
     row = settle(quiet)
-    assert endpoint_wake(row.uid) == "It is stopped; it answers when somebody starts it."
+    assert endpoint_wake(row.pk) == "It is stopped; it answers when somebody starts it."
     row.refresh_from_db()
     assert row.desired == "stopped"
 
@@ -119,7 +119,7 @@ def test_a_limit_that_is_reached_is_said_to_the_caller(quiet, settle, project) -
     endpoints_sleep()
     row = settle(quiet)
     Limit.objects.create(project=project, resource="cpu_milli", amount=1)
-    assert "CPU" in endpoint_wake(row.uid)
+    assert "CPU" in endpoint_wake(row.pk)
     row.refresh_from_db()
     assert (row.desired, row.stop_reason, row.launch) == ("stopped", "asleep", 1)
 
@@ -129,7 +129,7 @@ def test_an_archived_project_wakes_nothing(quiet, settle, project) -> None:
     row = settle(quiet)
     project.archived_at = now()
     project.save()
-    assert "archived" in endpoint_wake(row.uid)
+    assert "archived" in endpoint_wake(row.pk)
 
 
 def test_what_its_owner_may_not_start_any_more_is_not_woken(quiet, settle, alice, project) -> None:
@@ -138,10 +138,10 @@ def test_what_its_owner_may_not_start_any_more_is_not_woken(quiet, settle, alice
     endpoints_sleep()
     row = settle(quiet)
     Membership.objects.filter(project=project, user=alice).update(role="viewer")
-    assert endpoint_wake(row.uid)
+    assert endpoint_wake(row.pk)
     row.refresh_from_db()
     assert row.launch == 1
 
 
-def test_no_uid_of_nothing_is_woken() -> None:
-    assert endpoint_wake("00000000-0000-0000-0000-000000000000")
+def test_nothing_that_is_not_there_is_woken() -> None:
+    assert endpoint_wake(0)

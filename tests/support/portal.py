@@ -33,7 +33,7 @@ class Portal:
         self.is_temporary = var is None
         self.var = var or Path(tempfile.mkdtemp(prefix="berth-portal-"))
         self.var.chmod(0o755)
-        self.port = free_ports(7)
+        self.port = free_ports(8)
         self.url = f"http://localhost:{self.port}"
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))},

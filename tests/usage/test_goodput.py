@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,22 @@ def test_g9_what_a_version_before_kept_is_read(gpus: int, has_gpus: bool, whole:
     kept = Goodput.unpacked(gzip.compress(json.dumps(said).encode()))
     assert (kept.parts, kept.gpus, kept.has_gpus) == (cut, gpus, has_gpus)
     assert (kept.whole, kept.measured) == (whole * MINUTE, True)
+
+
+@pytest.mark.parametrize("sizes", [{1: 4, 2: 2}, {1: 0, 2: 0}])
+def test_g9_what_is_kept_is_read_by_a_version_before(sizes: dict[int, int]) -> None:
+    """It takes seven, the fifth as whether there are GPUs."""
+    run = [
+        held(0, 0, 30, (0, "run"), lost=True, taken=True),
+        held(30, 35, 75, (35, "run"), launch=2),
+    ]
+    cut = list(parts(run, {}, told(), busy=5.0))
+    found = Goodput(sizes, cut, True, False)
+    kept = json.loads(gzip.decompress(found.packed()))
+    _causes, _at, pieces, gpus, has_gpus, _measured, _steps = kept
+    assert (len(pieces), gpus, bool(has_gpus)) == (len(cut), sizes[2] or 1, any(sizes.values()))
+    again = Goodput.unpacked(found.packed())
+    assert (again.weighed, again.has_gpus) == (found.weighed, found.has_gpus)
 
 
 def test_g9_each_launch_counts_with_its_own_gpus() -> None:
@@ -232,5 +249,7 @@ def test_g9_parts_have_no_gap_and_add_up_to_the_time_of_each_launch_times_its_gp
     told_of = Goodput({one.launch: one.gpus for one in run}, found, True, True)
     assert (told_of.wall, told_of.whole) == (at - run[0].asked, whole)
     assert sum(told_of.weighed.values()) == whole
-    assert Goodput.unpacked(told_of.packed()) == told_of
+    kept = Goodput.unpacked(told_of.packed())
+    assert kept.sizes == (told_of.sizes if told_of.has_gpus else {})
+    assert replace(kept, sizes=told_of.sizes) == told_of
     assert at >= max(one.end for one in run)

@@ -18,7 +18,7 @@ from placement.fleet import Fleet
 from projects.access import roles_kept
 from work import services
 from work.attached import attached_usually
-from work.fields import Choice, Edit, Field, Line, Table
+from work.fields import Choice, Count, Devices, Edit, Field, Line, Table
 from work.kinds import kind_of
 from work.selectors import form_values, given_words, may_change, offers_for
 from work.services.base import require_startable
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CREATE: Mapping[str, str] = {"GET": "create", "POST": "create"}
 _MAX_BESIDE = 40
 _MAX_GIVEN = 1300
+_DIGITS = 9
 
 
 def form_of(
@@ -89,6 +90,16 @@ def _begun(kind: Kind, who: Principal, project: Project, given: Mapping[str, str
     """Return what a new one begins as, not saved: what is said beside its fields decides that."""
     beside = {name: given[name][:_MAX_BESIDE] for name in kind.beside if given.get(name)}
     return kind.new(who, project, beside)
+
+
+def _given(field: Field, text: str | None) -> str | int | None:
+    """Return what a link that led to the form says of a field; what can't be read is not said."""
+    if text is None or not isinstance(field, Line | Choice | Count | Devices):
+        return None
+    if not isinstance(field, Count):
+        return text[:_MAX_GIVEN]
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return int(text) if is_number else None
 
 
 def changeable(kind: Kind, row: Any) -> Table:
@@ -166,11 +177,12 @@ class New(NewView):
         word = request.GET.get("fill", "")
         form.initial.update(self._filled(form, word))
         form.given = {
-            field.name: request.GET[field.name][:_MAX_GIVEN]
+            field.name: value
             for field in self.kind.table
-            if isinstance(field, Line | Choice) and field.name in request.GET
+            if (value := _given(field, request.GET.get(field.name))) is not None
         }
-        form.initial.update({form.names[name]: text for name, text in form.given.items()})
+        told = {n: to_form(self.kind.table[n], value) for n, value in form.given.items()}
+        form.initial.update({form.names[name]: value for name, value in told.items()})
         form.choose_volume(request.GET.get("volume", "")[:36])
         return self._page(row, form, fill=word)
 

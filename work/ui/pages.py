@@ -149,9 +149,13 @@ class Pages:
     shown: Callable[[Principal, Any], Any] | None = None
     tabs: Callable[[Principal, Any], Sequence[Tab]] = lambda _who, _row: ()
     head: str = "work/_head.html"  # of each page but the overview
+    style: str = ""  # of its own parts, and a script: paths of static files
+    script: str = ""
     private_settings: bool = False  # its owner alone sees them, also to delete it
     open_url: Callable[[Any], str] | None = None  # what its owner opens while it runs
     columns: tuple[str | Column, ...] = COLUMNS  # of its list
+    # Reads what its own columns tell of all rows of a page, before they are shown.
+    seen: Callable[[Sequence[Any]], None] = lambda _rows: None
     links: tuple[tuple[str, Text, str], ...] = ()  # over its list: a route, its word, an icon
     fills: Callable[[Fleet], Sequence[Fill]] = lambda _fleet: ()
 

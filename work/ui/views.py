@@ -46,6 +46,7 @@ class List(WorkView):
             filtered(form, rows, self.principal), who=self.principal, pages=self.pages
         )
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
+        self.pages.seen([one.record for one in table.page.object_list])
         shown = {
             "table": table,
             "filters": form,

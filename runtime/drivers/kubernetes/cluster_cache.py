@@ -61,7 +61,7 @@ class World:
         self._of_job: dict[Key, set[Key]] = {}  # a Job's pods: more than one, each with its name
         self._events: dict[Key, OrderedDict[str, Object]] = {}
         self._queued: dict[Key, tuple[Key, Queued]] = {}  # by owner: which of Kueue's says what
-        self._workloads: dict[Key, tuple[Key, int]] = {}  # Kueue's: its owner, and its version
+        self._workloads: dict[Key, tuple[list[Key], int]] = {}  # Kueue's: its owners, its version
         # by owner and replica: the launch, and why
         self._interrupted: dict[Key, dict[int, tuple[int, tuple[str, str]]]] = {}
         # pod uid → when it answered us; None: its node said so since, and its word counts now
@@ -248,15 +248,23 @@ class World:
             self._touch(owner)  # once more of the same is no news
 
     def _put_queued(self, obj: Object) -> None:
-        for owner in obj["metadata"].get("ownerReferences") or []:
-            its = owner.get("kind") == PODS and owner["name"].startswith("ws-")
-            if its or owner.get("kind") in _OWNERS:
-                key = (obj["metadata"]["namespace"], owner["name"])
-                self._workloads[key_of(obj)] = (key, version_of(obj))
-                found = key_of(obj), in_queue(obj, self._queues)
-                if self._queued.get(key) != found:
-                    self._queued[key] = found
-                    self._touch(owner_key(self._pods[key]) if key in self._pods else key)
+        """A pod counts only where it stands for itself: of a whole that is said to the whole."""
+        own, (known, _version) = key_of(obj), self._workloads.get(key_of(obj), ([], 0))
+        owners = obj["metadata"].get("ownerReferences") or []
+        its = [o for o in owners if o.get("kind") in _OWNERS] or [
+            o for o in owners if o.get("kind") == PODS and o["name"].startswith("ws-")
+        ]
+        keys = [(own[0], str(owner["name"])) for owner in its]
+        if keys or known:
+            self._workloads[own] = (keys, version_of(obj))
+        found = own, in_queue(obj, self._queues)
+        for key in keys:
+            if self._queued.get(key) != found:
+                self._queued[key] = found
+                self._touch_owner(key)
+        for key in known:
+            if key not in keys:
+                self._forget_queued(own, key)
 
     def _drop_pod(self, key: Key, obj: Object) -> None:
         pod = self._pods.pop(key, None)
@@ -272,10 +280,13 @@ class World:
         self._touch(owner_key(obj))
 
     def _drop_queued(self, key: Key) -> None:
-        owner, _version = self._workloads.pop(key, (key, 0))
+        for owner in self._workloads.pop(key, ([], 0))[0]:
+            self._forget_queued(key, owner)
+
+    def _forget_queued(self, key: Key, owner: Key) -> None:
         if owner in self._queued and self._queued[owner][0] == key:
             del self._queued[owner]
-            self._touch(owner)
+            self._touch_owner(owner)
 
     def _drop(self, kind: str, obj: Object) -> None:
         key = key_of(obj)
@@ -312,6 +323,10 @@ class World:
         found = self._sets.get(key)
         if found is not None:
             self._touch_uid(uid_of(found), "")
+
+    def _touch_owner(self, key: Key) -> None:
+        """Of a pod that stands in line for itself: what it belongs to."""
+        self._touch(owner_key(self._pods[key]) if key in self._pods else key)
 
     def _touch_uid(self, uid: str, kind: str) -> None:
         if uid:

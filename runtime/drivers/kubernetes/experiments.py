@@ -111,8 +111,12 @@ class Experiments:
         ]
 
     def _is_gone(self) -> bool:
-        """Whether Katib was taken away, and all of it with its kinds."""
-        return self._client.read(f"/apis/{VERSION}").status == _NOT_FOUND
+        """Whether Katib was taken away, and all of it with its kind; others have theirs there."""
+        answer = self._client.read(f"/apis/{VERSION}")
+        if answer.status == _NOT_FOUND:
+            return True
+        said = raise_for(answer).json() or {}
+        return all(one.get("name") != "experiments" for one in said.get("resources") or [])
 
 
 def name_of(spec: ExperimentSpec) -> str:

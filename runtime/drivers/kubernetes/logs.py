@@ -137,6 +137,8 @@ class Logs:
         ``tells``: those that its first replica had, of which events are kept. A failure must not
         hold up a stop.
         """
+        if not pods:  # of what serves there may be none
+            return
         room = _KEEP_BYTES if len(pods) == 1 else max(_KEEP_ALL_BYTES // len(pods), _KEEP_LEAST)
         data = {}
         try:

@@ -6,8 +6,8 @@ The rules:
   made, and one that is wanted and not there yet as a replica without a pod;
 * it is READY as soon as one of them answers, and where none is wanted; else it is as far as the
   one that is farthest;
-* a program that ended is started again by its node; where each one did so at its start, again and
-  again, the whole has ended: it would never answer;
+* a program that ended is started again by its node; where none has answered since and each one
+  ended again and again, the whole has ended: it would never answer;
 * what a stop wrote down counts from then on.
 """
 
@@ -23,8 +23,12 @@ from runtime.reasons import Reason
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 
 STOP = "serving.kserve.io/stop"  # annotation: "true" where nothing of it is to run
-_AT_ITS_START_S = 60.0
 _TRIES = 3
+_AT_ITS_START_S = 60.0  # of one without a probe: it says nothing by being there
+# A node counts all starts of a pod and tells only the last: so long none of them may have answered.
+# It waits for five minutes at most between two, so there were several.
+_NO_MORE_S = 600.0
+_ITS_FIRST_S = 5.0  # from the pod's being taken up by its node to its first word
 _FAR = (Seen.MISSING, Seen.STOPPING, Seen.CREATED, Seen.STARTING, Seen.READY)
 _OF_A_POD = ("pod", "pod_uid", "ip")  # of whichever comes first: another one is no news
 
@@ -93,13 +97,20 @@ def end_of(pods: Sequence[Object | None]) -> Found | None:
 
 
 def _hopeless(pod: Object) -> Found | None:
+    """Return how it ended last, where it was started often enough and never answered."""
     end = observe_job.own_end(pod)
-    status = observe.main_status(pod)
-    starts = 1 + int(status.get("restartCount") or 0)
+    starts = 1 + int(observe.main_status(pod).get("restartCount") or 0)
     if end is None or starts < _TRIES or observe.is_ready(pod):
         return None
-    lasted = (end.ended_at or 0.0) - (end.started_at or 0.0)
-    return replace(end, message="") if lasted < _AT_ITS_START_S else None
+    began, ended = end.started_at or 0.0, end.ended_at or 0.0
+    main = observe.main_name(pod)
+    containers = (pod.get("spec") or {}).get("containers") or []
+    if not any(one["name"] == main and one.get("startupProbe") for one in containers):
+        return replace(end, message="") if ended - began < _AT_ITS_START_S else None
+    taken_up = observe.moment((pod.get("status") or {}).get("startTime")) or 0.0
+    quiet = observe.moment(observe.condition_of(pod, "Ready").get("lastTransitionTime")) or ended
+    never = quiet <= taken_up + _ITS_FIRST_S
+    return replace(end, message="") if never or began - quiet > _NO_MORE_S else None
 
 
 def _replica(sight: Sight) -> Found:

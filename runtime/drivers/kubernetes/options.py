@@ -11,7 +11,7 @@ class KubernetesOptions:
     namespace_prefix: str = "berth-"
     hub_url: str = ""
     hub_peers: tuple[str, ...] = ("berth/web",)
-    proxy_peers: tuple[str, ...] = ("berth/proxy", "berth/gate")
+    proxy_peers: tuple[str, ...] = ("berth/proxy", "berth/gate", "berth/gateway")
     dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)
     internet: bool = True
     blocked_cidrs: tuple[str, ...] = ()

@@ -86,7 +86,7 @@ def small_operated(kind: str, obj: Object) -> Object:
 def small_pod(obj: Object, before: Object | None = None) -> Object:
     """``before``: what was kept of it so far; it says when somebody asked it to go."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    kept = ("phase", "reason", "message", "conditions", "containerStatuses", "podIP")
+    kept = ("phase", "reason", "message", "conditions", "containerStatuses", "podIP", "startTime")
     return {
         "metadata": _small_meta(obj) | _first_asked(obj, before),
         "spec": {

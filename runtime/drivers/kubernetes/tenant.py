@@ -99,6 +99,7 @@ class Tenants:
         self._write(own, written)
         pauses = _PAUSES if own else ()
         with self._settling(spec.namespace):
+            _patient(lambda: self._lead_to_work(spec.namespace, wanted, live), pauses)
             _patient(lambda: self._prune(spec.namespace, stale - {_PORTAL}, written), pauses)
             _patient(lambda: self._write([o for o in todo if o not in own], written), pauses)
             written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
@@ -176,6 +177,30 @@ class Tenants:
                 written.append(key)
 
         _parallel(put, objects)
+
+    def _lead_to_work(
+        self, namespace: str, wanted: Iterable[Object], live: Mapping[str, Object]
+    ) -> None:
+        """Open what serves already to those who carry requests from now on.
+
+        Before the policy that says who they are is changed: by it the ways to work are known.
+        """
+        key = f"{POLICY}/{PROXY}"
+        before, now = live.get(key), next((o for o in wanted if tenant.key_of(o) == key), None)
+        if before is None or (now is not None and _is_same(now, live)):
+            return
+        peers = None if now is None else now["spec"]["ingress"][0]["from"]
+        for found in self._client.list(*_PLURALS[POLICY], namespace):
+            if not is_way(found, before):
+                continue
+            meta, spec = found["metadata"], found["spec"]
+            if peers is None:
+                self._delete(POLICY, meta["name"], namespace)
+                continue
+            head = {k: meta[k] for k in ("name", "namespace", "labels", "annotations") if k in meta}
+            ingress = [{**rule, "from": peers} for rule in spec["ingress"]]
+            made = {"apiVersion": _PLURALS[POLICY][0], "kind": POLICY, "metadata": head}
+            self._client.apply({**made, "spec": {**spec, "ingress": ingress}})
 
     def _put(self, obj: Object) -> None:
         """Apply; where that leaves what somebody added, or can't change it, put ours in its place.

@@ -225,14 +225,6 @@ class OrphanPump:
         self.fd = os.open(folder / "output", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.log = shim.Log(log_prefix(folder, launch), SEGMENT_BYTES, KEPT_SEGMENTS)
         self.log.due = time.monotonic()  # the parent may have given the free second already
-        existing = log_segments(folder, launch)
-        if existing:
-            start, path = existing[-1]
-            size = path.stat().st_size
-            self.log.names = [str(path) for _, path in existing]
-            self.log.offset = start + size
-            self.log.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            self.log.room = SEGMENT_BYTES - size
 
     def pump(self) -> float:
         """Carry one chunk; return for how many seconds the next one must wait."""

@@ -208,7 +208,7 @@ class Server:
         return [self.world.observation(uid) for uid in self.world.uids()]
 
     async def do_stop(self, message: dict[str, Any]) -> Any:
-        self.world.stop(str(message["uid"]), float(message["grace_s"]))
+        await self.world.stop(str(message["uid"]), float(message["grace_s"]))
 
     async def do_tell(self, message: dict[str, Any]) -> Any:
         self.world.tell(message["uid"], message["notice"])

@@ -12,7 +12,7 @@ from runtime.drivers.local.requests import Facts
 from runtime.drivers.local.workload import Workload
 from runtime.protocol import Seen
 
-_FAR = (Seen.STOPPING, Seen.CREATED, Seen.STARTING, Seen.EXITED)
+_FAR = (Seen.MISSING, Seen.STOPPING, Seen.CREATED, Seen.STARTING, Seen.EXITED)
 
 
 def parts_of(spec: Facts) -> list[Facts]:
@@ -40,6 +40,14 @@ def note(first: Workload, **told: Any) -> None:
 
 def is_stopped(parts: Sequence[Workload]) -> bool:
     return bool(parts[0].spec["serve"].get("stopped"))
+
+
+def is_made(parts: Sequence[Workload]) -> bool:
+    """Whether all that this launch wants were made, whatever became of them; or it was stopped."""
+    if not parts or not parts[0].spec.get("serve"):
+        return False
+    made = [part for part in wanted_of(parts) if part.seen != Seen.MISSING]
+    return is_stopped(parts) or len(made) == parts[0].spec["serve"]["wanted"]
 
 
 def wanted_of(parts: Sequence[Workload]) -> list[Workload]:

@@ -68,13 +68,28 @@ def mounting() -> Any:
 
 
 class Log:
-    """Output in segments named by their first byte's offset; only the newest few are kept."""
+    """Output in segments named by their first byte's offset; only the newest few are kept.
+
+    It goes on behind what is there already.
+    """
 
     def __init__(self, prefix: str, segment: int, keep: int) -> None:
         self.prefix, self.segment, self.keep = prefix, segment, keep
         self.offset, self.room, self.fd = 0, 0, -1
         self.names: list[str] = []
         self.due = 0.0  # when what was written would have been, at the rate of a flood
+
+        folder, _slash, begins = prefix.rpartition("/")
+        try:
+            there = sorted(name for name in os.listdir(folder) if name.startswith(begins))
+            if there:
+                last = f"{folder}/{there[-1]}"
+                self.fd = os.open(last, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                size = os.fstat(self.fd).st_size
+                self.offset, self.room = int(there[-1][len(begins) :]) + size, segment - size
+                self.names = [f"{folder}/{name}" for name in there]
+        except OSError:
+            pass  # it begins anew, or can't be written either
 
     def pause_after(self, count: int) -> float:
         """Return for how many seconds the writer of ``count`` bytes must wait; a second is free."""

@@ -139,8 +139,9 @@ class Workload(Watching):
         if attempt is None:
             raise Refused("not-yet", "the previous process is still ending", retry_in=0.05)
         killpoint("recorded")
-        for _, path in records.log_segments(self.record.folder, spec["launch"]):
-            path.unlink(missing_ok=True)
+        if not spec.get("serve"):  # of what is begun again within its launch it says why
+            for _, path in records.log_segments(self.record.folder, spec["launch"]):
+                path.unlink(missing_ok=True)
         records.drop_older_logs(self.record.folder, spec["launch"])
         self.spec, self.attempt, self.port = facts, attempt, port
         self.times, self.end, self.last_alive = {}, processes.Ending(""), None

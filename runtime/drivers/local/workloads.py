@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from runtime.drivers.local.snapshots import Snapshots
 from runtime.drivers.local.workload import Workload
 from runtime.protocol import Seen
 
+log = logging.getLogger("berth.supervisor")
 _LATE_PARENT_S = 1.0
 
 
@@ -242,7 +244,13 @@ class World:
         if not parts:
             return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
         alone = group.is_whole(parts)
-        found = group.observation_of_one(parts[0]) if alone else group.observation(parts)
+        try:
+            found = group.observation_of_one(parts[0]) if alone else group.observation(parts)
+        except Exception:
+            # A record may be of an older Berth, or torn: that one is told as far as it is known,
+            # and everybody else's as ever.
+            log.exception("what is known of %s can't be put together", uid)
+            return {**group.observation_of_one(parts[0]), "uid": uid}
         if (retry := self._retries.get(uid)) is None:
             return found
         due = retry.is_due(parts)
@@ -259,6 +267,9 @@ class World:
             there = {part.uid: part for part in known if part.seen != Seen.MISSING}
             if any(part.launch > launch for part in there.values()):
                 return self._reference(uid, known)
+            same = [part for part in known if part.launch == launch]
+            if spec.get("serves") is not None and serving.is_made(same):
+                return self._reference(uid, known)  # how many there are to be, ``scale`` says
             parts = group.parts_of(spec, lambda many: self._meeting_ports(known, launch, many))
             made = {name for name, part in there.items() if part.launch == launch}
             todo = [part for part in parts if part["uid"] not in made]
@@ -271,8 +282,10 @@ class World:
             if secrets is None:
                 return {"need_secrets": True}
             for part in known:  # of a launch that had more of them
-                if part.uid not in {one["uid"] for one in parts}:
+                if not part.is_alive and part.uid not in {one["uid"] for one in parts}:
                     self._discard(part.uid)
+            if same and same[0].spec.get("serve"):  # its making was cut short
+                serving.note(same[0], wanted=len(parts))
             await self._create(parts, {part["uid"] for part in todo}, secrets)
             return self._reference(uid, self.parts(uid))
 
@@ -350,7 +363,11 @@ class World:
         launch = max(part.launch for part in parts)
         return {"ref": {"supervisor": "local", "uid": uid, "launch": launch}}
 
-    def stop(self, uid: str, grace_s: float) -> None:
+    async def stop(self, uid: str, grace_s: float) -> None:
+        async with self._making:  # what is just being made is seen, and ends too
+            self._stop(uid, grace_s)
+
+    def _stop(self, uid: str, grace_s: float) -> None:
         self._give_up(uid)
         parts = self.parts(uid)
         if parts and parts[0].spec.get("serve") and not serving.is_stopped(parts):

@@ -259,13 +259,17 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             elif name or collection in {"/version", "/readyz"}:
                 found = stub.objects.get((collection, f"{namespace}/{name}"))
                 self.say(200, found) if found else self.refuse(404)
+            elif collection.startswith("/apis/") and collection.count("/") == 3:
+                served = {c.rpartition("/") for c, _key in list(stub.objects)}
+                names = [plural for where, _slash, plural in served if where == collection]
+                self.say(200, {"resources": [{"name": one} for one in sorted(names)]})
             else:
                 rows = [
                     o
                     for (c, k), o in list(stub.objects.items())
                     if c == collection
                     and (not namespace or k.startswith(f"{namespace}/"))
-                    and _matches(o, query)
+                    and matches(o, query)
                 ]
                 meta = {"resourceVersion": str(stub.version())}
                 self.say(200, {"kind": "List", "metadata": meta, "items": rows})
@@ -279,6 +283,11 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 self.say(200, stub.put(collection, made))
             elif known is None:
                 self.refuse(404)
+            elif (self.given.get("metadata") or {}).get("resourceVersion") not in {
+                None,
+                known["metadata"]["resourceVersion"],
+            }:
+                self.refuse(409, "the object has been modified")
             else:
                 self.say(200, stub.put(collection, _merge(known, self.given)))
 
@@ -304,7 +313,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                         continue
                 for version, word, where, obj in rows:
                     at = version
-                    if where == collection and _matches(obj, query):
+                    if where == collection and matches(obj, query):
                         self.event(word, obj)
             if stub.frozen:
                 while not stub.closing:
@@ -321,7 +330,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _matches(obj: dict[str, Any], query: dict[str, str]) -> bool:
+def matches(obj: dict[str, Any], query: dict[str, str]) -> bool:
     labels = obj["metadata"].get("labels") or {}
     for term in filter(None, query.get("labelSelector", "").split(",")):
         key, has_value, value = term.partition("=")

@@ -12,6 +12,7 @@ from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant
 from runtime.drivers.kubernetes.client import plural_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from tests.drivers.kubernetes.stub import matches
 
 PLACE = "0b6a4c1e-0000-4000-8000-00000000000a"
 PROJECT = "7f1d2a3b-0000-4000-8000-00000000000b"
@@ -74,8 +75,9 @@ class Api:
     def list(
         self, api_version: str, plural: str, namespace: str = "", selector: str = ""
     ) -> list[dict[str, Any]]:
-        del api_version, namespace, selector
-        return copy.deepcopy(self._all(plural))
+        del api_version, namespace
+        asked = {"labelSelector": selector}
+        return copy.deepcopy([o for o in self._all(plural) if matches(o, asked)])
 
     def _all(self, plural: str) -> builtins.list[dict[str, Any]]:
         return [o for o in self.objects.values() if plural_of(o["kind"]) == plural]

@@ -122,6 +122,24 @@ def test_what_is_there_is_listed_as_its_namespace_says_and_anothers_is_not_remov
     assert (f"{HERE}/experiments", "acme-searches/theirs") in stub.objects
 
 
+def test_where_katib_is_gone_and_other_kinds_of_kubeflow_stay_nothing_is_there(stub: Any) -> None:
+    """The training operator has its kinds in the same version of the same group."""
+    marks = names.marks("acme-", "one")
+    stub.put("/api/v1/namespaces", {"metadata": {"name": "acme-searches", "labels": marks}})
+    stub.put(f"{HERE}/profiles", {"metadata": {"name": "p"}})
+
+    def gone(handler: Any, _method: str, path: str, _query: Any) -> bool:
+        if "/experiments" in path or "/trials" in path:
+            handler.refuse(404)
+            return True
+        return False
+
+    stub.fault = gone
+    driver = stub.driver(namespace_prefix="acme-", installation="one")
+    assert driver.list_experiments() == []
+    driver.remove_experiment(SPEC.uid)
+
+
 def test_where_nothing_was_ever_searched_it_costs_one_request(stub: Any) -> None:
     assert stub.driver().list_experiments() == []
     assert len(stub.seen) == 1

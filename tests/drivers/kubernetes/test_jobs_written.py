@@ -1,6 +1,7 @@
 """What runs to its end: what a launch, a stop and a removal write."""
 
 import base64
+import contextlib
 import json
 
 import pytest
@@ -108,6 +109,51 @@ def test_a_stop_of_one_that_waits_in_a_queue_lets_it_never_start(stub):
     # should its queue have let it in at the same moment, or once more, it ends by itself
     assert at(stub)["spec"]["activeDeadlineSeconds"] == 1
     assert driver.observe([UID])[UID].seen == Seen.EXITED
+    driver.close()
+
+
+LINE = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_g13_what_is_stopped_leaves_the_line_and_nobody_gives_way_to_it(stub, waits):
+    driver = stub.driver(queue="default")
+    driver.ensure(small())
+    made = at(stub)
+    made["spec"]["suspend"] = waits
+    stub.put(JOBS, made)
+    for name, whose in (("its", made["metadata"]["uid"]), ("of-another", "u0")):
+        meta = {"name": name, "namespace": "ns", "ownerReferences": [{"uid": whose}]}
+        stub.put(LINE, {"metadata": meta, "spec": {"active": True}})
+    with contextlib.nullcontext() if waits else pytest.raises(NotYet):
+        driver.stop(UID, grace_s=1)
+    assert not at(stub, "its", LINE)["spec"]["active"]
+    assert at(stub, "of-another", LINE)["spec"]["active"]
+    assert at(stub)["spec"]["activeDeadlineSeconds"] == 1
+    at(stub, "its", LINE)["spec"]["active"] = True  # whoever did so: each further stop says it
+    with contextlib.nullcontext() if waits else pytest.raises(NotYet):
+        driver.stop(UID, grace_s=1)
+    assert not at(stub, "its", LINE)["spec"]["active"]
+    driver.close()
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_stop_needs_no_right_to_the_line_and_no_kueue(stub, status):
+    driver = stub.driver(queue="default")
+    driver.ensure(small())
+    made = at(stub)
+    made["spec"]["suspend"] = True
+    stub.put(JOBS, made)
+
+    def refused(handler, _method, path, _query):
+        if path.startswith("/apis/kueue.x-k8s.io/"):
+            handler.refuse(status)
+            return True
+        return False
+
+    stub.fault = refused
+    driver.stop(UID, grace_s=1)
+    assert at(stub)["metadata"]["labels"][names.QUEUE] == names.OVER
     driver.close()
 
 

@@ -80,6 +80,13 @@ def gone(ground: Ground, act: Callable[[], None], uid: str) -> None:
     wait_for(done, seconds=LATE_S, every=0.2)
 
 
+def stands(ground: Ground) -> list[bool]:
+    """Return which work has a place or a turn, in the order in which it came."""
+    found = ground.kube.list(API, "Workload", ground.namespace)
+    found.sort(key=lambda one: one["metadata"]["creationTimestamp"])
+    return [one["spec"].get("active", True) for one in found]
+
+
 def test_one_that_waits_for_its_place_is_stopped_and_never_starts(ground: Ground) -> None:
     first, second = load(ground), load(ground)
     ground.driver.ensure(first)
@@ -88,6 +95,7 @@ def test_one_that_waits_for_its_place_is_stopped_and_never_starts(ground: Ground
     ground.until(second.uid, lambda o: o.reason == Reason.QUEUED, seconds=LATE_S)
     found = ground.stopped(second.uid)
     assert (found.seen, found.reason) == (Seen.EXITED, "stopped")
+    assert stands(ground) == [True, False]  # nobody gives way to it
     gone(ground, lambda: ground.driver.remove(first.uid), first.uid)
     third = load(ground)  # comes after it in the line
     ground.driver.ensure(third)
@@ -95,6 +103,9 @@ def test_one_that_waits_for_its_place_is_stopped_and_never_starts(ground: Ground
     assert ground.seen(second.uid).seen == Seen.EXITED
     mine = f"berth.dev/uid={second.uid}"
     assert not ground.kube.list("v1", "Pod", ground.namespace, labelSelector=mine)
+    found = ground.stopped(third.uid)
+    assert (found.seen, found.reason) == (Seen.EXITED, "stopped")
+    assert stands(ground) == [False, False]
     for spec in (second, third):
         gone(ground, lambda s=spec: ground.driver.remove(s.uid), spec.uid)
 

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime import training
+from runtime.capabilities import Held
 from runtime.drivers.kubernetes import names, observe_served, shapes
 from runtime.drivers.kubernetes.builders import tenant_policies, workload
 from runtime.drivers.kubernetes.builders.pod_fields import is_way
 from runtime.drivers.kubernetes.cluster_cache import World
+from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pruning import small_pod, small_served
 from runtime.drivers.kubernetes.shapes import inferenceservice as shape
-from runtime.protocol import InvalidSpec, Observation, Probe, Resources, Seen, Serve, WorkloadSpec
+from runtime.protocol import (
+    InvalidSpec,
+    NotYet,
+    Observation,
+    Probe,
+    Resources,
+    Seen,
+    Serve,
+    WorkloadSpec,
+)
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import LATER, NS, UID, ended, event, pod, runs, waits
+from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_builders import spec as described
 
 OPTIONS = KubernetesOptions(operators=(training.KSERVE,))
@@ -152,27 +167,115 @@ def dies(code: int, times: int, **more: Any) -> Object:
     return {**waits("CrashLoopBackOff"), "lastState": over, "restartCount": times}
 
 
-def test_what_ends_at_its_start_again_and_again_has_ended() -> None:
-    once = seen(service(1), replica(1, main=dies(3, 1)))
+def fails(
+    main: Object, *, quiet: str = "2026-11-21T05:00:01Z", probe: bool = True, number: int = 1
+) -> Object:
+    """A pod that its node took up at five, and that is not ready since ``quiet``."""
+    says = {"type": "Ready", "status": "False", "lastTransitionTime": quiet}
+    made = replica(number, main=main, conditions=[says], startTime="2026-11-21T05:00:00Z")
+    made["spec"]["containers"][0]["startupProbe"] = {"httpGet": {}} if probe else None
+    return made
+
+
+def test_what_ends_again_and_again_and_never_answered_has_ended() -> None:
+    once = seen(service(1), fails(dies(3, 1)))
     assert (once.seen, once.reason, once.message) == (
         Seen.STARTING,
         Reason.TRIED_AGAIN,
         "exit code 3",
     )
-    often = seen(service(1), replica(1, main=dies(3, 2)))
+    often = seen(service(1), fails(dies(3, 2)))
     assert (often.seen, often.exit_code) == (Seen.EXITED, 3)
-    memory = seen(service(1), replica(1, main=dies(137, 2, reason="OOMKilled")))
+    slowly = dies(137, 2, reason="OOMKilled", finishedAt="2026-11-21T06:01:30Z")
+    memory = seen(service(1), fails(slowly))  # after 90 seconds of loading
     assert (memory.seen, memory.reason) == (Seen.EXITED, Reason.OOM)
-
-
-def test_one_that_ran_for_long_is_begun_again_however_often_that_was() -> None:
-    hours = dies(3, 9, startedAt="2026-11-21T01:00:00Z")
-    assert seen(service(1), replica(1, main=hours)).seen == Seen.STARTING
-    beside = seen(service(2), replica(1, main=dies(3, 9)), replica(2, main=runs(), ready=True))
+    beside = seen(service(2), fails(dies(3, 9)), replica(2, main=runs(), ready=True))
     assert beside.seen == Seen.READY
     assert [one.restarts for one in beside.replicas] == [9, 0]
 
 
+def test_one_that_answered_is_begun_again_however_often_that_was() -> None:
+    """Its node says since when it does not; the last run was from 06:00:00 to 06:00:09."""
+    crashed = fails(dies(3, 9), quiet="2026-11-21T06:00:09Z")
+    assert seen(service(1), crashed).seen == Seen.STARTING
+    since = fails(dies(3, 10), quiet="2026-11-21T05:59:00Z")
+    assert seen(service(1), since).seen == Seen.STARTING
+    for_long = fails(dies(3, 14), quiet="2026-11-21T05:49:59Z")
+    assert seen(service(1), for_long).seen == Seen.EXITED
+
+
+def test_one_without_a_probe_is_judged_by_how_long_it_ran() -> None:
+    ready = {"quiet": "2026-11-21T06:00:09Z", "probe": False}
+    assert seen(service(1), fails(dies(3, 2), **ready)).seen == Seen.EXITED
+    hours = dies(3, 9, startedAt="2026-11-21T01:00:00Z")
+    assert seen(service(1), fails(hours, **ready)).seen == Seen.STARTING
+
+
+# --- how it is told to -----------------------------------------------------------------------------
+COLLECTION = "/apis/serving.kserve.io/v1beta1/inferenceservices"
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Iterator[Stub]:
+    made = Stub(tmp_path)
+    yield made
+    made.stop()
+
+
+def served(stub: Stub) -> tuple[KubernetesDriver, WorkloadSpec]:
+    """Two replicas on an API server, and nobody who makes pods of them."""
+    driver, spec = stub.driver(operators=(training.KSERVE,)), endpoint(2, namespace="ns")
+    driver.ensure(spec)
+    return driver, spec
+
+
+def told(stub: Stub) -> Object:
+    ((_key, found),) = [one for one in stub.objects.items() if one[0][0] == COLLECTION]
+    return found
+
+
+def test_a_number_that_comes_after_a_stop_starts_nothing(stub: Stub) -> None:
+    driver, spec = served(stub)
+    found = driver._work.find(spec.uid)  # whoever scales has read it
+    assert found is not None
+    with pytest.raises(NotYet):
+        driver.stop(spec.uid, grace_s=1.0)
+    with pytest.raises(NotYet, match="modified"):
+        shape.scale(driver._work._hands, found, 3)
+    assert told(stub)["metadata"]["annotations"][observe_served.STOP] == "true"
+
+
+def test_a_stop_is_said_again_when_somebody_let_it_run(stub: Stub) -> None:
+    driver, spec = served(stub)
+    with pytest.raises(NotYet):
+        driver.stop(spec.uid, grace_s=1.0)
+    notes = told(stub)["metadata"]["annotations"]
+    before = notes[names.ENDED]
+    notes[observe_served.STOP] = "false"
+    with pytest.raises(NotYet):
+        driver.stop(spec.uid, grace_s=1.0)
+    notes = told(stub)["metadata"]["annotations"]
+    assert (notes[observe_served.STOP], notes[names.ENDED]) == ("true", before)
+
+
+def test_c14_kserve_that_does_not_take_it_down_is_named(stub: Stub) -> None:
+    driver, spec = served(stub)
+    pod_of_it = replica(1, main=runs(), ready=True)
+    pod_of_it["metadata"] |= {"namespace": "ns", "labels": told(stub)["metadata"]["labels"]}
+    stub.put("/api/v1/pods", pod_of_it)
+    with pytest.raises(NotYet) as first:
+        driver.stop(spec.uid, grace_s=1.0)
+    assert not isinstance(first.value, Held)
+    notes = told(stub)["metadata"]["annotations"]
+    notes[names.ENDED] = json.dumps({"launch": 1, "at": time.time() - 21, "reason": "stopped"})
+    with pytest.raises(Held, match=r"older than 0\.16"):
+        driver.stop(spec.uid, grace_s=1.0)
+    stub.drop("/api/v1/pods", "ns", pod_of_it["metadata"]["name"])
+    told(stub)["status"] = {"conditions": [{"type": "Stopped", "status": "True"}]}
+    driver.stop(spec.uid, grace_s=1.0)
+
+
+# --- what the watch knows -------------------------------------------------------------------------
 def test_the_watch_knows_of_each_pod_why_it_waits_in_line() -> None:
     world = World()
     gated = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]

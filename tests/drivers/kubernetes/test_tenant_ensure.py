@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders import pod_fields, tenant_policies
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.tenant import Tenants, place_observation
@@ -60,6 +62,30 @@ class TestEnsure:
         assert tuple(_seen(api).detail["drift"]) == expected
         assert tenants.ensure(SPEC) == expected
         assert _seen(api).detail["drift"] == []
+
+    def test_what_serves_is_reached_by_those_who_carry_requests_from_now_on(self) -> None:
+        api = DyingApi()
+        _tenants(api).ensure(SPEC)
+        own = {"name": "ws-a", "namespace": SPEC.namespace, "labels": {names.UID: "u-1"}}
+        old = map(tenant_policies.peer, OPTIONS.proxy_peers)
+        api.apply(pod_fields.way({**own, "annotations": {}}, old, [8000, 8002]))
+        assert _seen(api).detail["foreign"] == []
+        moved = Tenants(api, replace(OPTIONS, proxy_peers=("10.1.0.0/16",)))
+        for nth in itertools.count(1):  # whoever dies at any write leaves what the next one mends
+            api.dies_at(nth, lost=False)
+            try:
+                moved.ensure(SPEC)
+            except KilledError:
+                continue
+            break
+        assert nth > 2
+        (rule,) = api.objects["NetworkPolicy/ws-a"]["spec"]["ingress"]
+        assert rule["from"] == [tenant_policies.peer("10.1.0.0/16")]
+        assert [one["port"] for one in rule["ports"]] == [8000, 8002]
+        assert _seen(api).detail["foreign"] == []
+        api.dies_at(0, lost=False)
+        Tenants(api, replace(OPTIONS, proxy_peers=())).ensure(SPEC)
+        assert "NetworkPolicy/ws-a" not in api.objects
 
     def test_what_was_put_back_before_an_error_is_named_by_it(self) -> None:
         api = Api()

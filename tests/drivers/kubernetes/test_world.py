@@ -143,6 +143,30 @@ def test_e8_what_a_queue_says_comes_late_twice_or_not_at_all():
     assert (found.reason, found.message, found.detail["line"]) == (Reason.QUEUED, "", {})
 
 
+def test_what_is_queued_as_a_whole_leaves_nothing_behind():
+    """Kueue's of a StatefulSet belongs to the set and, with other versions of it, to its pod too."""
+    gated = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(PODS, pod(node=None, conditions=gated))
+    both = queued(20, "WaitingForQuota", "of the whole")
+    both["metadata"]["ownerReferences"] = [
+        {"kind": PODS, "name": pod()["metadata"]["name"]},
+        {"kind": SETS, "name": statefulset()["metadata"]["name"]},
+    ]
+    world.put(QUEUED, both)
+    assert only(world).message == "of the whole"
+    world.drop(QUEUED, at(21, both))
+    assert only(world).message == ""
+    alone = queued(22, "WaitingForQuota", "of the pod")
+    alone["metadata"]["ownerReferences"] = both["metadata"]["ownerReferences"][:1]
+    world.put(QUEUED, alone)
+    assert only(world).message == "of the pod"
+    world.put(QUEUED, at(23, both))  # from now on of the whole
+    world.drop(QUEUED, at(24, both))
+    assert only(world).message == ""
+
+
 def test_why_a_pod_went_is_remembered_until_its_successor_is_ready():
     world = World()
     world.put(SETS, statefulset())

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
+import time
 import urllib.request
 from dataclasses import replace
 
 import pytest
 
-from runtime.protocol import NotYet, Observation, Seen, Serve, WorkloadSpec
+from runtime.protocol import Mount, NotYet, Observation, Seen, Serve, Unreachable, WorkloadSpec
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, processes_of, wait_for
 
 pytestmark = pytest.mark.real
@@ -64,6 +67,7 @@ def test_one_that_dies_leaves_the_others_and_is_begun_again_when_it_is_asked_for
     again = scaled(supervisor, spec, 2)
     assert again.replicas[1].address == before.replicas[1].address
     assert answers(again.replicas[0].address)
+    assert supervisor.log(spec) == "serving\n" * 2  # what it said before it died is kept
 
 
 def test_a_supervisor_that_starts_anew_knows_how_many_are_wanted(supervisor: Supervisor) -> None:
@@ -101,3 +105,96 @@ def test_all_that_ended_by_themselves_end_the_whole(supervisor: Supervisor) -> N
     assert wait_for(look).exit_code == 4
     text = supervisor.driver.read_log(spec.uid, replica=1)[0].decode()
     assert "no such model" in text
+
+
+def test_one_that_could_not_be_begun_hides_nobody(supervisor: Supervisor) -> None:
+    other = supervisor.shell("exec sleep 60")
+    supervisor.ready(other)
+    spec = endpoint(supervisor, 1)
+    supervisor.restart(killpoint="supervisor-recorded")  # dies between the record and the process
+    with contextlib.suppress(Unreachable):
+        supervisor.driver.ensure(spec)
+    wait_for(lambda: supervisor.is_dead)
+    supervisor.start()
+    wait_for(lambda: supervisor.seen(spec.uid).seen == Seen.MISSING)
+    told = {one.uid: one.seen for one in supervisor.driver.list_owned()}
+    assert told == {other.uid: Seen.READY, spec.uid: Seen.MISSING}
+    watched = next(supervisor.driver.watch(stop=lambda: False))
+    assert {one.uid: one.seen for one in watched} == told
+    assert supervisor.ready(spec).replicas[0].seen == Seen.READY
+
+
+def test_a_record_that_nobody_can_read_hides_nobody(supervisor: Supervisor) -> None:
+    other = supervisor.shell("exec sleep 60")
+    supervisor.ready(other)
+    supervisor.kill()
+    for number in range(2):
+        torn = supervisor.state / "records" / f"torn.{number}"
+        torn.mkdir(mode=0o700)
+        (torn / "spec.json").write_text('{"uid"')
+        if supervisor.mode == "ordinary" and os.geteuid() == 0:
+            owner = supervisor.state.stat()
+            for path in (torn, torn / "spec.json"):
+                os.chown(path, owner.st_uid, owner.st_gid)
+    supervisor.start()
+    told = {one.uid: one.seen for one in supervisor.driver.list_owned()}
+    assert told == {other.uid: Seen.READY, "torn": Seen.MISSING}
+    supervisor.remove("torn")
+    assert [one.uid for one in supervisor.driver.list_owned()] == [other.uid]
+
+
+def test_what_is_made_goes_on_when_its_launch_is_asked_for_with_another_number(
+    supervisor: Supervisor,
+) -> None:
+    spec = endpoint(supervisor, 2)
+    supervisor.driver.ensure(spec)
+    before = scaled(supervisor, spec, 2)
+    for number in (1, 3):
+        supervisor.driver.ensure(replace(spec, serve=Serve(number)))
+        found = supervisor.seen(spec.uid)
+        assert [one.address for one in found.replicas] == [o.address for o in before.replicas]
+        assert all(answers(one.address) for one in found.replicas)
+    assert not (supervisor.state / "records" / f"{spec.uid}.2").exists()
+    supervisor.stop(spec.uid)
+    supervisor.driver.ensure(replace(spec, serve=Serve(3)))
+    assert supervisor.seen(spec.uid).seen == Seen.EXITED
+    assert not (supervisor.state / "records" / f"{spec.uid}.2").exists()
+
+
+def test_one_that_lives_is_not_forgotten_while_another_is_made_again(
+    supervisor: Supervisor,
+) -> None:
+    spec = endpoint(supervisor, 2)
+    supervisor.driver.ensure(spec)
+    scaled(supervisor, spec, 2)
+    supervisor.restart(killpoint="supervisor-recorded")
+    for pid in processes_of(f"{spec.uid}.0"):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: supervisor.seen(spec.uid).replicas[0].seen == Seen.EXITED)
+    with contextlib.suppress(Unreachable):
+        supervisor.driver.scale(spec)
+    wait_for(lambda: supervisor.is_dead)
+    supervisor.start()
+    wait_for(lambda: supervisor.seen(spec.uid).replicas[0].seen == Seen.MISSING)
+    one = replace(spec, serve=Serve(1))
+    supervisor.driver.ensure(one)
+    (left,) = scaled(supervisor, one, 1).replicas
+    assert answers(left.address)
+    wait_for(lambda: not processes_of(f"{spec.uid}.1"), seconds=10)
+
+
+@pytest.mark.root
+def test_what_is_stopped_while_more_of_it_is_made_stays_stopped(rooted: Supervisor) -> None:
+    spec = endpoint(rooted, 1)
+    rooted.driver.ensure(spec)
+    scaled(rooted, spec, 1)
+    home = spec.mounts[0]
+    data = [Mount(f"v{n}-{spec.uid[:8]}", role="data", name=f"v{n}") for n in range(12)]
+    more = replace(spec, serve=Serve(2), mounts=(home, *data))  # each has a group to be made
+    scaling = threading.Thread(target=lambda: rooted.driver.scale(more))
+    scaling.start()
+    time.sleep(0.05)
+    rooted.stop(spec.uid)
+    scaling.join()
+    assert rooted.seen(spec.uid).seen == Seen.EXITED
+    assert not processes_of(f"{spec.uid}.1")

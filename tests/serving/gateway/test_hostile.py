@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 import time
 
 import pytest
 
-from tests.serving.gateway.conftest import Running
+from tests.serving.gateway.conftest import Running, digest, until
 from tests.serving.gateway.replica import Replica
 
 HEAD = "Host: x\nAuthorization: Bearer good\n"
@@ -95,3 +96,19 @@ async def test_nothing_but_http_1_is_spoken(gateway: Running, replica: Replica) 
     await gateway.route(replica)
     answer = await gateway.raw("PRI * HTTP/2.0\n\nSM\n\n")
     assert " 400 " in answer.split("\n")[0]
+
+
+async def test_others_of_the_machine_read_no_digest_and_command_nothing(
+    gateway: Running, replica: Replica
+) -> None:
+    """By the files themselves: the folder is closed too, but somebody may open it."""
+    gateway.gateway.folder.chmod(0o755)
+    await gateway.route(replica)
+    gateway.gateway._generations[-1].kill()  # the next process reads its maps from files
+    await until(lambda: gateway.gateway._generations[-1].is_alive)
+    files = {one.name: one for one in gateway.gateway.folder.iterdir()}
+    assert gateway.gateway.folder / "calls.sock" in files.values()
+    assert digest("good") in files["keys.map"].read_text()
+    assert any(name.startswith("admin-") for name in files)
+    opened = {name for name, one in files.items() if stat.S_IMODE(one.stat().st_mode) & 0o077}
+    assert not opened

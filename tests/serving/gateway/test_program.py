@@ -63,9 +63,8 @@ def answers(row: Any, *replicas: Replica) -> None:
 def endpoint(project: Any, alice: Any) -> Any:
     from serving.models import Endpoint
 
-    return Endpoint.objects.create(
-        project=project, owner=alice, name="digits", kind="endpoint", launch=1, wait_s=60
-    )
+    said = {"name": "digits", "kind": "endpoint", "cluster_key": "local", "launch": 1, "wait_s": 60}
+    return Endpoint.objects.create(project=project, owner=alice, **said)
 
 
 @pytest.fixture

@@ -7,14 +7,16 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from serving.gateway.counts import bucket_of
+from serving.gateway import haproxy
 from serving.gateway.table import Endpoint, Principal, Row
+from serving.latency import bucket_of
 from tests.serving.gateway.conftest import Running, until
 from tests.serving.gateway.replica import Replica
 
@@ -115,7 +117,7 @@ async def test_a_body_of_a_gib_is_kept_by_nobody(gateway: Running, replica: Repl
         status = Path(f"/proc/{gateway.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
-    async def body() -> object:
+    async def body() -> AsyncIterator[bytes]:
         piece = b"x" * 2**20
         for _ in range(1024):
             yield piece
@@ -207,6 +209,23 @@ async def test_haproxy_killed_under_load_is_back_and_no_answer_is_wrong(
     assert took < 3, "less than one second on a machine that is not busy"
     assert set(told) <= {"first", "broken"}
     assert told["first"] > told["broken"]
+
+
+async def test_alone_for_too_long_it_ends(
+    gateway: Running, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes a key away there any more; here another one is started at once."""
+    monkeypatch.setattr(haproxy, "ALONE_S", 2)
+    os.kill(gateway.pid, signal.SIGKILL)
+    await gateway.route(replica)
+    await until(lambda: gateway.gateway._generations[-1].is_alive)
+    before = gateway.pid
+    await asyncio.sleep(3.5)
+    assert gateway.pid == before
+    haproxy.write(
+        gateway.gateway.folder / "control.pid", f"4194305\n{os.getppid()}\n"
+    )  # there is none
+    await until(lambda: gateway.pid != before)
 
 
 class under_load:  # noqa: N801 - read as a phrase

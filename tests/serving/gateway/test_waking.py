@@ -83,3 +83,14 @@ async def test_a_body_is_not_read_while_its_request_waits(
     assert b" 200 OK" in await reader.readuntil(b"\r\n\r\n")
     assert replica.received == size
     writer.close()
+
+
+async def test_who_waits_for_what_was_stopped_is_told(gateway: Running) -> None:
+    await gateway.route(wait_s=50)
+    async with gateway.client() as client:
+        held = asyncio.create_task(client.get("/v1"))
+        await until(lambda: gateway.gateway.waiting)
+        began = time.monotonic()
+        await gateway.route(wait_s=0, waiting=0)
+        assert (await held).status_code == 503
+    assert time.monotonic() - began < 10

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime import training
+from runtime.capabilities import Held
 from runtime.drivers.kubernetes import names, observe_served
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import pod_fields, workload
 from runtime.drivers.kubernetes.builders.tenant_policies import peer
 from runtime.drivers.kubernetes.client import Object
-from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
+from runtime.drivers.kubernetes.ending import AGAIN_S, ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.observe_served import STOP
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -31,6 +32,8 @@ _MODE = {
     "serving.kserve.io/autoscalerClass": "none",
 }
 _POLICIES = pod_fields.KINDS[1]
+_AWAY = f"KServe does not take it down: it does not run, or is older than {training.KSERVE_LEAST}."
+_PATIENCE_S = 20.0  # it does so within a second where it runs
 _SILENT = 3  # unanswered in a row, it is asked no more requests until it answers again
 
 
@@ -86,7 +89,10 @@ def scale(hands: Hands, owner: Object, replicas: int) -> None:
     """Let so many run, within this launch."""
     if observe_served.is_stopped(owner) or observe_served.wanted_of(owner) == replicas:
         return
-    change: dict[str, Any] = {"metadata": {"annotations": {STOP: "false" if replicas else "true"}}}
+    # Not over a stop that came in between: who reads on is told so, and asks again.
+    seen = {"resourceVersion": owner["metadata"]["resourceVersion"]}
+    notes = {STOP: "false" if replicas else "true"}
+    change: dict[str, Any] = {"metadata": {"annotations": notes, **seen}}
     if replicas:
         change["spec"] = {"predictor": _so_many(replicas)}
     _patch(hands, owner, change)
@@ -103,23 +109,29 @@ def must_write(hands: Hands, owner: Object, spec: WorkloadSpec) -> bool:
 
 
 def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
-    """NotYet until no pod of it is there and none can come any more."""
+    """NotYet until no pod of it is there and none can come any more; Held when KServe is away."""
     if owner["metadata"].get("deletionTimestamp"):
         raise NotYet(ENDING, retry_in=0.5)
     found = hands.pods(owner)
+    notes: dict[str, str] = {}
     if not observe_served.is_stopped(owner):
         its = [pod for pod in observe_served.pods(owner, found) if pod is not None]
         end = observe_served.end_of(its) if its else None
         hands.logs.keep(owner, its)
         note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
         note |= {} if end is None else seeing.as_note(end)
-        text = json.dumps(note, separators=(",", ":"))
-        _patch(hands, owner, {"metadata": {"annotations": {names.ENDED: text, STOP: "true"}}})
+        notes = {names.ENDED: json.dumps(note, separators=(",", ":"))}
+    if notes or observe_served.wanted_of(owner):  # somebody let it run again all the same
+        _patch(hands, owner, {"metadata": {"annotations": {**notes, STOP: "true"}}})
     for pod in found:
         hurry(hands.client, pod, grace_s)
-    if found:
+    stays = [pod for pod in found if not seeing.is_going(pod)]
+    if not stays and found:
         raise not_gone(found[0])
-    if seeing.condition_of(owner, "Stopped").get("status") != "True":
+    if stays or seeing.condition_of(owner, "Stopped").get("status") != "True":
+        since = time.time() - float(seeing.note_of(owner).get("at") or time.time())
+        if since > _PATIENCE_S:
+            raise Held(_AWAY, retry_in=AGAIN_S)
         raise NotYet("KServe has not taken it down yet.", retry_in=0.2)
 
 

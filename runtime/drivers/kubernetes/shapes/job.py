@@ -1,18 +1,20 @@
 """What runs to its end: a Job of one pod, or an indexed Job whose pods meet (a group).
 
 It stays as the record of how it ended. A stop does not suspend the Job, because Kueue would let it
-go on: one that runs gets a deadline that is over (the Job controller then ends its pods with their
-own grace), and one that waits is put into a queue that does not exist. Both are one write, with the
-note of how it ended.
+go on: its Workload is made inactive, so that it leaves the line and nobody gives way to it. Where
+that is not ours to do the Job itself is the net: one that runs gets a deadline that is over (the
+Job controller then ends its pods with their own grace), and one that waits is put into a queue that
+does not exist. Both are one write, with the note of how it ended.
 """
 
+import contextlib
 import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.drivers.kubernetes import names, observe_job
+from runtime.drivers.kubernetes import names, observe_job, queues
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import pod_fields, workload
 from runtime.drivers.kubernetes.builders.workload import template
@@ -21,7 +23,7 @@ from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
-from runtime.protocol import InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
+from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
 from runtime.training import PS
 
 VERSION, PLURAL, KIND = "batch/v1", "jobs", "Job"
@@ -126,6 +128,10 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
     if owner["metadata"].get("deletionTimestamp"):
         raise NotYet(ENDING, retry_in=0.5)
     found = [p for p in hands.pods(owner) if names.JOB in (p["metadata"].get("labels") or {})]
+    is_over = observe_job.is_finished(owner)
+    if not is_over and names.QUEUE in (owner["metadata"].get("labels") or {}):
+        with contextlib.suppress(Denied, NotYet):  # a Kueue of others, or none any more
+            queues.hold(hands.client, owner)
     if seeing.note_of(owner).get("launch") != seeing.launch_of(owner):
         _end(hands, owner, found)
     alive = [pod for pod in found if not observe_job.is_over(pod)]
@@ -133,7 +139,7 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
         hurry(hands.client, pod, grace_s)
     if alive:
         raise not_gone(alive[0])
-    if not (observe_job.is_finished(owner) or observe_job.is_suspended(owner)):
+    if not (is_over or observe_job.is_suspended(owner)):
         raise NotYet(ENDING, retry_in=0.3)  # a pod may just be made
 
 

@@ -1,0 +1,196 @@
+"""What was called, and by whom: sums of ``Calls``. A canary's calls are its endpoint's too."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from common.clock import now
+from serving.latency import merged, percentile
+from serving.models import Calls, Endpoint, EndpointKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from django.db.models import QuerySet
+
+_COLUMNS = (
+    "requests", "refused", "client_errors", "server_errors", "seconds", "bytes_in", "bytes_out",
+)  # fmt: skip
+Series = Sequence[tuple[datetime, "Traffic"]]
+LATELY = timedelta(minutes=5)  # what is said of an endpoint as of now
+# Over how long a page looks back → in steps of how many minutes.
+SPANS = {"hour": (60, 1), "day": (24 * 60, 15), "week": (7 * 24 * 60, 120), "month": (43_200, 480)}
+
+
+@dataclass
+class Traffic:
+    """Sums of some minutes."""
+
+    requests: int = 0
+    refused: int = 0
+    client_errors: int = 0
+    server_errors: int = 0
+    seconds: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    histogram: dict[int, int] = field(default_factory=dict)
+    minutes: int = 0  # that these are of
+    latest: datetime | None = None
+
+    def add(self, told: dict[str, Any]) -> None:
+        """Add a minute."""
+        self.join(Traffic(**{name: told[name] for name in (*_COLUMNS, "histogram")}))
+        if self.latest is None or told["minute"] > self.latest:
+            self.latest = told["minute"]
+
+    def join(self, other: Traffic) -> None:
+        for name in _COLUMNS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.histogram = merged((self.histogram, other.histogram))
+        self.latest = max(filter(None, (self.latest, other.latest)), default=None)
+
+    @property
+    def per_minute(self) -> float:
+        return self.requests / self.minutes if self.minutes else 0.0
+
+    @property
+    def p50(self) -> float | None:
+        return percentile(self.histogram, 50)
+
+    @property
+    def p99(self) -> float | None:
+        return percentile(self.histogram, 99)
+
+    @property
+    def failed_share(self) -> float | None:
+        """The part of its requests that the server failed; None without any."""
+        return self.server_errors / self.requests if self.requests else None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A key or a person; ``note`` recognises a key, or says that one is gone."""
+
+    word: str
+    name: str
+    is_key: bool
+    note: str = ""
+
+
+def lately(rows: Iterable[Endpoint], *, apart: bool = False) -> dict[int, Traffic]:
+    """Return what each was called in the last full minutes, by its number: one question for all.
+
+    A canary counts for what it stands beside; ``apart``: only for itself.
+    """
+    minutes = round(LATELY.total_seconds() / 60)
+    found = {row.pk: Traffic(minutes=minutes) for row in rows}
+    until = _minute(now())
+    told = _of(list(found)).filter(minute__gte=until - LATELY, minute__lt=until)
+    for one in _read(told, "endpoint_id", "endpoint__canary_of_id"):
+        first = one["endpoint__canary_of_id"]
+        pk = one["endpoint_id"] if apart or first is None else first
+        if pk in found:
+            found[pk].add(one)
+    return found
+
+
+def series(row: Endpoint, span: str) -> list[tuple[datetime, Traffic]]:
+    """Return what it was called in each step of a span, the oldest first; none is left out.
+
+    The last one goes on: it has the minutes that are over.
+    """
+    minutes, step = SPANS[span]
+    width = step * 60
+    at = int(now().timestamp())
+    last = at // width * width
+    begins = range(last - minutes * 60 + width, last + width, width)
+    found = {begin: Traffic(minutes=step) for begin in begins}
+    found[last].minutes = (at - last) // 60
+    since = datetime.fromtimestamp(begins[0], tz=UTC)
+    for one in _read(_of([row.pk]).filter(minute__gte=since)):
+        begin = int(one["minute"].timestamp()) // width * width
+        if begin in found:
+            found[begin].add(one)
+    return [(datetime.fromtimestamp(begin, tz=UTC), found[begin]) for begin in begins]
+
+
+def total(parts: Series) -> Traffic:
+    found = Traffic(minutes=sum(part.minutes for _begin, part in parts))
+    for _begin, part in parts:
+        found.join(part)
+    return found
+
+
+def by_caller(row: Endpoint, span: str) -> list[tuple[Caller, Traffic]]:
+    """Return who called it within a span, who called most first."""
+    sums: dict[str, Traffic] = defaultdict(Traffic)
+    for one in _read(_since(row, span)):
+        sums[one["caller"]].add(one)
+    named = _callers(sums)
+    found: dict[Caller, Traffic] = defaultdict(lambda: Traffic(minutes=SPANS[span][0]))
+    for word, part in sums.items():
+        found[named[word]].join(part)
+    return sorted(found.items(), key=lambda item: (-item[1].requests, item[0].word))
+
+
+def by_hour(row: Endpoint, span: str) -> list[tuple[datetime, Caller, Traffic]]:
+    """Return who called it in which hour, the latest first."""
+    sums: dict[tuple[datetime, str], Traffic] = defaultdict(Traffic)
+    for one in _read(_since(row, span)):
+        sums[one["minute"].replace(minute=0, second=0, microsecond=0), one["caller"]].add(one)
+    named = _callers(word for _hour, word in sums)
+    found: dict[tuple[datetime, Caller], Traffic] = defaultdict(lambda: Traffic(minutes=60))
+    for (hour, word), part in sums.items():
+        found[hour, named[word]].join(part)
+    lines = [(hour, caller, part) for (hour, caller), part in found.items()]
+    return sorted(lines, key=lambda one: (-one[0].timestamp(), -one[2].requests, one[1].word))
+
+
+def _of(endpoints: Sequence[int]) -> QuerySet[Calls]:
+    return Calls.objects.filter(
+        Q(endpoint__in=endpoints) | Q(endpoint__canary_of__in=endpoints)
+    ).order_by()
+
+
+def _since(row: Endpoint, span: str) -> QuerySet[Calls]:
+    return _of([row.pk]).filter(minute__gte=now() - timedelta(minutes=SPANS[span][0]))
+
+
+def _read(calls: QuerySet[Calls], *more: str) -> Iterable[dict[str, Any]]:
+    return calls.values("minute", "caller", "histogram", *_COLUMNS, *more).iterator(2000)
+
+
+def _callers(words: Iterable[str]) -> dict[str, Caller]:
+    """Return whom each word means: k and the number of a key, u and that of a person."""
+    wanted = set(words)
+    numbers = {word: int(word[1:]) for word in wanted if word[1:].isdecimal()}
+    keys = EndpointKey.objects.in_bulk([n for word, n in numbers.items() if word[0] == "k"])
+    people = User.objects.in_bulk([n for word, n in numbers.items() if word[0] == "u"])
+    found = {}
+    for word in wanted:
+        number, is_key = numbers.get(word, 0), word[:1] == "k"
+        key, person = keys.get(number) if is_key else None, people.get(number)
+        if key is not None and not key.prefix:  # made for the panel that tries it
+            found[word] = Caller(
+                f"tried-{key.created_by_id}", key.name, is_key=False, note=_("tried it here")
+            )
+        elif key is not None:
+            found[word] = Caller(word, key.name, is_key=True, note=f"{key.prefix}…")
+        elif not is_key and person is not None:
+            found[word] = Caller(word, person.label, is_key=False)
+        else:
+            gone = _("A key that is gone") if is_key else _("Somebody who is gone")
+            found[word] = Caller(word, gone, is_key=is_key)
+    return found
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)
