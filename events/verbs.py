@@ -72,6 +72,7 @@ WORDS: dict[str, Promise] = {
     "endpoint.started": _("started again the endpoint"),
     "endpoint.stopped": _("stopped the endpoint"),
     "model.created": _("registered the model"),
+    "model.batch-begun": _("began a batch prediction of the model"),
     "model.deleted": _("deleted the model"),
     "model.version-added": _("added a version to the model"),
     "model.version-deleted": _("deleted a version of the model"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import tarfile
 import tempfile
 import zlib
@@ -28,6 +29,8 @@ from jobs.sources import PACKAGE as PREFIX
 from projects.services.life import require_active
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from accounts.principal import Principal
     from projects.models import Project
 
@@ -37,6 +40,17 @@ KEPT_UNUSED = timedelta(days=1)  # between sending one and the job that it is fo
 MAX_KEPT = 4 * 2**30  # bytes of all packages of a project, packed
 _CHUNK = 1 << 20
 _HEADER = 64 * 1024  # bytes of a name with all that is said of it
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """Return them as tar.gz; the same bytes always, so that a project keeps them once."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(plain.getvalue(), mtime=0)
 
 
 def package_keep(*, principal: Principal, project: Project, stream: IO[bytes]) -> Package:

@@ -25,6 +25,7 @@ API = (
     "serving.api",
     "serving.models_api",
     "serving.ai_platform_api",
+    "serving.batch_api",
     "gate.api",
     "usage.api",
     "fleet.api",

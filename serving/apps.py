@@ -13,12 +13,16 @@ class ServingConfig(AppConfig):
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
+        from serving.runtimes import environments_apart
+        from serving.ui import batch
         from serving.ui.models import offer_of_run
         from serving.ui.pages import PAGES
-        from work import kinds
-        from work.ui import pages
+        from work import environments, kinds
+        from work.ui import pages, panels
 
         contents.connect()
+        panels.panels.register(batch.panel)
+        environments.apart.register(environments_apart)
         offers.register(offer_of_run)
         kinds.register(ENDPOINT)
         pages.register(PAGES)

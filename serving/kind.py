@@ -64,6 +64,9 @@ def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
         raise wrong("runtime", message % told)
     if not row.version and not (row.image or row.command):
         raise wrong("model", gettext("Say a model, or an image or command of your own."))
+    if row.version and row.version.files == Files.FAILED:
+        message = gettext("The files of %(version)s did not come: %(why)s")
+        raise wrong("model", message % {"version": row.version, "why": row.version.problem})
     if row.version and row.version.volume and not row.cluster_key and not said.get("cluster"):
         row.cluster_key = row.version.volume.cluster_key
     runtime = runtime_of(row)

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from common.clock import now
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
+from jobs.models import Job
 from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Desired
@@ -261,3 +262,33 @@ class Pressure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.endpoint_id} {self.answering}+{self.waiting}"
+
+
+class BatchPrediction(models.Model):
+    """A job that predicts every instance of some files, and what it asks for that."""
+
+    KIND = "batch-prediction"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="predictions")
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="prediction")
+    # Its own server has the version; else the endpoint is asked. What it was stays in ``asked``.
+    version = models.ForeignKey(
+        ModelVersion, null=True, on_delete=models.SET_NULL, related_name="predictions"
+    )
+    endpoint = models.ForeignKey(
+        Endpoint, null=True, on_delete=models.SET_NULL, related_name="predictions"
+    )
+    asked = models.CharField(max_length=101)  # MODEL/VERSION, or the name of the endpoint
+    input = models.CharField(max_length=1024)
+    output = models.CharField(max_length=1024)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.job.name
+
+    def get_absolute_url(self) -> str:
+        return self.job.get_absolute_url()

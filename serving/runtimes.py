@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from serving.choices import Framework
 
 if TYPE_CHECKING:
+    from projects.models import Project
     from serving.models import Endpoint
     from work.fields import Text
 
@@ -88,6 +89,11 @@ BY_WORD = {one.word: one for one in RUNTIMES}
 def runtimes_for(framework: str) -> tuple[Runtime, ...]:
     """Return those that load its files, the usual one first."""
     return tuple(one for one in RUNTIMES if framework in one.loads)
+
+
+def environments_apart(_project: Project) -> list[str]:
+    """Return the environments of one machine that have a model server."""
+    return [one.environment for one in RUNTIMES if one.environment]
 
 
 def runtime_of(row: Endpoint) -> Runtime:

@@ -9,16 +9,19 @@ from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound
+from jobs.kind import JOB
+from jobs.models import Told
 from projects.access import Permission, scoped
 from runtime.reasons import Reason
 from serving.choices import Files, Stage
-from serving.models import Endpoint, Model, ModelVersion
+from serving.models import BatchPrediction, Endpoint, Model, ModelVersion
 from volumes import references as volumes
 from work.kinds import kind_of
 from work.selectors import visible_to
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from uuid import UUID
 
     from accounts.principal import Principal
     from projects.models import Project
@@ -108,6 +111,43 @@ def compared(versions: Sequence[ModelVersion]) -> list[Measured]:
     """Return every metric that any of them has."""
     names = sorted({name for version in versions for name in version.metrics})
     return [Measured(name, tuple(v.metrics.get(name) for v in versions)) for name in names]
+
+
+def predictions_visible_to(
+    who: Principal, project: Project, model: Model | None = None
+) -> QuerySet[BatchPrediction]:
+    """Return the batch predictions of a project, or of one model, newest first."""
+    rows = BatchPrediction.objects.filter(job__in=visible_to(who, JOB, project))
+    if model is not None:
+        rows = rows.filter(version__model=model)
+    return rows.select_related("project", "job__project", "job__owner").order_by("-id")
+
+
+def prediction_get(who: Principal, project: Project, uid: UUID) -> BatchPrediction:
+    row = predictions_visible_to(who, project).filter(uid=uid).first()
+    if row is None:
+        raise NotFound(_("There is no such thing, or you may not see it."))
+    return row
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a batch prediction says that it is. ``share``: from 0 to 1."""
+
+    share: float = 0.0
+    done: int = 0
+    failed: int = 0
+
+    @property
+    def percent(self) -> int:
+        return int(self.share * 100)
+
+
+def progress_of(rows: Iterable[BatchPrediction]) -> dict[int, Progress]:
+    """Return how far each is, by the key of its job; in one query."""
+    told = Told.objects.filter(job__in=[row.job_id for row in rows]).order_by("launch")
+    found = told.values_list("job", "state__progress")
+    return {job: Progress(*progress) for job, progress in found if progress}
 
 
 def held_by(volume: Volume) -> list[volumes.Holder]:

@@ -16,4 +16,5 @@ _pages = [
 urlpatterns = [
     path("", include((_pages, PAGES.routes))),
     path("", include("serving.ui.models")),
+    path("", include("serving.ui.batch")),
 ]

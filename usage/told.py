@@ -121,6 +121,7 @@ _EMPTY: Mapping[str, Any] = {
     "slow": [],
     "behind": None,  # the step before, which began earlier than what was told until then
     "unused": 0,
+    "progress": None,  # how far it says that it is: [share, step, what failed]
 }
 
 
@@ -150,8 +151,7 @@ def _take(state: dict[str, Any], said: Mapping[str, Any], begin: int, until: int
         return False
     if what == "step":
         step = said.get("step_count")
-        is_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 1 << 53
-        return is_step and _step(state, int(step or 0), at)
+        return _is_count(step) and _step(state, int(step or 0), at, said)
     if what == "job":
         return _job(state, at, begins=not ends)
     if not ends:
@@ -160,6 +160,10 @@ def _take(state: dict[str, Any], said: Mapping[str, Any], begin: int, until: int
         return True
     opened = state["open"].pop(what, None)
     return opened is not None and _span(state, opened, at, what)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
 
 
 def _is_new(state: dict[str, Any], at: int) -> bool:
@@ -193,9 +197,12 @@ def _begin(state: dict[str, Any], at: int) -> None:
         del state["starts"][_STARTS // 2]
 
 
-def _step(state: dict[str, Any], step: int, at: int) -> bool:
+def _step(state: dict[str, Any], step: int, at: int, said: Mapping[str, Any]) -> bool:
     if not _is_new(state, at):
         return True
+    share, failed = said.get("progress"), said.get("failed", 0)
+    if isinstance(share, int | float) and 0 <= share <= 1 and _is_count(failed):
+        state["progress"] = [float(share), step, failed]
     _begin_number, _stride, marks, last = state["starts"][-1]
     newest = last or (marks[-1] if marks else None)
     if newest is not None and at < newest[1]:

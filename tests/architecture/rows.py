@@ -146,7 +146,7 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
     from loaders.models import Load
     from notebooks.models import Preset, Workspace
     from perftests.models import PerfTest
-    from serving.models import Endpoint, EndpointKey, Model, ModelVersion
+    from serving.models import BatchPrediction, Endpoint, EndpointKey, Model, ModelVersion
     from volumes.models import Volume
     from work.models import Share
 
@@ -228,6 +228,11 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
             phase="running" if i % 3 else "pending",
         )
         for i, p in enumerate(people)
+    )
+    jobs = Job.objects.filter(project=project, name__startswith=f"j{mark}-").order_by("pk")
+    BatchPrediction.objects.bulk_create(
+        BatchPrediction(project=project, job=job, version=versions[i], asked=f"m{mark}-{i}/v1")
+        for i, job in enumerate(jobs)
     )
     EndpointKey.objects.bulk_create(
         EndpointKey(endpoint=row, name="k", prefix="bep_", digest=f"{mark}-{row.pk}")

@@ -19,7 +19,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from notifications.models import Announcement, Notification
     from perftests.models import PerfTest
     from projects.models import Invitation, KubeGrant, ProjectNamespace
-    from serving.models import Endpoint, EndpointKey, Model, ModelVersion
+    from serving.models import BatchPrediction, Endpoint, EndpointKey, Model, ModelVersion
     from volumes.models import Volume
     from webhooks.models import Webhook
 
@@ -123,7 +123,11 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     called_with = EndpointKey.objects.create(
         endpoint=endpoint, name="app", prefix="bep_", digest=f"key{mark}"
     )
+    predicted = BatchPrediction.objects.create(
+        project=project, job=job, version=served, asked="model/v1", input="volume:a/b"
+    )
     return {
+        "prediction": str(predicted.uid),
         "endpoint": endpoint.short_id,
         "model": model.name,
         "version": served.name,

@@ -22,7 +22,7 @@ from placement.decision import Request, names_in
 from placement.fleet import Fleet
 from quotas.policies import amounts_of
 from work.attached import Attached, attached_to
-from work.environments import environments_of
+from work.environments import environments_of, may_have
 from work.fields import Devices, Edit
 from work.services.attachments import attached_wanted, changed_attachments, cluster_of_volumes
 from work.services.time_limit import bound
@@ -185,11 +185,10 @@ def cleaned(kind: Kind, said: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write(principal: Principal, kind: Kind, row: Any, said: Mapping[str, Any]) -> None:
     asked = said.get("environment")
-    if asked and asked != row.environment:
+    if asked and asked != row.environment and not may_have(row.project, asked):
         offered = environments_of(row.project)
-        if asked not in offered:
-            message = _("There is no such environment here. Choose one of: %(names)s.")
-            raise wrong("environment", message % {"names": ", ".join(offered)})
+        message = _("There is no such environment here. Choose one of: %(names)s.")
+        raise wrong("environment", message % {"names": ", ".join(offered)})
     for one in kind.own:
         if one.name in said:
             if isinstance(one, Devices) and said[one.name] != one.read(row):

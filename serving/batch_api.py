@@ -1,0 +1,141 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""The API of batch predictions. Each is a job: its log, run and end are that one's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.response import Response
+
+from common.drf.serializers import StrictSerializer, given
+from jobs.fields import MAX_REPLICAS
+from jobs.states import state_of
+from projects.access import Permission
+from projects.api.base import ProjectAPIView
+from serving import selectors
+from serving.models import BatchPrediction
+from serving.services.batch import MAX_AT_ONCE, MAX_BATCH, batch_create
+from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
+
+
+class BatchPredictionIn(StrictSerializer):
+    model = serializers.CharField(max_length=101, help_text="MODEL, or MODEL/VERSION")
+    input = serializers.CharField(
+        max_length=1024,
+        help_text="volume:NAME/FOLDER, gs://… or s3://…: files .jsonl, .csv or .parquet",
+    )
+    output = serializers.CharField(
+        max_length=1024, help_text="volume:NAME/FOLDER, gs://… or s3://…: a folder for each run"
+    )
+    credential = serializers.CharField(
+        required=False, default="", help_text="that opens the bucket of the input"
+    )
+    output_credential = serializers.CharField(
+        required=False, default="", help_text="that opens the bucket of the output"
+    )
+    batch = serializers.IntegerField(
+        required=False, min_value=1, max_value=MAX_BATCH, help_text="instances in a request"
+    )
+    at_once = serializers.IntegerField(
+        required=False, min_value=1, max_value=MAX_AT_ONCE, help_text="requests at a time"
+    )
+    instances = serializers.BooleanField(
+        default=True, help_text="whether each prediction has its instance beside it"
+    )
+    replicas = serializers.IntegerField(
+        required=False, min_value=1, max_value=MAX_REPLICAS, help_text="each takes its share"
+    )
+    cpu_milli = serializers.IntegerField(required=False, min_value=1, max_value=MAX_CPU_MILLI)
+    memory_mib = serializers.IntegerField(required=False, min_value=1, max_value=MAX_MEMORY_MIB)
+    gpus = serializers.IntegerField(required=False, min_value=0, max_value=MAX_GPUS)
+    gpu_flavor = serializers.CharField(required=False, max_length=255)
+    time_limit_minutes = serializers.IntegerField(required=False, min_value=0)
+    name = serializers.CharField(required=False, max_length=63, help_text="of its job")
+    image = serializers.CharField(required=False, max_length=512)
+    environment = serializers.CharField(required=False, max_length=255)
+    cluster = serializers.CharField(required=False, max_length=63)
+    pool = serializers.CharField(required=False, max_length=63)
+
+
+class BatchPredictionOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="uid")
+    name = serializers.CharField(source="job.name")
+    job = serializers.CharField(source="job.short_id")
+    model = serializers.CharField(source="asked", help_text="MODEL/VERSION")
+    input = serializers.CharField()
+    output = serializers.CharField()
+    state = serializers.SerializerMethodField()
+    progress = serializers.FloatField(help_text="from 0 to 1, of its first replica")
+    done = serializers.IntegerField(help_text="instances of its first replica")
+    failed = serializers.IntegerField(help_text="of these: what is in errors.jsonl")
+    owner = serializers.CharField(source="job.owner.username")
+    created_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
+
+    def get_state(self, row: Any) -> str:
+        return str(state_of(row.job))
+
+    def to_representation(self, instance: Any) -> Any:
+        found = self.context["progress"].get(instance.job_id, selectors.Progress())
+        instance.progress, instance.done, instance.failed = found.share, found.done, found.failed
+        return super().to_representation(instance)
+
+
+class BatchPredictions(ProjectAPIView):
+    """Batch predictions of a project, newest first. POST begins one."""
+
+    required_permissions: ClassVar = {"GET": Permission.JOB_READ, "POST": Permission.JOB_CREATE}
+    queryset = BatchPrediction.objects.none()
+    serializer_class = BatchPredictionOut
+
+    @extend_schema(
+        operation_id="batch_predictions_list",
+        parameters=[OpenApiParameter("model", str, description="of this model only")],
+        responses=BatchPredictionOut(many=True),
+    )
+    def get(self, request: Request, project: str) -> Response:
+        name = request.query_params.get("model", "")
+        model = selectors.model_get(self.principal, self.project, name) if name else None
+        rows = selectors.predictions_visible_to(self.principal, self.project, model)
+        page = self.paginate_queryset(rows) or []
+        return self.get_paginated_response(_told(page))
+
+    @extend_schema(
+        operation_id="batch_predictions_create",
+        request=BatchPredictionIn,
+        responses={202: BatchPredictionOut},
+    )
+    def post(self, request: Request, project: str) -> Response:
+        said = given(BatchPredictionIn, request)
+        row = batch_create(principal=self.principal, project=self.project, said=said)
+        return Response(_told([row])[0], status=status.HTTP_202_ACCEPTED)
+
+
+class OneBatchPrediction(ProjectAPIView):
+    """One batch prediction; its job has its log, its artifacts and its end."""
+
+    required_permissions: ClassVar = {"GET": Permission.JOB_READ}
+    serializer_class = BatchPredictionOut
+
+    @extend_schema(operation_id="batch_predictions_show", responses=BatchPredictionOut)
+    def get(self, request: Request, project: str, prediction: Any) -> Response:
+        row = selectors.prediction_get(self.principal, self.project, prediction)
+        return Response(_told([row])[0])
+
+
+def _told(rows: Any) -> Any:
+    context = {"progress": selectors.progress_of(rows)}
+    return BatchPredictionOut(rows, many=True, context=context).data
+
+
+_HERE = "projects/<slug:project>/batch-predictions"
+urlpatterns = [
+    path(_HERE, BatchPredictions.as_view(), name="api-batch-predictions"),
+    path(f"{_HERE}/<uuid:prediction>", OneBatchPrediction.as_view(), name="api-batch-prediction"),
+]

@@ -1,0 +1,306 @@
+"""Reads instances of a batch prediction: JSON lines, CSV and Parquet, from any place on.
+
+Nothing is held but the record that is read. What is no instance is a record with a problem.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from .files import LACKS, MISSING, REFUSED, RefusedError
+
+MOST_LINE = 8 * 2**20  # bytes of one line, and of one row of CSV
+KINDS = {".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+csv.field_size_limit(MOST_LINE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far the input is read: in which file, after which line and which byte (or row)."""
+
+    file: int = 0
+    line: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
+    """One instance as JSON, or why there is none. ``after``: where the next one begins."""
+
+    file: str
+    line: int
+    after: Place
+    body: bytes = b""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a row of columns becomes an instance, by what the model says that it takes.
+
+    ``names``: an object with these; ``count``: a list of so many; neither: an object with all.
+    """
+
+    names: tuple[str, ...] = ()
+    count: int = 0
+    is_single: bool = False  # of the one column its value, in no list
+
+    def check(self, header: Sequence[str], width: int) -> str:
+        """Return what is wrong with columns that are called so; "": they fit."""
+        if self.names and header:
+            missing = [name for name in self.names if name not in header]
+            names = ", ".join(missing[:5])
+            return f"It has no column {names}, which the model takes." if missing else ""
+        wanted = len(self.names) or self.count
+        if wanted and width != wanted:
+            return f"It has {width} columns, and the model takes {wanted}."
+        return ""
+
+    def instance(self, header: Sequence[str], values: Sequence[Any]) -> Any:
+        if self.names:
+            named = dict(zip(header or self.names, values, strict=True))
+            return {name: named[name] for name in self.names}
+        if header and not self.count:
+            return dict(zip(header, values, strict=True))
+        return values[0] if self.is_single else list(values)
+
+
+def files_in(place: Path, but: Path) -> list[Path]:
+    """Return the files with instances, by name; no links, nothing hidden, nothing below ``but``."""
+    if not place.exists():
+        raise RefusedError(f"There is no {place.name}.", MISSING)
+    if place.is_file():
+        found = [place]
+    else:
+        found = []
+        for folder, below, names in os.walk(place):
+            below[:] = sorted(n for n in below if n[:1] not in "._" and Path(folder, n) != but)
+            paths = [Path(folder, name) for name in names if name[:1] not in "._"]
+            found += [path for path in paths if kind_of(path) and not path.is_symlink()]
+    if not found or not kind_of(found[0]):
+        said = "There is no file that ends in .jsonl, .csv or .parquet (.gz after the first two)"
+        raise RefusedError(f"{said}: {place.name}.", MISSING)
+    return sorted(found)
+
+
+def kind_of(path: Path) -> str:
+    """Return what it holds by its name; "": no instances."""
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    kind = KINDS.get(plain.suffix.lower(), "")
+    return "" if kind == "parquet" and plain is not path else kind
+
+
+def check_columns(files: Sequence[Path], shape: Shape) -> None:
+    """Refuse a file whose columns the model does not take, before anything is predicted."""
+    for path in files:
+        kind = kind_of(path)
+        if kind == "json" or not path.stat().st_size:
+            continue
+        if kind == "parquet":
+            header = [str(name) for name in _parquet(path).schema_arrow.names]
+            width = len(header)
+        else:
+            header, width, _after = _header(path)
+        if width and (wrong := shape.check(header, width)):
+            raise RefusedError(f"{path.name}: {wrong}", REFUSED)
+
+
+def records(
+    files: Sequence[Path], names: Sequence[str], at: Place, shape: Shape
+) -> Iterator[Record]:
+    """Return each record from ``at`` on; ``names``: what the files are called in the output."""
+    readers: dict[str, Callable[..., Iterator[Record]]] = {
+        "json": _json_lines,
+        "csv": _csv_rows,
+        "parquet": _parquet_rows,
+    }
+    for number in range(at.file, len(files)):
+        start = at if number == at.file else Place(number)
+        yield from readers[kind_of(files[number])](files[number], names[number], start, shape)
+
+
+def opened(path: Path) -> Any:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+# --- JSON lines -----------------------------------------------------------------------------------
+
+
+def _json_lines(path: Path, name: str, at: Place, _shape: Shape) -> Iterator[Record]:
+    line, offset = at.line, at.offset
+    with opened(path) as file:
+        file.seek(offset)
+        while data := file.readline(MOST_LINE + 1):
+            line += 1
+            offset += len(data)
+            problem = ""
+            if len(data) > MOST_LINE:
+                problem = f"The line is longer than {MOST_LINE // 2**20} MiB."
+                while not data.endswith(b"\n") and (data := file.readline(MOST_LINE)):
+                    offset += len(data)
+            text = data.removeprefix(b"\xef\xbb\xbf").strip() if not problem else b""
+            if not text and not problem:
+                continue
+            problem = problem or _wrong_json(text)
+            after = Place(at.file, line, offset)
+            yield Record(name, line, after, b"" if problem else text, problem)
+
+
+def _wrong_json(text: bytes) -> str:
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    try:
+        json.loads(text.decode(), parse_constant=refuse)
+    except UnicodeDecodeError:
+        return "The line is not UTF-8."
+    except json.JSONDecodeError as problem:
+        return f"The line is no JSON: {problem.msg} at character {problem.pos + 1}."
+    except RecursionError:
+        return "The line is nested too deeply."
+    except ValueError as problem:
+        return f"The line is no JSON: {problem}."
+    return ""
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+
+class _TooLongError(Exception):
+    """A row that does not end."""
+
+
+class _Lines:
+    """Lines of a file as text for ``csv``, which takes as many as a row has; it counts bytes."""
+
+    def __init__(self, file: IO[bytes], at: Place) -> None:
+        self.file, self.line, self.offset = file, at.line, at.offset
+        self.began = at.offset
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        data = self.file.readline(MOST_LINE + 1)
+        if not data:
+            raise StopIteration
+        is_first, self.offset = self.offset == 0, self.offset + len(data)
+        self.line += data.endswith(b"\n") or len(data) <= MOST_LINE
+        if self.offset - self.began > MOST_LINE:
+            raise _TooLongError
+        return data.decode("utf-8-sig" if is_first else "utf-8")
+
+
+def _header(path: Path) -> tuple[list[str], int, Place]:
+    """Return the names of the columns, how many there are, and where the rows begin.
+
+    Numbers alone are no names: then there are none.
+    """
+    with opened(path) as file:
+        lines = _Lines(file, Place())
+        try:
+            first = next(csv.reader(lines), [])
+        except (csv.Error, UnicodeDecodeError, _TooLongError) as problem:
+            said = "is not UTF-8" if isinstance(problem, UnicodeDecodeError) else "can't be read"
+            raise RefusedError(f"{path.name}: its first line {said}.", REFUSED) from problem
+    names = [name.strip() for name in first]
+    if all(NUMBER.fullmatch(name) or not name for name in names):
+        return [], len(names), Place()
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise RefusedError(f"{path.name}: two columns are called {twice}.", REFUSED)
+    return names, len(names), Place(0, lines.line, lines.offset)
+
+
+def _csv_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Record]:
+    header, width, first = _header(path)
+    start = at if at.offset >= first.offset else Place(at.file, first.line, first.offset)
+    with opened(path) as file:
+        file.seek(start.offset)
+        lines = _Lines(file, start)
+        reader = csv.reader(lines)
+        while True:
+            lines.began, line, body, problem = lines.offset, lines.line + 1, b"", ""
+            try:
+                row = next(reader)
+                if not row:
+                    continue
+                if len(row) != width:
+                    problem = f"The row has {len(row)} values, and the first one {width}."
+                else:
+                    instance = shape.instance(header, [_value(text) for text in row])
+                    body = json.dumps(instance, ensure_ascii=False).encode()
+            except StopIteration:
+                return
+            except UnicodeDecodeError:
+                problem = "The row is not UTF-8."
+            except UnicodeEncodeError:
+                problem = "The row has characters that are none."
+            except _TooLongError:
+                problem = f"The row is longer than {MOST_LINE // 2**20} MiB: is a quote left open?"
+            except csv.Error as error:
+                problem = f"The row is no CSV: {error}."
+            if problem:
+                reader = csv.reader(lines)  # the old one may be in the middle of a row
+            yield Record(name, line, Place(at.file, lines.line, lines.offset), body, problem)
+
+
+def _value(text: str) -> Any:
+    """Return a number where it is written as one, null where there is nothing."""
+    plain = text.strip()
+    if not plain:
+        return None
+    if not (found := NUMBER.fullmatch(plain)) or len(plain) > 40:  # noqa: PLR2004 - digits
+        return text
+    return float(plain) if found[2] or found[3] else int(plain)
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as problem:
+        said = "pyarrow, which reads Parquet, is not installed here"
+        raise RefusedError(f"{path.name}: {said}.", LACKS) from problem
+    try:
+        return ParquetFile(path)
+    except (ArrowException, OSError) as problem:
+        raise RefusedError(f"{path.name} is no Parquet file.", REFUSED) from problem
+
+
+def _parquet_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Record]:
+    if not path.stat().st_size:
+        return
+    file, row = _parquet(path), 0
+    header = [str(one) for one in file.schema_arrow.names]
+    groups: list[int] = []
+    for group in range(file.metadata.num_row_groups):
+        size = file.metadata.row_group(group).num_rows
+        if groups or row + size > at.offset:
+            groups.append(group)
+        else:
+            row += size
+    for batch in file.iter_batches(batch_size=256, row_groups=groups):
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            row += 1
+            if row <= at.offset:
+                continue
+            after, body, problem = Place(at.file, row, row), b"", ""
+            try:
+                instance = shape.instance(header, values)
+                text = json.dumps(instance, ensure_ascii=False, allow_nan=False, default=str)
+                body = text.encode()
+            except (ValueError, TypeError) as error:
+                problem = f"The row can't be written as JSON: {error}."
+            yield Record(name, row, after, body, problem)

@@ -1,0 +1,119 @@
+"""Writes predictions and errors so that a program that was killed goes on where it was.
+
+What is written is appended. A small file says from time to time how far the input is and how long
+each file of the output is by then; who begins again cuts them to that, and reads on from there.
+So no instance is there twice, and none is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from .batch_input import Place
+
+MOST_FILE = 256 * 2**20  # bytes of one file with predictions
+STATE = "batch-progress"
+
+
+@dataclass
+class Progress:
+    """How far it is. ``about``: what was asked of which input; anything else begins anew."""
+
+    about: Mapping[str, Any]
+    place: Place = field(default_factory=Place)
+    chunk: int = 0
+    output: str = ""
+    lengths: dict[str, int] = field(default_factory=dict)
+    predicted: int = 0
+    failed: int = 0
+    is_done: bool = False
+
+
+class Results:
+    """The files of one shard: ``predictions-00000.jsonl`` and on, and ``errors.jsonl``."""
+
+    def __init__(self, folder: Path, kept: Path, about: Mapping[str, Any]) -> None:
+        shard, shards = about["shard"]
+        mark = f"{shard:02}-of-{shards:02}-" if shards > 1 else ""
+        self.folder, self.mark = folder, mark
+        self.errors = f"errors-{mark[:-1]}.jsonl" if mark else "errors.jsonl"
+        self.state = kept / f"{STATE}{f'-{mark[:-1]}' if mark else ''}.json"
+        self.open: dict[str, IO[bytes]] = {}
+        self.progress = self._found(about)
+        self.progress.output = str(folder)
+        self._cut()
+
+    def write(self, predictions: Sequence[bytes], errors: Sequence[bytes], place: Place) -> None:
+        """Take what came of one chunk; ``commit`` makes it count."""
+        said = self.progress
+        current = max(name for name in said.lengths if name != self.errors)
+        if said.lengths[current] > MOST_FILE:
+            current = self._predictions(len(said.lengths) - 1)
+            said.lengths[current] = 0
+        for name, lines in ((current, predictions), (self.errors, errors)):
+            if lines:
+                data = b"".join(lines)
+                self._file(name).write(data)
+                said.lengths[name] += len(data)
+        said.predicted += len(predictions)
+        said.failed += len(errors)
+        said.chunk += 1
+        said.place = place
+
+    def commit(self, *, is_done: bool = False) -> None:
+        """Have all that was written on the disk, then write down that it counts."""
+        for file in self.open.values():
+            file.flush()
+            os.fsync(file.fileno())
+        self.progress.is_done = is_done
+        part = self.state.with_suffix(".part")
+        with part.open("wb") as made:
+            made.write(json.dumps(asdict(self.progress)).encode())
+            made.flush()
+            os.fsync(made.fileno())
+        part.replace(self.state)
+
+    def _found(self, about: Mapping[str, Any]) -> Progress:
+        """Return how far it was; where its output is another folder, what counts is copied over."""
+        anew = Progress(about, lengths={self._predictions(0): 0, self.errors: 0})
+        try:
+            said = json.loads(self.state.read_bytes())
+            found = Progress(**{**said, "place": Place(**said["place"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return anew
+        elsewhere = found.output != str(self.folder)
+        if found.about != about or (elsewhere and found.is_done):
+            return anew
+        before = Path(found.output)
+        for name, length in found.lengths.items():
+            its = before / name
+            if its.is_symlink() or not its.is_file() or its.stat().st_size < length:
+                return anew
+        if elsewhere:
+            for name in found.lengths:
+                shutil.copyfile(before / name, self.folder / name)
+        return found
+
+    def _cut(self) -> None:
+        """What was written after the last commit does not count, nor what no commit knows."""
+        for path in self.folder.glob(f"predictions-{self.mark}[0-9]*.jsonl"):
+            if path.name not in self.progress.lengths:
+                path.unlink()
+        for name, length in self.progress.lengths.items():
+            self._file(name).truncate(length)
+        self.commit(is_done=self.progress.is_done)
+
+    def _file(self, name: str) -> IO[bytes]:
+        if name not in self.open:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            self.open[name] = os.fdopen(os.open(self.folder / name, flags, 0o644), "ab")
+        return self.open[name]
+
+    def _predictions(self, number: int) -> str:
+        return f"predictions-{self.mark}{number:05}.jsonl"

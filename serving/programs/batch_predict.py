@@ -1,0 +1,232 @@
+"""Predicts every instance of some files: through a model server of its own, or an endpoint.
+
+    batch_predict --input data/in --framework sklearn --model-dir models/digits/v1 --name digits
+    batch_predict --input data/in --endpoint URL --name digits      its key: BERTH_ENDPOINT_KEY
+
+Paths are below BERTH_VOLUMES. Predictions and errors go to BERTH_OUTPUT; how far it is is kept in
+BERTH_CHECKPOINTS, so that who starts again goes on from there. Of several replicas each takes its
+share. Needs nothing beside Python, but what the model server needs, and pyarrow for Parquet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import signal
+import sys
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .batch_calls import Answer, Caller, Endpoint, OwnServer, StoppedError
+from .batch_input import Place, Record, Shape, check_columns, files_in, records
+from .batch_output import Results
+from .files import FRAMEWORKS, REFUSED, RefusedError
+
+FULL, NONE_PREDICTED = 74, 1  # exit codes
+COMMIT_EVERY_S = 2.0
+MOST_CHUNK = 2**20  # bytes of the instances in one request, if it is more than one
+AHEAD = 2  # chunks that are read ahead, for each request at once
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Records that are asked together, and where the next ones begin."""
+
+    records: Sequence[Record]
+    after: Place
+
+
+def main(words: list[str] | None = None) -> None:
+    """Predict what is left; end with 0 where anything was predicted, or nothing was there."""
+    options = _options(words)
+    volumes = Path(os.environ.get("BERTH_VOLUMES", "."))
+    output = Path(os.environ["BERTH_OUTPUT"])
+    kept = Path(os.environ.get("BERTH_CHECKPOINTS") or output)
+    shard = (int(os.environ.get("BERTH_REPLICA", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+    asked: OwnServer | Endpoint = Endpoint(options.endpoint, os.environ.get("BERTH_ENDPOINT_KEY"))
+    if not options.endpoint:
+        asked = OwnServer(options.framework, volumes / options.model_dir, options.name)
+
+    def told_to_end(number: int, _frame: object) -> None:
+        asked.end()
+        os._exit(128 + number)  # what counts is kept
+
+    signal.signal(signal.SIGTERM, told_to_end)
+    try:
+        place = volumes / options.input
+        files = files_in(place, output)
+        names = [str(path.relative_to(place)) if path != place else path.name for path in files]
+        sizes = [path.stat().st_size for path in files]
+        times = [path.stat().st_mtime_ns for path in files]
+        seen = [list(its) for its in zip(names, sizes, times, strict=True)]
+        about = {"input": seen, "shard": list(shard), "batch": options.batch, "what": options.what}
+        output.mkdir(parents=True, exist_ok=True)
+        kept.mkdir(parents=True, exist_ok=True)
+        results = Results(output, kept, about)
+        said = results.progress
+        if said.chunk:
+            told = f"{said.predicted} instances are predicted, {said.failed} are not"
+            _say(f"goes on where it was: {told}.")
+        if not said.is_done:
+            with asked:
+                shape = shape_of(asked.takes(options.name))
+                check_columns(files, shape)
+                caller = Caller(asked, options.name)
+                found = records(files, names, said.place, shape)
+                Run(options, results, caller, shard, sizes).all(found)
+    except (RefusedError, StoppedError) as problem:
+        _end(str(problem), problem.code)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+        _end(f"A compressed file of the input is damaged: {problem}.", REFUSED)
+    except OSError as problem:
+        where = problem.filename or "the output"
+        _end(f"{where} can't be written or read: {problem.strerror or problem}.", FULL)
+    _say(f"{said.predicted} instances are predicted, {said.failed} are not (errors.jsonl).")
+    if said.failed and not said.predicted:
+        _end("Not one instance was predicted: errors.jsonl says why.", NONE_PREDICTED)
+
+
+class Run:
+    """From records to answers in their order, some requests at a time, none held for long."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        results: Results,
+        caller: Caller,
+        shard: tuple[int, int],
+        sizes: Sequence[int],
+    ) -> None:
+        self.options, self.results, self.caller, self.shard = options, results, caller, shard
+        self.sizes = sizes
+        self.told_at = 0.0
+
+    def all(self, found: Iterator[Record]) -> None:
+        number = self.results.progress.chunk
+        pool = ThreadPoolExecutor(self.options.at_once, "ask")
+        waiting: deque[tuple[Chunk, Future[list[Answer]]]] = deque()
+        try:
+            for chunk in chunks(found, self.options.batch):
+                mine = number % self.shard[1] == self.shard[0]
+                number += 1
+                taken = chunk if mine else Chunk((), chunk.after)
+                bodies = [record.body for record in taken.records if not record.problem]
+                waiting.append((taken, pool.submit(self.caller.answers, bodies)))
+                if len(waiting) >= AHEAD * self.options.at_once:
+                    self._take(*waiting.popleft())
+            while waiting:
+                self._take(*waiting.popleft())
+        finally:
+            self.caller.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+        self.results.commit(is_done=True)
+        self._tell()
+
+    def _take(self, chunk: Chunk, future: Future[list[Answer]]) -> None:
+        answers = iter(future.result())
+        predictions, errors = [], []
+        for record in chunk.records:
+            line = {"file": record.file, "line": record.line}
+            problem = record.problem
+            if not problem:
+                answer = next(answers)
+                problem = answer.problem
+                its = b"" if not self.options.instances else b', "instance": ' + record.body
+            if problem:
+                text = json.dumps({**line, "error": problem}, ensure_ascii=False)
+                errors.append(text.encode(errors="replace") + b"\n")
+            else:
+                head = json.dumps(line, ensure_ascii=False).encode(errors="replace")[:-1]
+                made = json.dumps(answer.prediction, ensure_ascii=False).encode(errors="replace")
+                predictions.append(head + its + b', "prediction": ' + made + b"}\n")
+        self.results.write(predictions, errors, chunk.after)
+        if time.monotonic() - self.told_at > COMMIT_EVERY_S:
+            self.results.commit()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell the portal how far it is, on one line of its events."""
+        self.told_at = time.monotonic()
+        where = os.environ.get("BERTH_EVENTS")
+        if not where:
+            return
+        said = self.results.progress
+        done = 1.0 if said.is_done else share_of(said.place, self.sizes)
+        told = {"step_count": said.predicted + said.failed, "step_start_time": time.time()}
+        told |= {"progress": round(done, 4), "failed": said.failed}
+        with contextlib.suppress(OSError), Path(where).open("a") as file:
+            file.write(json.dumps(told) + "\n")
+
+
+def chunks(found: Iterator[Record], most: int) -> Iterator[Chunk]:
+    """Return records together as they are asked, the same ones from whatever chunk it begins."""
+    held: list[Record] = []
+    size = 0
+    for record in found:
+        if held and (len(held) >= most or size + len(record.body) > MOST_CHUNK):
+            yield Chunk(held, held[-1].after)
+            held, size = [], 0
+        held.append(record)
+        size += len(record.body)
+    if held:
+        yield Chunk(held, held[-1].after)
+
+
+def shape_of(takes: Sequence[Any]) -> Shape:
+    """Return how rows become instances, by the inputs that the metadata of v2 has."""
+    if len(takes) > 1:
+        return Shape(tuple(str(one.get("name")) for one in takes))
+    if not takes:
+        return Shape()
+    names = (takes[0].get("parameters") or {}).get("columns") or ()
+    shape = [size for size in takes[0].get("shape") or () if isinstance(size, int)]
+    if len(shape) == 1:
+        return Shape(count=1, is_single=True)
+    each = shape[1] if len(shape) == 2 else 0  # noqa: PLR2004 - a matrix
+    return Shape(tuple(map(str, names)), max(0, each))
+
+
+def share_of(place: Place, sizes: Sequence[int]) -> float:
+    """Return how much of the input is read, from 0 to 1, as far as bytes say."""
+    if not (whole := sum(sizes)):
+        return 1.0
+    here = min(place.offset, sizes[place.file]) if place.file < len(sizes) else 0
+    return min(1.0, (sum(sizes[: place.file]) + here) / whole)
+
+
+def _options(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="batch_predict", description=__doc__)
+    parser.add_argument("--input", required=True, help="a file or folder: VOLUME/PATH")
+    parser.add_argument("--framework", choices=FRAMEWORKS, default="sklearn")
+    parser.add_argument("--model-dir", default="")
+    parser.add_argument("--name", default="model", help="of the model")
+    parser.add_argument("--endpoint", default="", help="asked instead of an own server")
+    parser.add_argument("--what", default="", help="which version: another one begins anew")
+    parser.add_argument("--batch", type=int, default=32, help="instances in one request")
+    parser.add_argument("--at-once", type=int, default=4, help="requests at a time")
+    parser.add_argument("--no-instances", dest="instances", action="store_false")
+    return parser.parse_args(words)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"berth: {text}\n")
+    sys.stderr.flush()
+
+
+def _end(text: str, code: int) -> NoReturn:
+    """End at once: what is still being asked does not count."""
+    _say(text)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Instances of a batch prediction: what is one, what is none, and that reading goes on anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serving.programs import batch_input
+from serving.programs.batch_input import Place, Record, Shape, check_columns, files_in, records
+from serving.programs.batch_output import Results
+from serving.programs.batch_predict import Chunk, chunks, shape_of
+from serving.programs.files import RefusedError
+
+
+def read(folder: Path, shape: Shape = Shape(), at: Place = Place()) -> list[Record]:  # noqa: B008
+    files = files_in(folder, folder / "none")
+    return list(records(files, [path.name for path in files], at, shape))
+
+
+def told(folder: Path, shape: Shape = Shape()) -> list[object]:  # noqa: B008 - frozen
+    found = read(folder, shape)
+    return [one.problem or json.loads(one.body) for one in found]
+
+
+def test_lines_of_json_are_instances_and_others_say_why_not(tmp_path) -> None:
+    lines = [
+        b"\xef\xbb\xbf[1, 2]",
+        b"",
+        b"[1,",
+        b"NaN",
+        b'"\x93\xfa"',
+        b"  {}\r",
+        b"[" * 5000,
+        b"7",
+    ]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
+    found = told(tmp_path)
+    assert found[0] == [1, 2]
+    assert found[-3] == {}
+    assert found[-1] == 7  # without an end of line
+    assert [str(one).split(":")[0] for one in found[1:4]] == [
+        *["The line is no JSON"] * 2,
+        "The line is not UTF-8.",
+    ]
+    assert found[-2] == "The line is nested too deeply."
+    assert [one.line for one in read(tmp_path)] == [1, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_line_of_a_mebibyte_is_read_and_a_longer_one_than_may_be_is_passed_over(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(batch_input, "MOST_LINE", 2 * 2**20)
+    text = json.dumps("x" * 2**20)
+    (tmp_path / "a.jsonl").write_text(f"{text}\n[{'1,' * 2**21}1]\n[3]\n")
+    assert told(tmp_path) == [json.loads(text), "The line is longer than 2 MiB.", [3]]
+
+
+def test_columns_of_csv_become_what_the_model_takes(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text('city,size,"no"\nKyoto,1.5,007\n"A,\nB",,-2e3\n1,2\n')
+    uneven = "The row has 2 values, and the first one 3."
+    assert told(tmp_path) == [
+        {"city": "Kyoto", "size": 1.5, "no": "007"},
+        {"city": "A,\nB", "size": None, "no": -2000.0},
+        uneven,
+    ]
+    assert told(tmp_path, Shape(("size", "city")))[0] == {"size": 1.5, "city": "Kyoto"}
+    assert told(tmp_path, Shape(count=3))[0] == ["Kyoto", 1.5, "007"]
+    (tmp_path / "a.csv").write_text("1,2\n3,4\n")  # numbers are no names
+    assert told(tmp_path) == [[1, 2], [3, 4]]
+
+
+def test_a_header_that_the_model_does_not_fit_is_refused_by_name_before_anything(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("height,width\n1,2\n")
+    files = files_in(tmp_path, tmp_path / "none")
+    check_columns(files, Shape(("width", "height")))
+    with pytest.raises(RefusedError, match=r"a\.csv: It has no column depth"):
+        check_columns(files, Shape(("height", "depth")))
+    with pytest.raises(RefusedError, match="It has 2 columns, and the model takes 3"):
+        check_columns(files, Shape(count=3))
+    (tmp_path / "a.csv").write_text("height,height\n1,2\n")
+    with pytest.raises(RefusedError, match="two columns are called height"):
+        check_columns(files, Shape())
+
+
+def test_a_quote_that_is_left_open_takes_no_memory_and_hides_nothing_before_it(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(batch_input, "MOST_LINE", 10_000)
+    (tmp_path / "a.csv").write_text('a,b\n1,2\n"open,' + "x,\n" * 20_000)
+    found = told(tmp_path)
+    assert found[0] == {"a": 1, "b": 2}
+    assert "is a quote left open?" in str(found[1])
+
+
+def test_empty_files_and_others_are_no_instances_and_links_are_not_followed(tmp_path) -> None:
+    folder, kept = tmp_path / "in", tmp_path / "kept"
+    folder.mkdir()
+    kept.mkdir()
+    for name in ("a.jsonl", "b.csv", "c.parquet"):
+        (folder / name).touch()
+    (tmp_path / "secret.jsonl").write_text("1\n")
+    (folder / "link.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    (folder / ".hidden.jsonl").write_text("2\n")
+    check_columns(files_in(folder, folder / "none"), Shape(count=3))
+    assert told(folder) == []
+    (tmp_path / "notes.txt").touch()
+    for nothing in (tmp_path / "notes.txt", kept):
+        with pytest.raises(RefusedError, match=r"no file that ends in \.jsonl"):
+            files_in(nothing, folder)
+
+
+def test_what_is_packed_is_read_the_same(tmp_path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"[1]\n[2]\n"))
+    (one, two) = read(tmp_path)
+    assert [one.body, two.body] == [b"[1]", b"[2]"]
+    assert read(tmp_path, at=one.after) == [two]
+
+
+def test_what_the_model_says_that_it_takes_shapes_the_rows() -> None:
+    named = {"name": "input", "shape": [-1, 3], "parameters": {"columns": ["a", "b", "c"]}}
+    assert shape_of([named]) == Shape(("a", "b", "c"), 3)
+    assert shape_of([{"name": "x", "shape": [-1, 3]}]) == Shape(count=3)
+    assert shape_of([{"name": "text", "shape": [-1]}]) == Shape(count=1, is_single=True)
+    assert shape_of([{"name": "x"}, {"name": "y"}]) == Shape(("x", "y"))
+    assert shape_of([]) == Shape()
+
+
+LINES = st.lists(
+    st.sampled_from(["[1, 2]", "", "{", '"日本"', "[3]\r", '"a,b"', "x" * 90]), max_size=30
+)
+
+
+@settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    files=st.lists(st.tuples(st.sampled_from([".jsonl", ".csv"]), LINES), min_size=1, max_size=4),
+    most=st.integers(1, 5),
+    shards=st.integers(1, 3),
+    killed=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6),
+)
+def test_no_instance_is_missing_or_there_twice_whenever_it_is_killed(
+    tmp_path_factory, files, most, shards, killed
+) -> None:
+    """Each shard is killed after some chunks, with or without a commit of the last, and goes on."""
+    folder = tmp_path_factory.mktemp("in")
+    for number, (ending, lines) in enumerate(files):
+        (folder / f"{number}{ending}").write_text("\n".join(lines))
+    wanted = [(one.file, one.line, bool(one.problem)) for one in read(folder)]
+    paths = files_in(folder, folder / "none")
+    names = [path.name for path in paths]
+    output, kept = tmp_path_factory.mktemp("out"), tmp_path_factory.mktemp("kept")
+
+    def one_start(shard: int, chunks_taken: int | None, *, commits: bool) -> None:
+        results = Results(output, kept, {"shard": [shard, shards], "batch": most})
+        at, number = results.progress.place, results.progress.chunk
+        for taken, chunk in enumerate(chunks(records(paths, names, at, Shape()), most)):
+            if taken == chunks_taken:
+                for file in results.open.values():
+                    file.flush()  # it was written, and no commit says so
+                return
+            mine = (number + taken) % shards == shard
+            lines = lines_of(chunk) if mine else ([], [])
+            results.write(*lines, chunk.after)
+            if commits:
+                results.commit()
+        results.commit(is_done=True)
+
+    def lines_of(chunk: Chunk) -> tuple[list[bytes], list[bytes]]:
+        told = [json.dumps([one.file, one.line, bool(one.problem)]) for one in chunk.records]
+        both = list(zip(chunk.records, told, strict=True))
+        good = [f"{text}\n".encode() for one, text in both if not one.problem]
+        return good, [f"{text}\n".encode() for one, text in both if one.problem]
+
+    for shard in range(shards):
+        for chunks_taken, commits in killed:
+            one_start(shard, chunks_taken, commits=commits)
+        one_start(shard, None, commits=False)
+    found = [
+        tuple(json.loads(line))
+        for path in output.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_another_run_takes_over_what_was_written_elsewhere_and_a_changed_input_begins_anew(
+    tmp_path,
+) -> None:
+    kept, one, two = tmp_path / "kept", tmp_path / "1", tmp_path / "2"
+    for folder in (kept, one, two):
+        folder.mkdir()
+    about = {"shard": [0, 1], "input": "v1"}
+    first = Results(one, kept, about)
+    first.write([b"a\n"], [b"b\n"], Place(0, 1, 2))
+    first.commit()
+    first.write([b"lost\n"], [], Place(0, 2, 4))
+    second = Results(two, kept, about)
+    assert (two / "predictions-00000.jsonl").read_bytes() == b"a\n"
+    assert (second.progress.place, second.progress.predicted) == (Place(0, 1, 2), 1)
+    anew = Results(two, kept, {**about, "input": "v2"})
+    assert (anew.progress.place, (two / "predictions-00000.jsonl").read_bytes()) == (Place(), b"")
+
+
+def test_the_output_is_no_link_to_elsewhere(tmp_path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "errors.jsonl").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        Results(tmp_path / "out", tmp_path, {"shard": [0, 1]})
+    assert target.read_text() == "mine"

@@ -1,0 +1,242 @@
+"""Batch predictions by the program as it is run: its own model server, and an endpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.serving.server import python
+from tests.support.portal import ROOT
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+
+PROGRAM = ["-m", "serving.programs.batch_predict"]
+
+
+class Batch:
+    """A folder with a model, an input and an output, and the program on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("v/in", "v/model", "out", "kept"):
+            (folder / name).mkdir(parents=True)
+
+    def model(self, body: str) -> None:
+        """Have a model of one column whose ``predict`` is this."""
+        (self.folder / "v/model/own.py").write_text(
+            "import os, time, numpy as np\n"
+            "class Own:\n"
+            "    n_features_in_ = 1\n"
+            "    def predict(self, rows):\n"
+            f"        {body}\n"
+            "        return rows[:, 0]\n"
+        )
+        make = "import joblib, own; joblib.dump(own.Own(), 'model.joblib')"
+        said = [python()[0], "-c", make]
+        subprocess.run(said, cwd=self.folder / "v/model", check=True)
+
+    def write(self, count: int) -> None:
+        lines = "".join(f"[{number}]\n" for number in range(count))
+        (self.folder / "v/in/a.jsonl").write_text(lines)
+
+    def begin(self, *more: str, limit: int = 0, **env: str) -> subprocess.Popen[str]:
+        place = self.folder
+        told = {"BERTH_VOLUMES": place / "v", "BERTH_OUTPUT": place / "out"}
+        told |= {"BERTH_CHECKPOINTS": place / "kept", "BERTH_EVENTS": place / "events"}
+        path = f"{ROOT}:{place / 'v/model'}"
+        words = [*self.own(), "--input", "in", *more]
+        return subprocess.Popen(
+            [python()[0], *PROGRAM, *words],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path, **{k: str(v) for k, v in told.items()}, **env},
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # noqa: PLW1509 - no other thread is there
+            if limit
+            else None,
+        )
+
+    def own(self) -> list[str]:
+        return ["--framework", "sklearn", "--model-dir", "model", "--name", "m"]
+
+    def run(self, *more: str, **env: Any) -> tuple[int, str]:
+        process = self.begin(*more, **env)
+        _none, said = process.communicate(timeout=120)
+        return process.returncode, said
+
+    def predictions(self) -> list[dict[str, Any]]:
+        return lines_of(self.folder / "out/predictions-00000.jsonl")
+
+    def errors(self) -> list[dict[str, Any]]:
+        return lines_of(self.folder / "out/errors.jsonl")
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Batch:
+    return Batch(tmp_path)
+
+
+def test_each_instance_is_predicted_in_its_order_and_what_is_none_stands_beside(batch) -> None:
+    batch.model("assert not (rows == 5).any(), 'five'")
+    batch.write(200)
+    with (batch.folder / "v/in/a.jsonl").open("a") as file:
+        file.write("[1,\n[1, 2]\n")
+    (batch.folder / "v/in/b.csv").write_text("only\n7\nseven\n")
+    code, said = batch.run("--batch", "16")
+    assert code == 0, said
+    assert [one["prediction"] for one in batch.predictions()] == [
+        *(n for n in range(200) if n != 5),
+        7,
+    ]
+    assert batch.predictions()[0] == {
+        "file": "a.jsonl",
+        "line": 1,
+        "instance": [0],
+        "prediction": 0,
+    }
+    wrong = {(one["file"], one["line"]): one["error"] for one in batch.errors()}
+    assert set(wrong) == {("a.jsonl", 6), ("a.jsonl", 201), ("a.jsonl", 202), ("b.csv", 3)}
+    assert "five" in wrong["a.jsonl", 6]  # it alone, of the sixteen that were asked together
+    told = json.loads((batch.folder / "events").read_text().splitlines()[-1])
+    assert (told["step_count"], told["progress"], told["failed"]) == (204, 1.0, 4)
+
+
+def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:
+    batch.model("time.sleep(0.02)")
+    batch.write(3000)
+    kept = batch.folder / "kept/batch-progress.json"
+    for wanted in (300, 900):
+        process = batch.begin("--batch", "8")
+        until = time.monotonic() + 60
+        while time.monotonic() < until and process.poll() is None:
+            if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
+                break
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.returncode == -signal.SIGKILL
+    code, said = batch.run("--batch", "8")
+    assert code == 0, said
+    assert "goes on where it was" in said
+    assert [one["prediction"] for one in batch.predictions()] == list(range(3000))
+    assert batch.run("--batch", "8")[0] == 0  # done already: no server is started
+    assert len(batch.predictions()) == 3000
+
+
+def test_what_ends_the_server_is_found_and_spoils_no_other(batch) -> None:
+    batch.model("(rows == 13).any() and os._exit(9)")
+    batch.write(40)
+    code, said = batch.run("--batch", "2")
+    assert code == 0, said
+    assert [one["prediction"] for one in batch.predictions()] == [n for n in range(40) if n != 13]
+    (wrong,) = batch.errors()
+    assert wrong["line"] == 14
+    assert wrong["error"] == "The model server ended while it answered this."
+
+
+def test_a_full_output_ends_it_with_a_sentence_and_later_it_goes_on(batch) -> None:
+    batch.model("time.sleep(0.001)")
+    batch.write(4000)
+    code, said = batch.run(limit=64 * 1024)
+    assert code == 74, said
+    assert "can't be written" in said
+    code, said = batch.run()
+    assert code == 0, said
+    assert [one["prediction"] for one in batch.predictions()] == list(range(4000))
+
+
+def test_a_model_that_can_t_be_served_ends_it_with_the_servers_own_sentence(batch) -> None:
+    batch.write(3)
+    code, said = batch.run()
+    assert code == 66, said
+    assert "The folder has no model.joblib" in said
+    assert not (batch.folder / "out/predictions-00000.jsonl").read_text()
+
+
+def test_where_nothing_is_predicted_the_job_has_failed_and_nothing_asked_is_no_failure(
+    batch,
+) -> None:
+    batch.model("raise ValueError('never')")
+    batch.write(3)
+    code, said = batch.run()
+    assert (code, len(batch.errors())) == (1, 3), said
+    batch.write(0)
+    assert batch.run()[0] == 0
+
+
+class Odd(BaseHTTPRequestHandler):
+    """An endpoint that is busy at first, breaks off once, and answers with what it was sent."""
+
+    protocol_version = "HTTP/1.1"
+    seen: list[Any]
+    keys: set[str]
+
+    def do_POST(self) -> None:
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))["instances"]
+        self.keys.add(self.headers["authorization"])
+        self.seen.append(sent)
+        if len(self.seen) <= 2:
+            self.say(503, {"detail": "asleep"}, {"Retry-After": "1"})
+        elif [4] in sent and [9] not in sent:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+        else:
+            self.say(200, {"predictions": [one[0] for one in sent]}, {})
+
+    def do_GET(self) -> None:
+        self.say(404, {}, {})
+
+    def say(self, status: int, body: Any, more: dict[str, str]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {**more, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_words: Any) -> None:
+        return
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    Odd.seen, Odd.keys = [], set()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/e/p/n"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_endpoint_is_asked_again_only_where_it_says_so(batch, endpoint) -> None:
+    batch.write(20)
+    words = ("--endpoint", endpoint, "--batch", "4", "--at-once", "2")
+    code, said = batch.run(*words, BERTH_ENDPOINT_KEY="bep_secret")
+    assert code == 0, said
+    assert Odd.keys == {"Bearer bep_secret"}
+    assert [one["prediction"] for one in batch.predictions()] == [
+        n for n in range(20) if n not in range(4, 8)
+    ]
+    assert {one["error"] for one in batch.errors()} == {
+        "The connection broke before the answer came; it was not sent again."
+    }
+    assert sum([4] in sent for sent in Odd.seen) <= 2  # busy, and the one that broke off
+    everywhere = said + "".join(p.read_text() for p in batch.folder.rglob("*.json*"))
+    assert "bep_secret" not in everywhere
