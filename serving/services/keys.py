@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.errors import Conflict, NotFound, wrong
+from common.ids import is_uid
 from events import services as events
 from serving.models import EndpointKey
 from serving.services.base import tell_gateways
@@ -84,7 +85,8 @@ def key_make(
 def key_revoke(*, principal: Principal, row: Endpoint, uid: UUID | str) -> EndpointKey:
     """Revoke a key of an endpoint; revoking twice is no error. Streams that it opened end."""
     own(principal, row)
-    key = EndpointKey.objects.select_for_update().filter(endpoint=row, uid=uid).first()
+    keys = EndpointKey.objects.select_for_update().filter(endpoint=row)
+    key = keys.filter(uid=uid).first() if is_uid(str(uid)) else None
     if key is None:
         raise NotFound(_("There is no such key here."))
     if key.revoked_at is None:

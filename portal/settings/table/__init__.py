@@ -20,7 +20,14 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         *("BERTH_HOSTS", "BERTH_REPLICA", "BERTH_ROLE", "BERTH_ROLE_INDEX", "BERTH_VOLUMES"),
         *("BERTH_WORKLOAD", "BERTH_SMOKE_RUN", "BERTH_REPORT_URL"),
         *("BERTH_EVENTS", "BERTH_NOTICE_FILE", "BERTH_CHECKPOINTS", "BERTH_CHECKPOINT_LATEST"),
-        *("BERTH_CODE", "BERTH_CODE_TOKEN", "BERTH_CODE_URL", "BERTH_OUTPUT"),
+        *(
+            "BERTH_CODE",
+            "BERTH_CODE_TOKEN",
+            "BERTH_CODE_URL",
+            "BERTH_OUTPUT",
+            "BERTH_KEY",
+            "BERTH_ENDPOINT_KEY",
+        ),
     ),
     "docker-compose.yml": (
         *("BERTH_POSTGRES_IMAGE", "BERTH_PROXY_IMAGE", "BERTH_PUBLISH"),
