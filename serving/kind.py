@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db.models import Q
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
 from common.errors import wrong
+from placement.clusters import known_cluster
 from projects.access import Permission
 from runtime.training import KSERVE
 from serving.choices import Files
@@ -106,10 +108,20 @@ def _check_place(cluster: Cluster, row: Endpoint) -> None:
 
 
 def _look_at(row: Endpoint, _attached: Attached) -> list[str]:
-    """Say what a plan would not show: how many replicas there may be."""
+    """Say what a plan would not show: how many replicas there may be, and what is not there yet."""
+    told = []
     if row.max_replicas > row.min_replicas == most_of(row):
-        return [gettext("GPUs of this machine are given once: it stays at the least.")]
-    return []
+        told.append(gettext("GPUs of this machine are given once: it stays at the least."))
+    name = runtime_of(row).environment
+    is_here = name and row.cluster_key and not known_cluster(row.cluster_key).runs_images
+    if is_here and not (settings.BERTH_ENVIRONMENTS_DIR / name).exists():
+        words = name.removeprefix("serving").removeprefix("-")
+        command = f'make serving ARGS="{words}"' if words else "make serving"
+        said = gettext(
+            "This machine lacks the model server: who runs Berth makes it with %(command)s."
+        )
+        told.append(said % {"command": command})
+    return told
 
 
 def _change(row: Endpoint, after: Endpoint, _fields: Collection[str]) -> None:

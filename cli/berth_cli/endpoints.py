@@ -30,6 +30,7 @@ _COLUMNS: Any = (
 )
 _ONE: Any = (
     *_COLUMNS,
+    ("URL", lambda r: r["url"]),
     ("CLUSTER", lambda r: r["spec"]["cluster"]),
     ("BETWEEN", lambda r: f"{r['spec']['min_replicas']} and {r['spec']['max_replicas']}"),
     ("SINCE", lambda r: moment(r["status"]["since"])),
