@@ -128,6 +128,37 @@ def test_promoted_nothing_is_unanswered_and_the_first_row_stays(
     assert api(alice, "GET", at).json()["status"]["state"] == "ready"
 
 
+@pytest.mark.parametrize("name", ["volumes", "credentials", "image_digest"])
+def test_what_only_is_given_otherwise_is_promoted_too(
+    data, first, at, api, alice, credential, settle, name
+) -> None:
+    """A canary that differs in no field of its own, but in what it is given or in its bytes."""
+    from serving.models import Endpoint
+    from work.attached import attached_to
+
+    said: dict[str, Any] = {}
+    if name == "volumes":
+        said = {"volumes": [{"volume": data.name, "read_only": True}]}
+    elif name == "credentials":
+        credential("lake")
+        said = {"credentials": ["lake"]}
+    answer = api(alice, "POST", f"{at}/canary", said)
+    assert answer.status_code == 202, answer.content
+    canary = settle(Endpoint.objects.get(canary_of=first))
+    if name == "image_digest":  # its tag was moved before the canary was made
+        Endpoint.objects.filter(pk=canary.pk).update(image_digest="sha256:" + "b" * 64)
+    api(alice, "POST", f"{at}/canary/promote")
+    _step(settle, first)
+    first.refresh_from_db()
+    canary.refresh_from_db()
+    assert (first.launch, first.promoting) == (2, True)
+    assert first.image_digest == canary.image_digest
+    assert attached_to(first).detailed() == attached_to(canary).detailed()
+    _step(settle, first)
+    _step(settle, canary, first)
+    assert (canary.desired, first.launch, first.canary_percent) == ("absent", 2, 0)
+
+
 def test_a_promotion_is_taken_back_until_the_first_row_restarts(
     api, alice, at, first, beside, settle
 ) -> None:
