@@ -20,7 +20,7 @@ from events import services as events
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.models import WITH, Endpoint
-from serving.services.base import tell_gateways
+from serving.services.base import for_each, tell_gateways
 from serving.states import STATES
 from work import kinds
 from work.attached import attached_to
@@ -139,7 +139,7 @@ def canaries_step() -> int:
     rows = Endpoint.objects.filter(
         Q(promoting=True) | Q(canary_leaves=True), desired=Desired.RUNNING, deleted_at=None
     ).filter(Q(split_at=None) | Q(split_at__lte=now() - SETTLES))
-    return sum(_step(row) for row in rows.select_related(*WITH))
+    return for_each(rows.select_related(*WITH), _step)
 
 
 def _step(found: Endpoint) -> bool:

@@ -245,3 +245,18 @@ def test_others_may_not(api, at, bob, vera, beside) -> None:
         assert api(who, "POST", f"{at}/canary/split", {"percent": 100}).status_code == 403
         assert api(who, "POST", f"{at}/canary/promote").status_code == 403
         assert api(who, "DELETE", f"{at}/canary").status_code == 403
+
+
+def test_one_row_that_fails_stops_no_other_turn(
+    api, alice, at, first, beside, settle, serve
+) -> None:
+    from serving.duty import Turns
+    from serving.models import Endpoint
+
+    broken = serve(name="broken")
+    Endpoint.objects.filter(pk=broken.pk).update(kind="none-of-these", promoting=True)
+    api(alice, "DELETE", f"{at}/canary")
+    Endpoint.objects.filter(pk=first.pk).update(split_at=now() - timedelta(seconds=10))
+    Turns().tick()
+    beside.refresh_from_db()
+    assert beside.desired == "absent"
