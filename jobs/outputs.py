@@ -335,10 +335,11 @@ def outputs_tidy() -> int:
     rows = rows.filter(job__deleted_at=None, output_volume__isnull=False)
     rows = rows.exclude(output_load__task=Task.CLEAR).exclude(output_load__desired=Desired.ABSENT)
     cleared = sum(_clear(pk) for pk in list(rows.values_list("pk", flat=True)[:BATCH]))
-    jobs = Job.objects.filter(uid=OuterRef("made_for"), deleted_at=None)
+    # Not merely none that is there: loads are made for other things than jobs, too.
+    ended = Job.objects.filter(uid=OuterRef("made_for"), deleted_at__isnull=False)
     over = Load.objects.filter(made_for__isnull=False, deleted_at=None).exclude(result="")
     over = over.exclude(desired=Desired.ABSENT)
-    gone = over.filter(~Exists(jobs)) | over.filter(task=Task.CLEAR, result=Result.DONE)
+    gone = over.filter(Exists(ended)) | over.filter(task=Task.CLEAR, result=Result.DONE)
     for load in list(gone.distinct()[:BATCH]):
         loads.made_drop(load)
     return cleared

@@ -96,7 +96,7 @@ API = Api(
         "replicas": serializers.IntegerField(help_text="how many are wanted now"),
         "canary_percent": serializers.IntegerField(help_text="of requests, that go to its canary"),
         "promoting": serializers.BooleanField(help_text="what its canary serves becomes its own"),
-        "called_at": serializers.DateTimeField(allow_null=True, help_text="to the minute"),
+        "called_at": serializers.DateTimeField(allow_null=True, help_text="its latest request"),
         "scaling_problem": serializers.CharField(
             allow_blank=True, help_text="why it has fewer replicas than its requests need"
         ),

@@ -152,7 +152,7 @@ class Endpoint(Workload):
     promoting = models.BooleanField(default=False)  # its canary's version is becoming its own
     canary_leaves = models.BooleanField(default=False)  # it gets nothing any more, and goes
     scaling_problem = models.CharField(max_length=500, blank=True, default="")  # why not more
-    called_at = models.DateTimeField(null=True)  # the latest request, to the minute
+    called_at = models.DateTimeField(null=True)  # the latest request, as told by gateways
 
     lately: Traffic  # what a list reads with all of its rows: its calls, and its canary
     beside: Endpoint | None

@@ -49,6 +49,7 @@ from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
 from serving import duty as endpoints
+from serving.gateway.tallies import tallies_prune
 from serving.models import Endpoint
 from serving.services import versions
 from usage import capacity, closing, digest, node_days
@@ -392,6 +393,7 @@ def tidy() -> None:
     turns.prune()
     packages_prune()
     outputs_tidy()
+    tallies_prune()
     middleware.purge()
     notifications.housekeeping()
     sending.housekeeping()

@@ -27,6 +27,7 @@ class Count:
     bytes_in: int = 0
     bytes_out: int = 0
     histogram: dict[int, int] = field(default_factory=dict)
+    latest: float = 0.0  # when the last of them ended
 
 
 class Counts:
@@ -47,6 +48,7 @@ class Counts:
             return
         part = Slice(int(now // 60 * 60), endpoint, "" if row == "-" else row, word)
         count = self._by_slice.setdefault(part, Count())
+        count.latest = max(count.latest, now)
         count.bytes_in += received
         count.bytes_out += sent
         if code == REFUSED and row == "-":

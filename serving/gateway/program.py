@@ -103,7 +103,8 @@ class Process:
         )
 
     async def _count(self) -> None:
-        if (taken := self.gateway.counts.take()) and (table := self._table) is not None:
+        if (table := self._table) is not None:
+            taken = self.gateway.counts.take()
             await in_database(lambda: self.tallies.write_calls(taken, table))
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import transaction
 
 from common.clock import now
+from runtime.models import Lease
 from serving.gateway.counts import Count, Slice
 from serving.models import Calls, Endpoint, EndpointKey, Pressure
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from serving.gateway.table import RoutingTable
 
 KEPT_MINUTES = 3
+MOST_UNWRITTEN = 100_000  # of minutes while the database is away; the oldest are given up
+GATEWAY = "gateway:"  # and its name: the lease of one
+LIVES_S = 30.0  # without a word
+FORGOTTEN = timedelta(hours=1)  # since the last one
 AGAIN_S = 5.0  # what did not change is said again, so that it isn't taken for a gateway that ended
+Key = tuple[int, int, str]  # begin of a minute, row, caller
 _SUMS = (
     "requests",
     "refused",
@@ -35,7 +42,8 @@ class Tallies:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._minutes: dict[tuple[int, int, str], Count] = {}  # begin, row, caller
+        self._minutes: dict[Key, Count] = {}
+        self._unwritten: set[Key] = set()
         self._pressures: dict[int, tuple[int, int]] = {}
         self._said_at = 0.0
 
@@ -43,28 +51,31 @@ class Tallies:
         """Add what was counted to its minutes. A row holds what this gateway counted in it."""
         callers = {one.word: one.caller for one in known.principals.values()}
         mains = {one.uid: one.main.uid for one in known.endpoints}
-        changed = {}
         for part, count in counted.items():
             row = part.row or mains.get(part.endpoint, "")
             if row and (caller := callers.get(part.word)):
                 key = part.minute, int(row), caller
-                changed[key] = _sum(self._minutes.get(key), count)
-                self._minutes[key] = changed[key]
+                self._minutes[key] = _sum(self._minutes.get(key), count)
+                self._unwritten.add(key)
+        self._unwritten = set(sorted(self._unwritten)[-MOST_UNWRITTEN:])
         newest = max((minute for minute, _row, _caller in self._minutes), default=0)
         self._minutes = {
             key: count
             for key, count in self._minutes.items()
-            if key[0] > newest - 60 * KEPT_MINUTES
+            if key[0] > newest - 60 * KEPT_MINUTES or key in self._unwritten
         }
-        self._write(changed)
+        if self._unwritten:  # also what the database had no answer to before
+            self._write({key: self._minutes[key] for key in self._unwritten})
+            self._unwritten.clear()
 
     @transaction.atomic
-    def _write(self, changed: Mapping[tuple[int, int, str], Count]) -> None:
-        there = set(
-            Endpoint.objects.filter(pk__in={row for _minute, row, _caller in changed})
-            .select_for_update()
-            .values_list("pk", flat=True)
-        )
+    def _write(self, changed: Mapping[Key, Count]) -> None:
+        there = {
+            row.pk: row
+            for row in Endpoint.objects.filter(pk__in={row for _minute, row, _caller in changed})
+            .select_for_update(of=("self",))
+            .only("called_at")
+        }
         rows = [
             Calls(
                 endpoint_id=row,
@@ -85,10 +96,20 @@ class Tallies:
             unique_fields=["endpoint", "minute", "gateway", "caller"],
             update_fields=[*_SUMS, "histogram"],
         )
-        at = max(one.minute for one in rows)
-        Endpoint.objects.filter(pk__in=there).update(called_at=at)
-        keys = [int(one.caller[1:]) for one in rows if one.caller.startswith("k")]
-        EndpointKey.objects.filter(pk__in=keys).update(last_used_at=at)
+        keys = {
+            f"k{key.pk}": key
+            for key in EndpointKey.objects.filter(
+                pk__in={int(one.caller[1:]) for one in rows if one.caller.startswith("k")}
+            ).only("last_used_at")
+        }
+        for (_minute, pk, caller), count in changed.items():
+            at = datetime.fromtimestamp(count.latest, UTC)
+            if (row := there.get(pk)) is not None:
+                row.called_at = max(row.called_at or at, at)
+            if (key := keys.get(caller)) is not None:
+                key.last_used_at = max(key.last_used_at or at, at)
+        Endpoint.objects.bulk_update(there.values(), ["called_at"])
+        EndpointKey.objects.bulk_update(keys.values(), ["last_used_at"])
 
     def write_pressures(
         self, answering: Mapping[str, int], waiting: Mapping[str, int], *, moment: float
@@ -99,11 +120,8 @@ class Tallies:
         }
         told = {pk: both for pk, both in told.items() if any(both)}
         ended = dict.fromkeys(self._pressures.keys() - told.keys(), (0, 0))
-        if moment - self._said_at < AGAIN_S:
-            said = {pk: both for pk, both in told.items() if self._pressures.get(pk) != both}
-        else:
-            said, self._said_at = told, moment
-        self._pressures = told
+        is_all = moment - self._said_at >= AGAIN_S
+        said = {pk: both for pk, both in told.items() if is_all or self._pressures.get(pk) != both}
         there = Endpoint.objects.filter(pk__in={*said, *ended}).values_list("pk", flat=True)
         at = now()
         Pressure.objects.bulk_create(
@@ -122,10 +140,35 @@ class Tallies:
             unique_fields=["endpoint", "gateway"],
             update_fields=["answering", "waiting", "seen_at"],
         )
+        self._pressures = told
+        if not is_all:
+            return
+        if self._said_at and not self._unwritten:  # it has looked, and told all that it knows
+            until = at + timedelta(seconds=LIVES_S)
+            Lease.objects.update_or_create(name=self._lease, defaults={"until": until})
+        self._said_at = moment
+
+    @property
+    def _lease(self) -> str:
+        return GATEWAY + self.name
 
     def leave(self) -> None:
         """A gateway that ended has nothing."""
         Pressure.objects.filter(gateway=self.name).delete()
+        Lease.objects.filter(name=self._lease).delete()
+
+
+def some_gateway_tells(at: datetime) -> bool:
+    """Whether any gateway has lately told all that it carries."""
+    return Lease.objects.filter(name__startswith=GATEWAY, until__gt=at).exists()
+
+
+def tallies_prune() -> None:
+    """Forget what was called long ago, and gateways that ended without a word."""
+    at = now()
+    Calls.objects.filter(minute__lt=at - timedelta(days=settings.BERTH_CALLS_DAYS)).delete()
+    Pressure.objects.filter(seen_at__lt=at - FORGOTTEN).delete()
+    Lease.objects.filter(name__startswith=GATEWAY, until__lt=at - FORGOTTEN).delete()
 
 
 def _sum(before: Count | None, count: Count) -> Count:
@@ -135,4 +178,4 @@ def _sum(before: Count | None, count: Count) -> Count:
     for bucket, number in count.histogram.items():
         histogram[bucket] = histogram.get(bucket, 0) + number
     sums = {name: getattr(before, name) + getattr(count, name) for name in _SUMS}
-    return Count(**sums, histogram=histogram)
+    return Count(**sums, histogram=histogram, latest=max(before.latest, count.latest))

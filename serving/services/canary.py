@@ -20,15 +20,18 @@ from events import services as events
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.models import WITH, Endpoint
-from serving.services.base import tell_gateways
+from serving.services.base import for_each, tell_gateways
 from serving.states import STATES
 from work import kinds
+from work.attached import attached_to
 from work.fields import Edit
 from work.selectors import values_of
+from work.services.attachments import changed_attachments
 from work.services.base import changed, lock, locked, own
 from work.services.edit import workload_edit
 from work.services.ending import request_delete, request_stop
 from work.services.launch import launch_again, workload_create
+from work.services.resolve import PIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -85,7 +88,7 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoi
         raise wrong("percent", _("From 0 to 100."))
     canary = _canary_of(row)
     if row.promoting:
-        if percent or not _differs(row, canary):
+        if percent or not _differing(row, canary):
             raise Conflict(_("Its canary is being promoted."), code="promoting")
         row.promoting = False  # it has not restarted yet: all goes back to it
     _split(row, percent)
@@ -100,7 +103,7 @@ def canary_end(*, principal: Principal, row: Endpoint) -> Endpoint:
     own(principal, row)
     row = lock(row)
     canary = _canary_of(row)
-    if row.promoting and not _differs(row, canary):
+    if row.promoting and not _differing(row, canary):
         raise Conflict(_("Its canary is being promoted."), code="promoting")
     _leave(row)
     _record(principal, row, "canary-ended", served=canary.model or canary.image)
@@ -136,7 +139,7 @@ def canaries_step() -> int:
     rows = Endpoint.objects.filter(
         Q(promoting=True) | Q(canary_leaves=True), desired=Desired.RUNNING, deleted_at=None
     ).filter(Q(split_at=None) | Q(split_at__lte=now() - SETTLES))
-    return sum(_step(row) for row in rows.select_related(*WITH))
+    return for_each(rows.select_related(*WITH), _step)
 
 
 def _step(found: Endpoint) -> bool:
@@ -153,7 +156,7 @@ def _step(found: Endpoint) -> bool:
             _split(row, 0)
             changed(row)
             return True
-        if not _differs(row, canary):
+        if not _differing(row, canary):
             answers = row.phase == Phase.RUNNING and row.is_seen and row.ready_at is not None
             if answers:  # until then all goes to the canary
                 _leave(row)
@@ -166,11 +169,21 @@ def _step(found: Endpoint) -> bool:
 
 def _become(row: Endpoint, canary: Endpoint) -> bool:
     """Restart the first row as what its canary is; where that is refused, all goes back to it."""
-    table = kinds.kind_of(row.kind).table
-    said = values_of(canary, private=True)
-    said = {name: said[name] for name in said if table[name].edit is Edit.RESTARTS}
+    given = attached_to(canary)
+    said: dict[str, Any] = kinds.kind_of(row.kind).own.read(canary, private=True) | {
+        "volumes": [
+            {"volume": str(one.volume.uid), "read_only": one.read_only} for one in given.volumes
+        ],
+        "credentials": [str(one.uid) for one in given.credentials],
+        "needs": [str(one.uid) for one in given.needs],
+    }
+    names = {*_differing(row, canary), "image"}  # what the digest is one of
+    said = {name: value for name, value in said.items() if name in names}
+    who = Principal(row.owner)
     try:
-        workload_edit(principal=Principal(row.owner), row=row, said=said, check=_require_promoting)
+        workload_edit(
+            principal=who, row=row, said=said, pin=canary.image_digest, check=_require_promoting
+        )
     except BerthError as error:
         with transaction.atomic():
             row = locked(row)
@@ -222,10 +235,12 @@ def _canary_of(row: Endpoint) -> Endpoint:
     return canary
 
 
-def _differs(row: Endpoint, canary: Endpoint) -> bool:
-    """Whether the first row would have to restart to be as its canary is."""
+def _differing(row: Endpoint, canary: Endpoint) -> list[str]:
+    """Return all for which the first row would have to restart to be as its canary is."""
     fields = (one for one in kinds.kind_of(row.kind).own if one.edit is Edit.RESTARTS)
-    return any(one.differs(row, canary) for one in fields)
+    names = [one.name for one in fields if one.differs(row, canary)]
+    names += changed_attachments(attached_to(row), attached_to(canary))
+    return names + [PIN] * (row.image_digest != canary.image_digest)
 
 
 def _split(row: Endpoint, percent: int) -> None:

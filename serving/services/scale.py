@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.db.models import F, Q, Sum
@@ -13,10 +13,12 @@ from django.db.models.functions import Coalesce
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import BerthError
+from quotas import services as quotas
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 from serving.models import Endpoint
 from serving.scaling import Needs, needed
+from serving.services.base import for_each
 from work import kinds
 from work.attached import Attached
 from work.services.base import changed, locked
@@ -62,20 +64,19 @@ class Scaler:
         alive = {row.uid for row in found}
         self._needs = {uid: kept for uid, kept in self._needs.items() if uid in alive}
         self._refused = {uid: until for uid, until in self._refused.items() if until > at}
-        done = 0
-        for row in found:
-            most = most_of(row)
-            number = needed(row.in_hand, row.concurrency, row.min_replicas, most)
-            kept = self._needs.setdefault(row.uid, Needs())
-            wanted = min(max(kept.wanted(at, number, row.replicas), row.min_replicas), most)
-            if wanted == row.replicas or (wanted > row.replicas and row.uid in self._refused):
-                continue
-            done += replicas_set(row, wanted)
-            if (
-                wanted > row.replicas
-                and Endpoint.objects.filter(pk=row.pk, scaling_problem__gt="").exists()
-            ):
-                self._refused[row.uid] = at + REFUSED_S
+        return for_each(found, self._look)
+
+    def _look(self, row: Any) -> bool:
+        at, most = time.monotonic(), most_of(row)
+        number = needed(row.in_hand, row.concurrency, row.min_replicas, most)
+        kept = self._needs.setdefault(row.uid, Needs())
+        wanted = min(max(kept.wanted(at, number, row.replicas), row.min_replicas), most)
+        is_more = wanted > row.replicas
+        if wanted == row.replicas or (is_more and row.uid in self._refused):
+            return False
+        done = replicas_set(row, wanted)
+        if is_more and Endpoint.objects.filter(pk=row.pk, scaling_problem__gt="").exists():
+            self._refused[row.uid] = at + REFUSED_S
         return done
 
 
@@ -104,7 +105,10 @@ def _set(found: Endpoint, number: int, problem: str) -> bool:
     row.replicas, row.scaled_at, row.scaling_problem = number, now(), problem[:500]
     kind = kinds.kind_of(row.kind)
     amounts = Resolved(kind, row, Attached(), row.uid).amounts
-    reserve(Principal(row.owner), row, amounts)
+    if number < found.replicas:
+        quotas.lower(row.uid, amounts)  # whatever limits and budgets say now: it is less
+    else:
+        reserve(Principal(row.owner), row, amounts)
     row.save(update_fields=["replicas", "scaled_at", "scaling_problem", "updated_at"])
     changed(row)
     return True

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
@@ -14,7 +14,9 @@ from common.clock import now
 from common.errors import BerthError
 from runtime.protocol import Desired, Phase
 from serving.choices import State
+from serving.gateway.tallies import LIVES_S, some_gateway_tells
 from serving.models import Endpoint, Pressure
+from serving.services.base import for_each
 from serving.states import STATES
 from work.choices import StopReason
 from work.services.base import locked
@@ -24,16 +26,22 @@ from work.services.launch import launch_again
 if TYPE_CHECKING:
     from datetime import datetime
 
-FRESH = timedelta(seconds=15)  # what a gateway that ended had in hand keeps nothing awake for ever
+    from django.db.models import QuerySet
+
+# What a gateway that ended had in hand keeps nothing awake for ever. Not shorter than LIVES_S: as
+# long as it counts as one that tells, so does what it told.
+FRESH = timedelta(seconds=LIVES_S)
+COUNTED_WITHIN = timedelta(seconds=10)  # what was called is in the rows
 
 
 def endpoints_sleep() -> int:
     """Let those sleep that nobody called for as long as they say; return how many.
 
-    A request that comes at this very moment wakes it again: nothing is refused.
+    A request that comes at this very moment wakes it again: nothing is refused. Nothing sleeps
+    while no gateway tells what it carries.
     """
     at = now()
-    busy = Pressure.objects.filter(seen_at__gt=at - FRESH).exclude(answering=0, waiting=0)
+    busy = _busy(at)
     rows = Endpoint.objects.filter(
         desired=Desired.RUNNING,
         phase=Phase.RUNNING,
@@ -44,7 +52,13 @@ def endpoints_sleep() -> int:
     ).exclude(Exists(busy.filter(endpoint=OuterRef("pk"))))
     rows = rows.exclude(Exists(busy.filter(endpoint__canary_of=OuterRef("pk"))))
     due = [row for row in rows.prefetch_related("canaries") if _is_due(row, at)]
-    return sum(_sleep(row) for row in due)
+    if not due or not some_gateway_tells(at):
+        return 0
+    return for_each(due, _sleep)
+
+
+def _busy(at: datetime) -> QuerySet[Pressure]:
+    return Pressure.objects.filter(seen_at__gt=at - FRESH).exclude(answering=0, waiting=0)
 
 
 def _is_due(row: Endpoint, at: datetime) -> bool:
@@ -52,7 +66,7 @@ def _is_due(row: Endpoint, at: datetime) -> bool:
         return False
     called = [one.called_at for one in (row, *row.canaries.all())]
     quiet_since = max(filter(None, [row.ready_at, *called]))
-    return at - quiet_since >= timedelta(minutes=row.sleep_after_minutes)
+    return at - quiet_since >= timedelta(minutes=row.sleep_after_minutes) + COUNTED_WITHIN
 
 
 @transaction.atomic
@@ -61,7 +75,9 @@ def _sleep(found: Endpoint) -> bool:
     row = locked(found)
     if row.phase != Phase.RUNNING or row.promoting or not row.sleep_after_minutes:
         return False
-    if not _is_due(row, now()):
+    at = now()
+    of_it = Q(endpoint=row) | Q(endpoint__canary_of=row)
+    if not _is_due(row, at) or _busy(at).filter(of_it).exists():
         return False
     return request_stop(row, reason=StopReason.ASLEEP, actor=None)
 

@@ -216,9 +216,10 @@ def version_delete(*, principal: Principal, row: ModelVersion, said: str = "") -
 
 
 def let_go(row: ModelVersion) -> None:
-    """Nothing is brought for it any more."""
-    if row.load is not None and row.load.deleted_at is None:
-        loads.made_drop(row.load)
+    """Nothing is brought for it any more; loads that failed before go with it, too."""
+    there = Load.objects.filter(made_for=row.uid, deleted_at=None)
+    for load in there.exclude(desired=Desired.ABSENT):
+        loads.made_drop(load)
 
 
 def next_name(model: Model) -> str:

@@ -128,6 +128,37 @@ def test_promoted_nothing_is_unanswered_and_the_first_row_stays(
     assert api(alice, "GET", at).json()["status"]["state"] == "ready"
 
 
+@pytest.mark.parametrize("name", ["volumes", "credentials", "image_digest"])
+def test_what_only_is_given_otherwise_is_promoted_too(
+    data, first, at, api, alice, credential, settle, name
+) -> None:
+    """A canary that differs in no field of its own, but in what it is given or in its bytes."""
+    from serving.models import Endpoint
+    from work.attached import attached_to
+
+    said: dict[str, Any] = {}
+    if name == "volumes":
+        said = {"volumes": [{"volume": data.name, "read_only": True}]}
+    elif name == "credentials":
+        credential("lake")
+        said = {"credentials": ["lake"]}
+    answer = api(alice, "POST", f"{at}/canary", said)
+    assert answer.status_code == 202, answer.content
+    canary = settle(Endpoint.objects.get(canary_of=first))
+    if name == "image_digest":  # its tag was moved before the canary was made
+        Endpoint.objects.filter(pk=canary.pk).update(image_digest="sha256:" + "b" * 64)
+    api(alice, "POST", f"{at}/canary/promote")
+    _step(settle, first)
+    first.refresh_from_db()
+    canary.refresh_from_db()
+    assert (first.launch, first.promoting) == (2, True)
+    assert first.image_digest == canary.image_digest
+    assert attached_to(first).detailed() == attached_to(canary).detailed()
+    _step(settle, first)
+    _step(settle, canary, first)
+    assert (canary.desired, first.launch, first.canary_percent) == ("absent", 2, 0)
+
+
 def test_a_promotion_is_taken_back_until_the_first_row_restarts(
     api, alice, at, first, beside, settle
 ) -> None:
@@ -214,3 +245,18 @@ def test_others_may_not(api, at, bob, vera, beside) -> None:
         assert api(who, "POST", f"{at}/canary/split", {"percent": 100}).status_code == 403
         assert api(who, "POST", f"{at}/canary/promote").status_code == 403
         assert api(who, "DELETE", f"{at}/canary").status_code == 403
+
+
+def test_one_row_that_fails_stops_no_other_turn(
+    api, alice, at, first, beside, settle, serve
+) -> None:
+    from serving.duty import Turns
+    from serving.models import Endpoint
+
+    broken = serve(name="broken")
+    Endpoint.objects.filter(pk=broken.pk).update(kind="none-of-these", promoting=True)
+    api(alice, "DELETE", f"{at}/canary")
+    Endpoint.objects.filter(pk=first.pk).update(split_at=now() - timedelta(seconds=10))
+    Turns().tick()
+    beside.refresh_from_db()
+    assert beside.desired == "absent"

@@ -189,6 +189,27 @@ def test_a_bucket_is_copied_by_a_load_into_the_volume_of_models(
     assert found["folder"] == f"{load.folder}/digits"
 
 
+def test_the_load_of_a_version_stays_when_what_jobs_left_is_tidied(
+    add, credential, settle, fake, api, alice
+) -> None:
+    """It belongs to a version, not to a job that is gone."""
+    from jobs.outputs import outputs_tidy
+    from loaders.models import Load
+
+    credential("lake")
+    row = add(origin="s3://lake/exports/digits", credential="lake", framework="tensorflow")
+    load = settle(Load.objects.get())
+    fails(load, fake, settle)
+    outputs_tidy()
+    load.refresh_from_db()
+    row.refresh_from_db()
+    assert (load.desired, load.deleted_at, row.load) == ("running", None, load)
+    assert api(alice, "POST", f"{VERSIONS}/v1/check", {}).json()["files"] == "coming"
+    assert Load.objects.filter(deleted_at=None).count() == 2
+    api(alice, "DELETE", f"{VERSIONS}/v1")
+    assert not Load.objects.exclude(desired="absent").exists()  # the version lets both go
+
+
 def test_an_upload_is_looked_at_when_it_is_complete(add, look, api, bob, fake, tmp_path) -> None:
     row = add(bob, origin="upload:out")
     look()

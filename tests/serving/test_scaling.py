@@ -134,6 +134,26 @@ def test_limits_count_each_replica_and_what_they_refuse_is_said(
     assert (row.replicas, row.scaling_problem) == (3, "")
 
 
+def test_fewer_are_refused_by_no_limit_and_no_spent_budget(wide, settle, clock, project) -> None:
+    """What was allowed before is given back whatever is allowed now."""
+    from budgets.models import Budget
+    from quotas.models import Limit, Reservation
+    from serving.models import Endpoint
+
+    _press(wide, 6)
+    scaler = Scaler()
+    assert scaler.tick() == 1
+    row = settle(wide)
+    Endpoint.objects.filter(pk=row.pk).update(gpus=1, min_replicas=1, max_replicas=1)
+    for resource in ("cpu_milli", "gpus"):
+        Limit.objects.create(project=project, resource=resource, amount=0)
+    Budget.objects.create(project=project, hours=0, mode="hard")
+    assert scaler.tick() == 1
+    row = settle(row)
+    held = Reservation.objects.get(workload_uid=row.uid, resource="cpu_milli")
+    assert (row.replicas, row.scaling_problem, held.amount) == (1, "", 2000)
+
+
 def test_what_a_gateway_had_that_is_gone_counts_no_more(wide, clock) -> None:
     from serving.models import Pressure
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from common.clock import now
+from serving.gateway.tallies import LIVES_S, Tallies
 from serving.services import endpoint_wake, endpoints_sleep
 from tests.serving.conftest import ENDPOINTS
 
@@ -16,13 +17,22 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 
 @pytest.fixture
 def quiet(serve) -> Any:
-    """An endpoint that was ready for two minutes and sleeps after one."""
+    """An endpoint that was ready for two minutes and sleeps after one, and a gateway that tells."""
     from serving.models import Endpoint
 
     row = serve(sleep_after_minutes=1)
     Endpoint.objects.filter(pk=row.pk).update(ready_at=now() - timedelta(minutes=2))
     row.refresh_from_db()
+    tells()
     return row
+
+
+def tells() -> Tallies:
+    """A gateway that has looked twice and carries nothing."""
+    one = Tallies("quiet")
+    for moment in (100.0, 106.0):
+        one.write_pressures({}, {}, moment=moment)
+    return one
 
 
 def _press(row: Any, *, ago_s: float = 0, **numbers: int) -> None:
@@ -90,6 +100,46 @@ def test_what_is_called_or_busy_or_never_sleeps_stays_awake(quiet, columns, pres
 def test_what_a_dead_gateway_had_in_hand_keeps_nothing_awake(quiet) -> None:
     _press(quiet, ago_s=60, answering=3)
     assert endpoints_sleep() == 1
+
+
+def test_nothing_sleeps_while_no_gateway_tells(quiet) -> None:
+    """It may carry any number of requests that no row knows of."""
+    from runtime.models import Lease
+
+    Lease.objects.filter(name="gateway:quiet").update(until=now() - timedelta(seconds=1))
+    assert endpoints_sleep() == 0
+    tells().leave()
+    assert endpoints_sleep() == 0
+    one = Tallies("new")
+    one.write_pressures({}, {}, moment=100.0)
+    assert endpoints_sleep() == 0  # it has only begun
+    one.write_pressures({}, {}, moment=106.0)
+    assert endpoints_sleep() == 1
+
+
+def test_what_a_gateway_carries_counts_as_long_as_its_word(quiet) -> None:
+    _press(quiet, ago_s=LIVES_S - 2, answering=1)
+    assert endpoints_sleep() == 0
+
+
+def test_a_request_between_the_look_and_the_lock_keeps_it_awake(quiet) -> None:
+    from serving.services.sleep import _sleep
+
+    _press(quiet, waiting=1)  # it was due when all were looked at
+    assert _sleep(quiet) is False
+    quiet.refresh_from_db()
+    assert quiet.desired == "running"
+
+
+def test_one_row_that_fails_keeps_no_other_awake(quiet, serve) -> None:
+    from serving.models import Endpoint
+
+    other = serve(name="other", sleep_after_minutes=1)
+    Endpoint.objects.update(ready_at=now() - timedelta(minutes=2))
+    Endpoint.objects.filter(pk=quiet.pk).update(kind="none-of-these")
+    assert endpoints_sleep() == 1
+    other.refresh_from_db()
+    assert other.stop_reason == "asleep"
 
 
 def test_any_number_of_wishes_make_one_launch(quiet, settle) -> None:

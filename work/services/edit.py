@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from work.services.resolve import Resolved
 
 
-def workload_edit(
+def workload_edit(  # noqa: PLR0913 - all by name
     *,
     principal: Principal,
     row: Workload,
@@ -36,15 +36,16 @@ def workload_edit(
     start: bool = False,
     anew: bool = False,
     newest_image: bool = False,
+    pin: str | None = None,
     check: Callable[[Any], None] | None = None,
 ) -> Any:
     """Change what ``said`` says otherwise; a running one restarts when its process must.
 
     ``start``: so does one that ended, but not one that has succeeded and is as it was, unless it
     shall begin ``anew`` in any case.
-    ``newest_image``: pin what the name of its image means now. ``check`` looks at the locked row
-    first and raises where it is another one than was read. Never inside a transaction: a registry
-    may be asked.
+    ``newest_image``: pin what the name of its image means now; ``pin``: this digest, of the image
+    that is said. ``check`` looks at the locked row first and raises where it is another one than
+    was read. Never inside a transaction: a registry may be asked.
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
@@ -54,14 +55,15 @@ def workload_edit(
         # said, so that the digest never goes to what another edit wrote meanwhile
         said = {**said, "image": getattr(before, "image", None)}
     found = edited(principal=principal, row=before, kind=kind, said=said)
-    digest = getattr(before, "image_digest", "")
-    if newest_image or "image" in found.fields:
+    digest = getattr(before, "image_digest", "") if pin is None else pin
+    if pin is None and (newest_image or "image" in found.fields):
         digest = digest_of(principal, kind, found.row, newest=newest_image)
     with transaction.atomic():
         locked = lock(row)
         if check is not None:
             check(locked)
-        after, is_changed = _edit(principal, locked, said, digest, newest_image=newest_image)
+        repins = newest_image or pin is not None
+        after, is_changed = _edit(principal, locked, said, digest, repins=repins)
         if anew or (start and kind.starts(after, is_changed=is_changed)):
             return workload_start(principal=principal, row=after)
         return after
@@ -74,11 +76,11 @@ def image_renew(*, principal: Principal, row: Workload) -> Any:
 
 
 def _edit(
-    principal: Principal, row: Any, said: Mapping[str, Any], digest: str, *, newest_image: bool
+    principal: Principal, row: Any, said: Mapping[str, Any], digest: str, *, repins: bool
 ) -> tuple[Any, bool]:
     kind = kinds.kind_of(row.kind)
     found = edited(principal=principal, row=row, kind=kind, said=said)
-    if newest_image and digest != row.image_digest:
+    if repins and digest != row.image_digest:
         found = pinned_anew(found)
     if not found.fields:
         return row, False

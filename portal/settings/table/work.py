@@ -126,6 +126,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "how long files stay in a volume after all that a run left was copied to its bucket",
         ),
         Setting(
+            "CALLS_DAYS",
+            whole(31),
+            90,
+            "how long is kept who called an endpoint in each minute; its page looks back 30 days",
+        ),
+        Setting(
             "RETURN_TICKET_DAYS",
             whole(0),
             14,

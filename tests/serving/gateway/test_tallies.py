@@ -1,0 +1,120 @@
+"""What a gateway counted becomes rows, also what the database had no answer to for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from common.clock import now
+from serving.gateway.counts import Counts
+from serving.gateway.table import Endpoint as Routed
+from serving.gateway.table import Principal, RoutingTable, Row
+from serving.gateway.tallies import Tallies, some_gateway_tells, tallies_prune
+from serving.models import Calls, EndpointKey, Pressure
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
+
+MINUTE = 1_790_000_040 // 60 * 60
+
+
+@pytest.fixture
+def row(serve: Any) -> Any:
+    return serve()
+
+
+@pytest.fixture
+def table(row: Any) -> RoutingTable:
+    key = EndpointKey.objects.create(endpoint=row, name="shop", prefix="bep_abc", digest="1" * 64)
+    caller = Principal(f"k{key.pk}", f"k{key.pk}", frozenset({str(row.pk)}))
+    routed = Routed(str(row.pk), "vision", row.name, Row(str(row.pk), "v1", ()))
+    return RoutingTable((routed,), {"1" * 64: caller})
+
+
+def lines(table: RoutingTable, *seconds: float) -> Any:
+    """Requests that ended so long after the minute began."""
+    counts = Counts()
+    (endpoint,), (caller,) = table.endpoints, table.principals.values()
+    for one in seconds:
+        line = f"{caller.word} {endpoint.uid} {endpoint.main.uid} 200 12 100 100 --"
+        counts.add(line, MINUTE + one)
+    return counts.take()
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """The database answers nothing."""
+
+    def refuse(*_asked: Any) -> None:
+        raise OperationalError("the connection is lost")
+
+    with connection.execute_wrapper(refuse), pytest.raises(OperationalError):
+        yield
+
+
+def test_the_latest_request_is_told_to_the_second(row: Any, table: RoutingTable) -> None:
+    one = Tallies("one")
+    one.write_calls(lines(table, 50.5, 40), table)
+    one.write_calls(lines(table, 20), table)  # its line came later
+    row.refresh_from_db()
+    latest = datetime.fromtimestamp(MINUTE + 50.5, UTC)
+    assert row.called_at == latest
+    assert EndpointKey.objects.get().last_used_at == latest
+    assert Calls.objects.get().requests == 3
+
+
+def test_what_was_counted_while_the_database_was_away_is_written_when_it_is_back(
+    row: Any, table: RoutingTable
+) -> None:
+    one = Tallies("one")
+    one.write_calls(lines(table, 1), table)
+    for minutes in range(10):  # longer than what is kept of what was written
+        with away():
+            one.write_calls(lines(table, 60 * minutes + 2), table)
+    one.write_calls({}, table)
+    assert sum(Calls.objects.values_list("requests", flat=True)) == 11
+    assert Calls.objects.count() == 10
+    one.write_calls(lines(table, 60 * 9 + 30), table)
+    assert sum(Calls.objects.values_list("requests", flat=True)) == 12
+
+
+def test_a_gateway_whose_counts_wait_tells_not_all_it_knows(row: Any, table: RoutingTable) -> None:
+    one = Tallies("one")
+    one.write_pressures({str(row.pk): 1}, {}, moment=100)
+    with away():
+        one.write_calls(lines(table, 1), table)
+    one.write_pressures({str(row.pk): 1}, {}, moment=106)
+    assert not some_gateway_tells(now())
+    one.write_calls({}, table)
+    one.write_pressures({str(row.pk): 1}, {}, moment=112)
+    assert some_gateway_tells(now())
+
+
+def test_what_was_not_written_of_pressure_is_said_again_at_once(row: Any) -> None:
+    one = Tallies("one")
+    one.write_pressures({}, {}, moment=100)
+    with away():
+        one.write_pressures({str(row.pk): 3}, {}, moment=101)
+    one.write_pressures({str(row.pk): 3}, {}, moment=102)
+    assert Pressure.objects.get().answering == 3
+
+
+def test_old_calls_and_gateways_that_ended_are_forgotten(row: Any, settings: Any) -> None:
+    from runtime.models import Lease
+
+    settings.BERTH_CALLS_DAYS = 31
+    for days in (30, 32):
+        at = now() - timedelta(days=days)
+        Calls.objects.create(endpoint=row, minute=at, gateway="one", caller="u1", requests=days)
+    for name, minutes in (("lives", 0), ("ended", 61)):
+        at = now() - timedelta(minutes=minutes)
+        Pressure.objects.create(endpoint=row, gateway=name, seen_at=at, answering=1)
+        Lease.objects.create(name=f"gateway:{name}", until=at)
+    tallies_prune()
+    assert Calls.objects.get().requests == 30
+    assert Pressure.objects.get().gateway == "lives"
+    assert Lease.objects.get(name__startswith="gateway:").name == "gateway:lives"
