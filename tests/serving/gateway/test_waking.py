@@ -94,3 +94,23 @@ async def test_who_waits_for_what_was_stopped_is_told(gateway: Running) -> None:
         await gateway.route(wait_s=0, waiting=0)
         assert (await held).status_code == 503
     assert time.monotonic() - began < 10
+
+
+async def test_a_canary_that_is_ready_is_not_waited_for_while_the_first_row_restarts(
+    gateway: Running, replica: Replica
+) -> None:
+    """As in each promotion: all of the traffic goes to the canary meanwhile."""
+    await gateway.route(wait_s=30)
+    wishes: list[dict[str, str]] = [{}, {"X-Berth-Version": "canary"}, {"X-Berth-Version": "v2"}]
+    async with gateway.client() as client:
+        held = [asyncio.create_task(client.get("/v1", headers=wish)) for wish in wishes]
+        await until(lambda: gateway.gateway.waiting.get("e1") == 3)
+        began = time.monotonic()
+        await gateway.route(canary=replica, percent=100, wait_s=30)
+        assert [(await one).text for one in held] == ["first"] * 3, "it came while they waited"
+        for wish in wishes:
+            assert (await client.get("/v1", headers=wish)).text == "first"
+        assert time.monotonic() - began < 10
+        await until(lambda: gateway.gateway.waiting == {})
+        await gateway.route(canary=replica, percent=0, wait_s=1)
+        assert (await client.get("/v1")).status_code == 503, "of which nothing goes to the canary"
