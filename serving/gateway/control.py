@@ -57,7 +57,10 @@ class Gateway:
         self._client = httpx.AsyncClient(trust_env=False, headers={"Accept-Encoding": "identity"})
 
     async def run(self, table: RoutingTable) -> None:
-        """Carry requests until cancelled; then let go of the socket and end what is open."""
+        """Carry requests until cancelled; then let go of the socket and end what is open.
+
+        After an error HAProxy goes on: the next control process finds it.
+        """
         self._generations = await haproxy.left_behind(self.folder)
         haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
@@ -71,8 +74,10 @@ class Gateway:
                 tasks.create_task(self._every(LOOKS_EVERY_S, self._wake_asked))
                 tasks.create_task(self._every(TIDIES_EVERY_S, self._tidy))
                 tasks.create_task(self._every(MEASURES_EVERY_S, self._measure))
-        finally:
+        except asyncio.CancelledError:
             await self._finish()
+            raise
+        finally:
             server.close()
             await self._client.aclose()
 
@@ -182,6 +187,9 @@ class Gateway:
                 await act()
             except RoutingError as error:
                 log.warning("gateway.failed", reason=str(error))
+                await asyncio.sleep(PAUSE_S)
+            except Exception:  # none that nobody thought of ends all streams
+                log.exception("gateway.failed", part=act.__name__)
                 await asyncio.sleep(PAUSE_S)
 
     async def _revive(self) -> None:
