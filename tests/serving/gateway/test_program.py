@@ -147,8 +147,13 @@ async def test_a_revoked_key_and_a_role_that_was_taken_away_end_within_seconds(
     await becomes(404, url, "of-bob")
 
 
+@pytest.fixture
+def unix_bus(settings: Any, tmp_path: Path) -> None:
+    settings.BERTH_BUS, settings.BERTH_BUS_DIR = "unix", tmp_path
+
+
 async def test_messages_of_other_work_keep_no_revoked_key_alive(
-    url: str, endpoint: Any, replica: Replica
+    unix_bus: None, url: str, endpoint: Any, replica: Replica
 ) -> None:
     from common.clock import now
     from runtime import bus
@@ -160,13 +165,14 @@ async def test_messages_of_other_work_keep_no_revoked_key_alive(
 
     async def talk() -> None:
         while True:
-            bus.send(["operators"], {"kind": "job"})
+            assert bus.send(["operators"], {"kind": "job"}) == 1
             await asyncio.sleep(0.1)
 
     talking = asyncio.create_task(talk())
     await asyncio.sleep(0.5)
     await EndpointKey.objects.filter(pk=key.pk).aupdate(revoked_at=now())
     assert await becomes(401, url, "of-a-key") < 4
+    assert not talking.done()
     talking.cancel()
 
 
