@@ -32,20 +32,23 @@ LOOKS_EVERY_S = 0.1
 TIDIES_EVERY_S = 1.0
 MEASURES_EVERY_S = 2.0
 FINISHES_WITHIN_S = 10.0
+WAKES_EVERY_S = 5.0  # while somebody waits
 PAUSE_S = 0.5  # after a start that failed
 GOOD = ("New server registered.", "")  # what commands of a change answer, line by line
 
 
 class Gateway:
     def __init__(
-        self, folder: Path, listener: socket.socket, wake: Callable[[str], Awaitable[None]]
+        self, folder: Path, listener: socket.socket, wake: Callable[[str], Awaitable[str]]
     ) -> None:
         self.folder = folder
         self.counts = Counts()
         self.answering: dict[str, int] = {}  # by uid of a row
         self.waiting: dict[str, int] = {}  # requests without a replica, by uid of an endpoint
         self._listener = listener
-        self._wake = wake
+        self._wake = wake  # returns why not
+        self._woken_at: dict[str, float] = {}  # by uid of an endpoint
+        self._refused: set[str] = set()  # of these nobody waits until they are asked to wake again
         self._table = RoutingTable()
         self._wanted = Wanted()
         self._generations: list[Generation] = []  # the last one listens
@@ -86,14 +89,16 @@ class Gateway:
         async with self._turn:
             before, self._table = self._table, table.at(time.time())
             is_less = _allows_less(before, self._table)
-            wanted = self._want()
-            try:
-                await self._change(wanted)
-            except RoutingError as error:
-                log.info("gateway.next_generation", reason=str(error))
-                await self._next_generation(wanted)
+            await self._go_by(self._want())
             if is_less:
                 await self._end_streams()
+
+    async def _go_by(self, wanted: Wanted) -> None:
+        try:
+            await self._change(wanted)
+        except RoutingError as error:
+            log.info("gateway.next_generation", reason=str(error))
+            await self._next_generation(wanted)
 
     def _want(self) -> Wanted:
         """What HAProxy is to know for the present table."""
@@ -126,7 +131,8 @@ class Gateway:
 
     def _want_rows(self, endpoint: Endpoint, maps: dict[str, dict[str, str]]) -> None:
         maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid
-        maps["waits"][endpoint.uid] = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
+        waits = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
+        maps["waits"][endpoint.uid] = "0:0" if endpoint.uid in self._refused else waits
         for row in endpoint.rows:
             if row.replicas:
                 is_main = row is endpoint.main
@@ -201,13 +207,27 @@ class Gateway:
                     await self._next_generation(self._want())
 
     async def _wake_asked(self) -> None:
-        """See who waits; wake an endpoint once, however many wait for it."""
+        """See who waits; wake an endpoint once, however many wait for it, and again if that failed.
+
+        Where it can't wake nobody waits for it until it is tried again.
+        """
+        now = time.monotonic()
         asleep = {one.uid for one in self._table.endpoints if not one.main.replicas}
         before = self.waiting.keys()
         told = await self._generations[-1].waiting() if asleep else {}
         self.waiting = {uid: count for uid, count in told.items() if uid in asleep}
-        for uid in self.waiting.keys() - before:
-            await self._wake(uid)
+        rests = {uid for uid, at in self._woken_at.items() if now - at < WAKES_EVERY_S}
+        refused = self._refused & rests & asleep
+        for uid in self.waiting.keys() - refused:
+            if uid not in before or uid not in rests:
+                self._woken_at[uid] = now
+                if await self._wake(uid):
+                    refused.add(uid)
+        self._woken_at = {uid: at for uid, at in self._woken_at.items() if uid in asleep}
+        if refused != self._refused:
+            async with self._turn:
+                self._refused = refused
+                await self._go_by(self._want())
 
     async def _tidy(self) -> None:
         """Forget what has ended, and who may call no longer because it is too late."""
@@ -250,7 +270,7 @@ class Gateway:
                 for one in servers
                 if one in self._weights
             }
-            await self._change(wanted)
+            await self._go_by(wanted)
 
     async def _look(self) -> dict[str, int]:
         row_of = {f"s{number}": uid for uid, number in self._of_row.items()}

@@ -89,9 +89,16 @@ class Process:
         # Known from now on; where it was not applied it is read and applied again.
         self._table, self._print, self._read_at = table, found, time.monotonic()
 
-    async def _wake(self, uid: str) -> None:
-        if problem := await in_database(lambda: endpoint_wake(int(uid))):
+    async def _wake(self, uid: str) -> str:
+        """Return why it can't wake; "" too where the database has no answer: it is asked again."""
+        try:
+            problem = await in_database(lambda: endpoint_wake(int(uid)))
+        except Exception:
+            log.exception("gateway.failed", part="wake", endpoint=uid)
+            return ""
+        if problem:
             log.info("gateway.not_woken", endpoint=uid, reason=problem)
+        return problem or ""
 
     async def _say(self) -> None:
         waiting = {
