@@ -53,6 +53,7 @@ class Gateway:
         self._wanted = Wanted()
         self._generations: list[Generation] = []  # the last one listens
         self._backends = 0
+        self._takes_away = False  # somebody may call less, and not all of that has ended
         self._of_row: dict[str, int] = {}  # which backend a ready row has
         self._leaving: set[tuple[int, str]] = set()  # servers that end their streams
         self._weights: dict[str, int] = {}  # by address
@@ -65,6 +66,7 @@ class Gateway:
         After an error HAProxy goes on: the next control process finds it.
         """
         self._generations = await haproxy.left_behind(self.folder)
+        self._takes_away = bool(self._generations)  # nobody knows what these still allow
         haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
@@ -88,10 +90,11 @@ class Gateway:
         """Go by ``table`` from now on: what may no longer be called is cut off first."""
         async with self._turn:
             before, self._table = self._table, table.at(time.time())
-            is_less = _allows_less(before, self._table)
+            self._takes_away = self._takes_away or _allows_less(before, self._table)
             await self._go_by(self._want())
-            if is_less:
-                await self._end_streams()
+            if self._takes_away:
+                await self._cut_off()
+                self._takes_away = False
 
     async def _go_by(self, wanted: Wanted) -> None:
         try:
@@ -144,37 +147,52 @@ class Gateway:
 
     async def _change(self, wanted: Wanted) -> None:
         """Tell the process that listens what is different: new servers, maps, then old servers."""
-        if not self._generations or max(self._of_row.values(), default=0) >= self._backends:
+        if not self._generations or self._needed() > self._backends:
             raise RoutingError("There are more rows than backends.")
         old, current = self._wanted, self._generations[-1]
-        secrets: list[str] = []
-        for name in ("keys", "grants"):
-            secrets += haproxy.map_commands(old.maps[name], wanted.maps[name], name)
+        secrets, routes = (
+            [
+                command
+                for name in names
+                for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
+            ]
+            for names in (haproxy.SECRETS, ("rows", "canaries", "waits", "endpoints"))
+        )
         bring, drop = haproxy.server_commands(old.servers, wanted.servers, self._leaving)
-        routes = [
-            command
-            for name in ("rows", "canaries", "waits", "endpoints")
-            for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
-        ]
         for answer in await current.ask([*secrets, *bring, *routes, *drop]):
             if wrong := [line for line in answer.splitlines() if line.strip() not in GOOD]:
                 raise RoutingError(wrong[0])
-        for one in self._generations[:-1]:  # a connection that is kept may bring one more request
-            with contextlib.suppress(RoutingError):
-                await one.ask(command for command in secrets if command.startswith("del "))
-        self._wanted = wanted
+        self._wanted, current.row_of = wanted, self._row_of()
+
+    def _needed(self) -> int:
+        """How many backends: rows that sleep count, for who waits for one can't change process."""
+        rows = sum(len(one.rows) for one in self._table.endpoints)
+        return max([rows, *(number + 1 for number in self._of_row.values())])
+
+    def _row_of(self) -> dict[str, str]:
+        return {f"s{number}": uid for uid, number in self._of_row.items()}
 
     async def _next_generation(self, wanted: Wanted) -> None:
-        while self._backends <= max(self._of_row.values(), default=0):
-            self._backends = max(FEWEST_BACKENDS, 2 * self._backends)
+        self._backends = max(FEWEST_BACKENDS, self._backends)
+        while self._backends < self._needed():
+            self._backends *= 2
         started = await haproxy.start(
             self.folder, self._listener.fileno(), wanted, self._backends, self._generations
         )
+        started.row_of = self._row_of()
         self._generations.append(started)
         self._wanted, self._leaving = wanted, set()
+        for one in self._ending:  # no row comes there any more: who waits for one is told now
+            with contextlib.suppress(RoutingError):
+                await one.ask(["clear map waits.map"])
 
-    async def _end_streams(self) -> None:
-        """End what is open and may no longer be called."""
+    @property
+    def _ending(self) -> list[Generation]:
+        """Those that listen no more, and have streams."""
+        return [one for one in self._generations[:-1] if not one.is_over]
+
+    async def _cut_off(self) -> None:
+        """End what is open and may no longer be called; what can't be told ends altogether."""
         grants = {one.word: set(_grants(one)) for one in self._table.principals.values()}
         projects = {one.uid: one.project for one in self._table.endpoints}
 
@@ -182,9 +200,14 @@ class Gateway:
             word, _, uid = whose.partition("/")
             return not grants.get(word, set()).isdisjoint({uid, f"@{projects.get(uid)}"})
 
-        for one in self._generations:
-            with contextlib.suppress(RoutingError):
+        for one in self._ending:
+            try:
+                await one.forget(self._wanted)
                 await one.end_streams(may)
+            except RoutingError as error:
+                log.warning("gateway.killed", pid=one.pid, reason=str(error))
+                one.kill()
+        await self._generations[-1].end_streams(may)
 
     async def _every(self, seconds: float, act: Callable[[], Coroutine[None, None, None]]) -> None:
         while True:
@@ -234,7 +257,11 @@ class Gateway:
         for one in [one for one in self._generations[:-1] if not one.is_alive]:
             one.kill()
             self._generations.remove(one)
-        if len(self._table.at(time.time()).principals) != len(self._table.principals):
+        for one in self._ending:
+            with contextlib.suppress(RoutingError):
+                await one.let_go()
+        in_time = self._table.at(time.time()).principals
+        if self._takes_away or len(in_time) != len(self._table.principals):
             await self.apply(self._table)
         async with self._turn:
             for number, address in list(self._leaving):
@@ -273,15 +300,14 @@ class Gateway:
             await self._go_by(wanted)
 
     async def _look(self) -> dict[str, int]:
-        row_of = {f"s{number}": uid for uid, number in self._of_row.items()}
         answering: dict[str, int] = dict.fromkeys(self._of_row, 0)
-        for one in self._generations:
+        for one in (*self._ending, self._generations[-1]):
             with contextlib.suppress(RoutingError):
                 (table,) = await one.ask(["show stat -1 2 -1"])
                 for line in table.splitlines():
                     name, _, now_queued, _, now, *_ = [*line.split(","), *[""] * 5]
-                    if name in row_of:
-                        answering[row_of[name]] += int(now) + int(now_queued)
+                    if (uid := one.row_of.get(name)) in answering:
+                        answering[uid] += int(now) + int(now_queued)
         return answering
 
     async def _hear_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -298,6 +324,7 @@ class Gateway:
         self._listener.close()
         for one in self._generations:
             one.finish()
+            one.hang_up()
         for _ in range(int(FINISHES_WITHIN_S / LOOKS_EVERY_S)):
             if any(one.is_alive for one in self._generations):
                 await asyncio.sleep(LOOKS_EVERY_S)
