@@ -279,9 +279,10 @@ class Gateway:
             for row in one.rows
             if row.metrics and row.replicas and self.answering.get(row.uid)
         ]
+        turn = asyncio.Semaphore(rooms.AT_ONCE)
         told = await asyncio.gather(
             *(
-                rooms.ask_figures(self._client, one, row.metrics)
+                rooms.ask_figures(self._client, one, row.metrics, turn)
                 for row in busy
                 for one in row.replicas
             )
