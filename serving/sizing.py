@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
@@ -39,6 +39,7 @@ class Size:
     kind: str
     why: str
     fits: bool = True
+    kind_label: str = ""
 
 
 def recommended(framework: str, size_bytes: int | None, kinds: Iterable[GpuKind] = ()) -> Size:
@@ -60,13 +61,15 @@ def recommended(framework: str, size_bytes: int | None, kinds: Iterable[GpuKind]
     for gpus in (1, 2, 4, _MOST):
         for one in by_size:
             if needs <= one.memory_mib * gpus:
-                return Size(4000 * gpus, memory, gpus, one.name, _why(one, gpus, mib) + known)
+                why = _why(one, gpus, mib) + known
+                return Size(4000 * gpus, memory, gpus, one.name, why, kind_label=one.label)
     if not by_size:
         return Size(4000, memory, 1, "", _("Its server needs a GPU.") + known)
     most = by_size[-1]
     said = _("Its weights, %(size)s GiB, fit on no %(n)d GPUs that there are here.")
     why = said % {"size": round(mib / GIB, 1), "n": _MOST}
-    return Size(4000 * _MOST, memory, _MOST, most.name, why, fits=False)
+    found = Size(4000 * _MOST, memory, _MOST, most.name, why, kind_label=most.label)
+    return replace(found, fits=False)
 
 
 def _why(kind: GpuKind, gpus: int, mib: int) -> str:
