@@ -298,8 +298,8 @@ async def _replicas(first: int) -> None:
 async def _carry(folder: Path, table: RoutingTable, port: int) -> None:
     """A gateway that goes by a file."""
 
-    async def wake(_uid: str) -> None:
-        """None of these sleeps."""
+    async def wake(_uid: str) -> str:
+        return "None of these sleeps."
 
     with socket.create_server(("127.0.0.1", port), backlog=1024) as listener:
         one = Gateway(folder, listener, wake)

@@ -32,24 +32,28 @@ LOOKS_EVERY_S = 0.1
 TIDIES_EVERY_S = 1.0
 MEASURES_EVERY_S = 2.0
 FINISHES_WITHIN_S = 10.0
+WAKES_EVERY_S = 5.0  # while somebody waits
 PAUSE_S = 0.5  # after a start that failed
 GOOD = ("New server registered.", "")  # what commands of a change answer, line by line
 
 
 class Gateway:
     def __init__(
-        self, folder: Path, listener: socket.socket, wake: Callable[[str], Awaitable[None]]
+        self, folder: Path, listener: socket.socket, wake: Callable[[str], Awaitable[str]]
     ) -> None:
         self.folder = folder
         self.counts = Counts()
         self.answering: dict[str, int] = {}  # by uid of a row
         self.waiting: dict[str, int] = {}  # requests without a replica, by uid of an endpoint
         self._listener = listener
-        self._wake = wake
+        self._wake = wake  # returns why not
+        self._woken_at: dict[str, float] = {}  # by uid of an endpoint
+        self._refused: set[str] = set()  # of these nobody waits until they are asked to wake again
         self._table = RoutingTable()
         self._wanted = Wanted()
         self._generations: list[Generation] = []  # the last one listens
         self._backends = 0
+        self._takes_away = False  # somebody may call less, and not all of that has ended
         self._of_row: dict[str, int] = {}  # which backend a ready row has
         self._leaving: set[tuple[int, str]] = set()  # servers that end their streams
         self._weights: dict[str, int] = {}  # by address
@@ -57,8 +61,12 @@ class Gateway:
         self._client = httpx.AsyncClient(trust_env=False, headers={"Accept-Encoding": "identity"})
 
     async def run(self, table: RoutingTable) -> None:
-        """Carry requests until cancelled; then let go of the socket and end what is open."""
+        """Carry requests until cancelled; then let go of the socket and end what is open.
+
+        After an error HAProxy goes on: the next control process finds it.
+        """
         self._generations = await haproxy.left_behind(self.folder)
+        self._takes_away = bool(self._generations)  # nobody knows what these still allow
         haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
@@ -71,8 +79,10 @@ class Gateway:
                 tasks.create_task(self._every(LOOKS_EVERY_S, self._wake_asked))
                 tasks.create_task(self._every(TIDIES_EVERY_S, self._tidy))
                 tasks.create_task(self._every(MEASURES_EVERY_S, self._measure))
-        finally:
+        except asyncio.CancelledError:
             await self._finish()
+            raise
+        finally:
             server.close()
             await self._client.aclose()
 
@@ -80,15 +90,18 @@ class Gateway:
         """Go by ``table`` from now on: what may no longer be called is cut off first."""
         async with self._turn:
             before, self._table = self._table, table.at(time.time())
-            is_less = _allows_less(before, self._table)
-            wanted = self._want()
-            try:
-                await self._change(wanted)
-            except RoutingError as error:
-                log.info("gateway.next_generation", reason=str(error))
-                await self._next_generation(wanted)
-            if is_less:
-                await self._end_streams()
+            self._takes_away = self._takes_away or _allows_less(before, self._table)
+            await self._go_by(self._want())
+            if self._takes_away:
+                await self._cut_off()
+                self._takes_away = False
+
+    async def _go_by(self, wanted: Wanted) -> None:
+        try:
+            await self._change(wanted)
+        except RoutingError as error:
+            log.info("gateway.next_generation", reason=str(error))
+            await self._next_generation(wanted)
 
     def _want(self) -> Wanted:
         """What HAProxy is to know for the present table."""
@@ -121,7 +134,8 @@ class Gateway:
 
     def _want_rows(self, endpoint: Endpoint, maps: dict[str, dict[str, str]]) -> None:
         maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid
-        maps["waits"][endpoint.uid] = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
+        waits = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
+        maps["waits"][endpoint.uid] = "0:0" if endpoint.uid in self._refused else waits
         for row in endpoint.rows:
             if row.replicas:
                 is_main = row is endpoint.main
@@ -133,37 +147,52 @@ class Gateway:
 
     async def _change(self, wanted: Wanted) -> None:
         """Tell the process that listens what is different: new servers, maps, then old servers."""
-        if not self._generations or max(self._of_row.values(), default=0) >= self._backends:
+        if not self._generations or self._needed() > self._backends:
             raise RoutingError("There are more rows than backends.")
         old, current = self._wanted, self._generations[-1]
-        secrets: list[str] = []
-        for name in ("keys", "grants"):
-            secrets += haproxy.map_commands(old.maps[name], wanted.maps[name], name)
+        secrets, routes = (
+            [
+                command
+                for name in names
+                for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
+            ]
+            for names in (haproxy.SECRETS, ("rows", "canaries", "waits", "endpoints"))
+        )
         bring, drop = haproxy.server_commands(old.servers, wanted.servers, self._leaving)
-        routes = [
-            command
-            for name in ("rows", "canaries", "waits", "endpoints")
-            for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
-        ]
         for answer in await current.ask([*secrets, *bring, *routes, *drop]):
             if wrong := [line for line in answer.splitlines() if line.strip() not in GOOD]:
                 raise RoutingError(wrong[0])
-        for one in self._generations[:-1]:  # a connection that is kept may bring one more request
-            with contextlib.suppress(RoutingError):
-                await one.ask(command for command in secrets if command.startswith("del "))
-        self._wanted = wanted
+        self._wanted, current.row_of = wanted, self._row_of()
+
+    def _needed(self) -> int:
+        """How many backends: rows that sleep count, for who waits for one can't change process."""
+        rows = sum(len(one.rows) for one in self._table.endpoints)
+        return max([rows, *(number + 1 for number in self._of_row.values())])
+
+    def _row_of(self) -> dict[str, str]:
+        return {f"s{number}": uid for uid, number in self._of_row.items()}
 
     async def _next_generation(self, wanted: Wanted) -> None:
-        while self._backends <= max(self._of_row.values(), default=0):
-            self._backends = max(FEWEST_BACKENDS, 2 * self._backends)
+        self._backends = max(FEWEST_BACKENDS, self._backends)
+        while self._backends < self._needed():
+            self._backends *= 2
         started = await haproxy.start(
             self.folder, self._listener.fileno(), wanted, self._backends, self._generations
         )
+        started.row_of = self._row_of()
         self._generations.append(started)
         self._wanted, self._leaving = wanted, set()
+        for one in self._ending:  # no row comes there any more: who waits for one is told now
+            with contextlib.suppress(RoutingError):
+                await one.ask(["clear map waits.map"])
 
-    async def _end_streams(self) -> None:
-        """End what is open and may no longer be called."""
+    @property
+    def _ending(self) -> list[Generation]:
+        """Those that listen no more, and have streams."""
+        return [one for one in self._generations[:-1] if not one.is_over]
+
+    async def _cut_off(self) -> None:
+        """End what is open and may no longer be called; what can't be told ends altogether."""
         grants = {one.word: set(_grants(one)) for one in self._table.principals.values()}
         projects = {one.uid: one.project for one in self._table.endpoints}
 
@@ -171,9 +200,14 @@ class Gateway:
             word, _, uid = whose.partition("/")
             return not grants.get(word, set()).isdisjoint({uid, f"@{projects.get(uid)}"})
 
-        for one in self._generations:
-            with contextlib.suppress(RoutingError):
+        for one in self._ending:
+            try:
+                await one.forget(self._wanted)
                 await one.end_streams(may)
+            except RoutingError as error:
+                log.warning("gateway.killed", pid=one.pid, reason=str(error))
+                one.kill()
+        await self._generations[-1].end_streams(may)
 
     async def _every(self, seconds: float, act: Callable[[], Coroutine[None, None, None]]) -> None:
         while True:
@@ -182,6 +216,9 @@ class Gateway:
                 await act()
             except RoutingError as error:
                 log.warning("gateway.failed", reason=str(error))
+                await asyncio.sleep(PAUSE_S)
+            except Exception:  # none that nobody thought of ends all streams
+                log.exception("gateway.failed", part=act.__name__)
                 await asyncio.sleep(PAUSE_S)
 
     async def _revive(self) -> None:
@@ -193,20 +230,38 @@ class Gateway:
                     await self._next_generation(self._want())
 
     async def _wake_asked(self) -> None:
-        """See who waits; wake an endpoint once, however many wait for it."""
+        """See who waits; wake an endpoint once, however many wait for it, and again if that failed.
+
+        Where it can't wake nobody waits for it until it is tried again.
+        """
+        now = time.monotonic()
         asleep = {one.uid for one in self._table.endpoints if not one.main.replicas}
         before = self.waiting.keys()
         told = await self._generations[-1].waiting() if asleep else {}
         self.waiting = {uid: count for uid, count in told.items() if uid in asleep}
-        for uid in self.waiting.keys() - before:
-            await self._wake(uid)
+        rests = {uid for uid, at in self._woken_at.items() if now - at < WAKES_EVERY_S}
+        refused = self._refused & rests & asleep
+        for uid in self.waiting.keys() - refused:
+            if uid not in before or uid not in rests:
+                self._woken_at[uid] = now
+                if await self._wake(uid):
+                    refused.add(uid)
+        self._woken_at = {uid: at for uid, at in self._woken_at.items() if uid in asleep}
+        if refused != self._refused:
+            async with self._turn:
+                self._refused = refused
+                await self._go_by(self._want())
 
     async def _tidy(self) -> None:
         """Forget what has ended, and who may call no longer because it is too late."""
         for one in [one for one in self._generations[:-1] if not one.is_alive]:
             one.kill()
             self._generations.remove(one)
-        if len(self._table.at(time.time()).principals) != len(self._table.principals):
+        for one in self._ending:
+            with contextlib.suppress(RoutingError):
+                await one.let_go()
+        in_time = self._table.at(time.time()).principals
+        if self._takes_away or len(in_time) != len(self._table.principals):
             await self.apply(self._table)
         async with self._turn:
             for number, address in list(self._leaving):
@@ -224,9 +279,10 @@ class Gateway:
             for row in one.rows
             if row.metrics and row.replicas and self.answering.get(row.uid)
         ]
+        turn = asyncio.Semaphore(rooms.AT_ONCE)
         told = await asyncio.gather(
             *(
-                rooms.ask_figures(self._client, one, row.metrics)
+                rooms.ask_figures(self._client, one, row.metrics, turn)
                 for row in busy
                 for one in row.replicas
             )
@@ -242,18 +298,17 @@ class Gateway:
                 for one in servers
                 if one in self._weights
             }
-            await self._change(wanted)
+            await self._go_by(wanted)
 
     async def _look(self) -> dict[str, int]:
-        row_of = {f"s{number}": uid for uid, number in self._of_row.items()}
         answering: dict[str, int] = dict.fromkeys(self._of_row, 0)
-        for one in self._generations:
+        for one in (*self._ending, self._generations[-1]):
             with contextlib.suppress(RoutingError):
                 (table,) = await one.ask(["show stat -1 2 -1"])
                 for line in table.splitlines():
                     name, _, now_queued, _, now, *_ = [*line.split(","), *[""] * 5]
-                    if name in row_of:
-                        answering[row_of[name]] += int(now) + int(now_queued)
+                    if (uid := one.row_of.get(name)) in answering:
+                        answering[uid] += int(now) + int(now_queued)
         return answering
 
     async def _hear_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -270,6 +325,7 @@ class Gateway:
         self._listener.close()
         for one in self._generations:
             one.finish()
+            one.hang_up()
         for _ in range(int(FINISHES_WITHIN_S / LOOKS_EVERY_S)):
             if any(one.is_alive for one in self._generations):
                 await asyncio.sleep(LOOKS_EVERY_S)

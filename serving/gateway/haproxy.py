@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
-MAPS = ("keys", "endpoints", "grants", "rows", "canaries", "waits")
+SECRETS = ("keys", "grants")  # maps of who may call
+MAPS = (*SECRETS, "endpoints", "rows", "canaries", "waits")
 STARTS_WITHIN_S = 10.0
 ALONE_S = 30  # it goes on so long after the control process was killed
 ANSWERS_WITHIN_S = 5.0
+ANSWER_BYTES = 2**26
+PROMPT = b"\n> "
+STAYS_S = 25 * 3600  # longer than a process does whose successor took over
 COMMANDS_BYTES = 8000  # it reads 16 KiB of commands at once
 WEIGHT = 128  # of a server of which nothing is known; 256 is the most
 
@@ -61,41 +65,84 @@ def server_name(address: str) -> str:
 
 @dataclass
 class Generation:
-    """One process of HAProxy, which listens or ends its last streams."""
+    """One process of HAProxy, which listens or ends its last streams.
+
+    It is asked over one connection that stays: after the next process took over it takes no other.
+    """
 
     admin: Path
     pid: int
     process: subprocess.Popen[bytes] | None = None
+    row_of: dict[str, str] = field(default_factory=dict)  # uid of a row, by its backend's name
+    is_over: bool = False  # it has no stream any more, and is asked nothing
+    _connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def is_alive(self) -> bool:
         if self.process is not None:
             return self.process.poll() is None
-        return Path(f"/proc/{self.pid}").exists() and self.admin.exists()
+        return self.pid in processes(self.admin.parent)
 
     async def ask(self, commands: Iterable[str]) -> list[str]:
-        """Say some commands, as few times as they fit; return what was answered each time."""
+        """Say some commands, as few times as they fit; return what each was answered."""
         answers, batch, size = [], list[str](), 0
         for command in [*commands, None]:
             if batch and (command is None or size + len(command) > COMMANDS_BYTES):
-                answers.append(await self._say(";".join(batch)))
+                answers += await self._say(batch)
                 batch, size = [], 0
             if command is not None:
                 batch.append(command)
                 size += len(command) + 1
         return answers
 
-    async def _say(self, line: str) -> str:
-        try:
-            async with asyncio.timeout(ANSWERS_WITHIN_S):
-                reader, writer = await asyncio.open_unix_connection(self.admin)
-                try:
-                    writer.write(line.encode() + b"\n")
-                    return (await reader.read(-1)).decode(errors="replace")
-                finally:
-                    writer.close()
-        except (OSError, TimeoutError) as error:
-            raise RoutingError(f"HAProxy does not answer: {error!r}") from error
+    async def _say(self, commands: list[str]) -> list[str]:
+        async with self._turn:
+            try:
+                async with asyncio.timeout(ANSWERS_WITHIN_S):
+                    reader, writer = self._connection or await self._connect()
+                    writer.write(";".join(commands).encode() + b"\n")
+                    answers = [await reader.readuntil(PROMPT) for _ in commands]
+            except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+                self.hang_up()
+                raise RoutingError(f"HAProxy does not answer: {error!r}") from error
+            except asyncio.CancelledError:  # the rest of an answer is no answer to the next
+                self.hang_up()
+                raise
+        return [one.removesuffix(PROMPT).decode(errors="replace") for one in answers]
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._connection = await asyncio.open_unix_connection(self.admin, limit=ANSWER_BYTES)
+        reader, writer = self._connection
+        for line in ("prompt", f"set timeout cli {STAYS_S}s"):
+            writer.write(line.encode() + b"\n")
+            await reader.readuntil(PROMPT)
+        return self._connection
+
+    def hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection[1].close()
+            self._connection = None
+
+    async def let_go(self) -> None:
+        """Let it end if its last stream did: it goes on as long as somebody may ask it."""
+        (info,) = await self.ask(["show info"])
+        told = _info(info)
+        if (told["Stopping"], told["CurrConns"]) == ("1", "0"):
+            self.is_over = True
+            self.hang_up()
+
+    async def entries(self, name: str) -> dict[str, str]:
+        """What it knows by a map."""
+        (told,) = await self.ask([f"show map {name}.map"])
+        lines = (line.split(" ", 2) for line in told.splitlines() if line.startswith("0x"))
+        return {key: value for _address, key, value in lines}
+
+    async def forget(self, wanted: Wanted) -> None:
+        """Have it know nobody who may call no longer: a kept connection may bring one request."""
+        for name in SECRETS:
+            commands = map_commands(await self.entries(name), wanted.maps[name], name)
+            await self.ask(one for one in commands if not one.startswith("add "))
 
     async def end_streams(self, may: Callable[[str], bool]) -> int:
         """End the open streams of each ``word/uid`` that may not; return how many."""
@@ -132,7 +179,8 @@ class Generation:
             os.kill(self.pid, signal.SIGUSR1)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        self.hang_up()
+        if self.is_alive:
             os.kill(self.pid, signal.SIGKILL)
         if self.process is not None:
             self.process.wait()
@@ -218,20 +266,42 @@ class Program:
 
 
 async def left_behind(folder: Path) -> list[Generation]:
-    """Processes whose control process was killed, oldest first: they go on meanwhile."""
+    """Processes whose control process was killed, oldest first: they go on meanwhile.
+
+    Those that were already taken over from answer nobody else: they end, with their streams.
+    """
     found = []
     for admin in sorted(folder.glob("admin-*.sock")):  # noqa: ASYNC240 - before anything runs
         one = Generation(admin, 0)
         try:
             (info,) = await one.ask(["show info"])
+            rows = await one.entries("rows")
         except RoutingError:
             admin.unlink(missing_ok=True)
             continue
-        one.pid = int(
-            dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)["Pid"]
-        )
+        one.pid = int(_info(info)["Pid"])
+        told = (value.split(":") for value in rows.values())
+        one.row_of = {backend: uid for backend, _version, uid in told}
         found.append(one)
+    for pid in processes(folder) - {one.pid for one in found}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return found
+
+
+def processes(folder: Path) -> set[int]:
+    """Those of HAProxy that run in a folder."""
+    found = set()
+    for one in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another's
+            is_here = (one / "cwd").readlink() == folder.resolve()
+            if is_here and b"/haproxy.cfg" in (one / "cmdline").read_bytes():
+                found.add(int(one.name))
+    return found
+
+
+def _info(told: str) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in told.splitlines() if ": " in line)
 
 
 def map_commands(old: Mapping[str, str], new: Mapping[str, str], name: str) -> list[str]:

@@ -51,7 +51,7 @@ class Process:
     async def run(self) -> None:
         """Carry requests until cancelled."""
         while self._table is None:
-            await self._read()
+            await _logged(self._read)
             if self._table is None:
                 await asyncio.sleep(LOOKS_EVERY_S)
         try:
@@ -61,17 +61,20 @@ class Process:
                 tasks.create_task(self._every(SAYS_EVERY_S, self._say))
                 tasks.create_task(self._every(COUNTS_EVERY_S, self._count))
         finally:
-            await self._count()
+            await _logged(self._count)
             await in_database(self.tallies.leave)
 
     async def _follow(self) -> None:
         """Look twice a second, and at once when somebody says that an endpoint changed."""
+        looked_at = 0.0
         async with bus.subscription(["operators", GATEWAYS]) as news:
             while True:
                 message = await news.get(timeout_s=LOOKS_EVERY_S)
                 is_told = message is not None and message.get("kind") in {Endpoint.KIND, "resync"}
-                if is_told or message is None:
-                    await self._read()
+                # Messages of other work are no reason to look, and none not to.
+                if is_told or time.monotonic() - looked_at >= LOOKS_EVERY_S:
+                    looked_at = time.monotonic()
+                    await _logged(self._read)
 
     async def _read(self) -> None:
         found = await in_database(rows.fingerprint)
@@ -81,15 +84,21 @@ class Process:
         table = await in_database(rows.read_table)
         if table is None:
             return
-        self._print, self._read_at = found, time.monotonic()
         if self._table is not None and table != self._table:
-            self._table = table
             await self.gateway.apply(table)
-        self._table = table
+        # Known from now on; where it was not applied it is read and applied again.
+        self._table, self._print, self._read_at = table, found, time.monotonic()
 
-    async def _wake(self, uid: str) -> None:
-        if problem := await in_database(lambda: endpoint_wake(int(uid))):
+    async def _wake(self, uid: str) -> str:
+        """Return why it can't wake; "" too where the database has no answer: it is asked again."""
+        try:
+            problem = await in_database(lambda: endpoint_wake(int(uid)))
+        except Exception:
+            log.exception("gateway.failed", part="wake", endpoint=uid)
+            return ""
+        if problem:
             log.info("gateway.not_woken", endpoint=uid, reason=problem)
+        return problem or ""
 
     async def _say(self) -> None:
         waiting = {
@@ -110,7 +119,15 @@ class Process:
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(seconds)
-            await act()
+            await _logged(act)
+
+
+async def _logged(act: Callable[[], Awaitable[None]]) -> None:
+    """Do it; an error that nobody thought of ends neither the gateway nor its streams."""
+    try:
+        await act()
+    except Exception:
+        log.exception("gateway.failed", part=act.__name__)
 
 
 async def in_database(ask: Callable[[], T]) -> T | None:

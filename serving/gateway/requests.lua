@@ -1,15 +1,23 @@
 -- What HAProxy does beside its configuration: holding a request, and not going on for ever alone.
 
 local rows = Map.new("rows.map", Map._str)
+local canaries = Map.new("canaries.map", Map._str)
 local waits = Map.new("waits.map", Map._str)
 
--- Hold a request until its endpoint has a replica, or was stopped for good. Only one that found none comes here.
+-- Hold a request until a row that it may go to has a replica, or its endpoint was stopped for good. Only one that
+-- found none comes here. All go to a canary that has all of the traffic: the first row restarts meanwhile.
 -- control.py sees in the table "waiting" that somebody waits. It is not asked over a socket:
 -- HAProxy 2.8 crashes when a client goes away while an action of Lua waits for one.
 core.register_action("wait", {"http-req"}, function(txn)
   local uid = txn:get_var("txn.uid")
+  local wish = txn:get_var("txn.wish")
+  local function found()
+    if rows:lookup(uid) then return true end
+    if wish then return rows:lookup(uid .. "/" .. wish) end
+    return canaries:lookup(uid) == "100"
+  end
   local left = tonumber(txn:get_var("txn.wait_ms")) or 0
-  while left > 0 and not rows:lookup(uid) and (waits:lookup(uid) or "0:0") ~= "0:0" do
+  while left > 0 and not found() and (waits:lookup(uid) or "0:0") ~= "0:0" do
     core.msleep(50)
     left = left - 50
   end

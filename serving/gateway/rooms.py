@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ANSWERS_WITHIN_S = 1.0
-LONGEST = 2**20
+AT_ONCE = 16  # replicas are asked: a thousand that answer much or late hold up nothing else
+LONGEST = 2**17
 LEAST = 8  # a server that says it is full is still tried now and then: it may be wrong
 MOST = 256
 # What servers call them: Berth's own, vLLM of each age, Triton, text-generation-inference.
@@ -28,7 +29,10 @@ WAITING = (
     "tgi_queue_size",
 )
 CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-_LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^}\n]*\})?[ \t]+(\S+)", re.MULTILINE)
+_NAMES = "|".join(re.escape(name) for name in (*RUNNING, *WAITING, *CACHE))
+_LINE = re.compile(
+    rf"^({_NAMES})(?:\{{[^}}\n]*\}})?[ \t]{{1,8}}([^\s]{{1,64}})(?=\s|$)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,14 @@ def read_figures(text: str) -> Figures | None:
     """Read what a server published; None where it says nothing of its load, or nonsense."""
     found: dict[str, float] = {}
     for name, value in _LINE.findall(text):
-        if name in RUNNING or name in WAITING or name in CACHE:
-            try:
-                number = float(value)
-            except ValueError:
-                return None
-            if not (math.isfinite(number) and number >= 0):
-                return None
-            found[name] = (
-                max(found.get(name, 0.0), number)
-                if name in CACHE
-                else (found.get(name, 0.0) + number)
-            )
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        if not (math.isfinite(number) and number >= 0):
+            return None
+        before = found.get(name, 0.0)
+        found[name] = max(before, number) if name in CACHE else before + number
     if not found.keys() & {*RUNNING, *WAITING}:
         return None
     running = sum(found.get(name, 0.0) for name in RUNNING)
@@ -67,11 +67,14 @@ def read_figures(text: str) -> Figures | None:
     return Figures(running, waiting, cache) if cache <= 1 else None
 
 
-async def ask_figures(client: httpx.AsyncClient, address: str, path: str) -> Figures | None:
+async def ask_figures(
+    client: httpx.AsyncClient, address: str, path: str, turn: asyncio.Semaphore
+) -> Figures | None:
     """Ask a replica; None where it does not answer in time, or not that."""
     try:
         async with (
-            asyncio.timeout(ANSWERS_WITHIN_S),
+            asyncio.timeout(ANSWERS_WITHIN_S),  # with its turn: all are asked within this time
+            turn,
             client.stream("GET", f"http://{address}{path}") as answer,
         ):
             text = bytearray()

@@ -98,8 +98,10 @@ def endpoint_wake(pk: int) -> str:
             state = STATES.of(row)
             if row.desired == Desired.STOPPED and row.stop_reason == StopReason.ASLEEP:
                 launch_again(principal=Principal(row.owner), row=row, cause="called")
+                Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
                 return ""
-    except BerthError as error:
+    except BerthError as error:  # its callers learn that it does not answer, its page says why
+        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=str(error)[:500])
         return str(error)
     if state in {State.DELETING, State.STOPPED, State.STOPPING}:
         return _("It is stopped; it answers when somebody starts it.")

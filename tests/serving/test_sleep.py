@@ -163,15 +163,20 @@ def test_what_somebody_stopped_is_not_woken(api, quiet, settle, alice) -> None:
     assert row.desired == "stopped"
 
 
-def test_a_limit_that_is_reached_is_said_to_the_caller(quiet, settle, project) -> None:
+def test_a_limit_that_is_reached_is_said_where_its_owner_looks(quiet, settle, project) -> None:
     from quotas.models import Limit
 
     endpoints_sleep()
     row = settle(quiet)
-    Limit.objects.create(project=project, resource="cpu_milli", amount=1)
+    limit = Limit.objects.create(project=project, resource="cpu_milli", amount=1)
     assert "CPU" in endpoint_wake(row.pk)
     row.refresh_from_db()
     assert (row.desired, row.stop_reason, row.launch) == ("stopped", "asleep", 1)
+    assert "CPU" in row.scaling_problem
+    limit.delete()
+    assert endpoint_wake(row.pk) == ""
+    row.refresh_from_db()
+    assert (row.desired, row.scaling_problem) == ("running", "")
 
 
 def test_an_archived_project_wakes_nothing(quiet, settle, project) -> None:

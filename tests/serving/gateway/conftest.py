@@ -34,6 +34,7 @@ class Running:
     gateway: Gateway
     port: int
     woken: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)  # what the next wakes are answered
     table: RoutingTable = field(default_factory=RoutingTable)
 
     @property
@@ -102,13 +103,13 @@ async def listener() -> AsyncIterator[socket.socket]:
 @pytest.fixture
 async def gateway(listener: socket.socket) -> AsyncIterator[Running]:
     folder = Path(tempfile.mkdtemp(prefix="gw-"))  # pytest's own is too long for a socket's path
-    woken: list[str] = []
 
-    async def wake(uid: str) -> None:
-        woken.append(uid)
+    async def wake(uid: str) -> str:
+        running.woken.append(uid)
+        return running.refusals.pop(0) if running.refusals else ""
 
     gateway = Gateway(folder, listener, wake)
-    running = Running(gateway, listener.getsockname()[1], woken)
+    running = Running(gateway, listener.getsockname()[1])
     task = asyncio.create_task(gateway.run(RoutingTable()))
     try:
         await until(lambda: gateway._generations or task.done())

@@ -147,6 +147,78 @@ async def test_a_revoked_key_and_a_role_that_was_taken_away_end_within_seconds(
     await becomes(404, url, "of-bob")
 
 
+@pytest.fixture
+def unix_bus(settings: Any, tmp_path: Path) -> None:
+    settings.BERTH_BUS, settings.BERTH_BUS_DIR = "unix", tmp_path
+
+
+async def test_messages_of_other_work_keep_no_revoked_key_alive(
+    unix_bus: None, url: str, endpoint: Any, replica: Replica
+) -> None:
+    from common.clock import now
+    from runtime import bus
+    from serving.models import EndpointKey
+
+    await sync_to_async(answers)(endpoint, replica)
+    key = await sync_to_async(key_for)(endpoint, "of-a-key")
+    await becomes(200, url, "of-a-key")
+
+    async def talk() -> None:
+        while True:
+            assert bus.send(["operators"], {"kind": "job"}) == 1
+            await asyncio.sleep(0.1)
+
+    talking = asyncio.create_task(talk())
+    await asyncio.sleep(0.5)
+    await EndpointKey.objects.filter(pk=key.pk).aupdate(revoked_at=now())
+    assert await becomes(401, url, "of-a-key") < 4
+    assert not talking.done()
+    talking.cancel()
+
+
+async def test_an_error_that_nobody_thought_of_ends_no_stream(
+    url: str, endpoint: Any, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read meanwhile and not applied is read again."""
+    from common.clock import now
+    from serving.gateway import rows
+    from serving.gateway.control import Gateway
+    from serving.gateway.tallies import Tallies
+    from serving.models import EndpointKey
+
+    await sync_to_async(answers)(endpoint, replica)
+    key = await sync_to_async(key_for)(endpoint, "of-a-key")
+    await sync_to_async(key_for)(endpoint, "of-another")
+    await becomes(200, url, "of-a-key")
+    failed = set()
+
+    def fails(name: str) -> Any:
+        def fail(*_: Any, **__: Any) -> None:
+            failed.add(name)
+            raise LookupError(name)
+
+        return fail
+
+    where = [(rows, "read_table"), (Gateway, "apply"), (Gateway, "_look")]
+    where += [(Tallies, "write_calls"), (Tallies, "write_pressures")]
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        headers = {"Authorization": "Bearer of-another"}
+        async with client.stream("GET", f"{url}/digits/stream", headers=headers) as stream:
+            lines = stream.aiter_lines()
+            for place, name in where:
+                with monkeypatch.context() as broken:
+                    broken.setattr(place, name, fails(name))
+                    if name == "apply":
+                        await EndpointKey.objects.filter(pk=key.pk).aupdate(revoked_at=now())
+                    async with asyncio.timeout(PATIENCE_S):
+                        while name not in failed:
+                            await call(url, "of-another")
+                            await anext(lines)
+            assert await becomes(401, url, "of-a-key") < 4
+            for _ in range(40):
+                assert await anext(lines) == "tick"
+
+
 async def test_a_call_wakes_what_sleeps_and_nothing_else(
     url: str, endpoint: Any, replica: Replica
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import httpx
 import pytest
@@ -70,14 +71,49 @@ async def test_a_server_that_answers_late_or_without_end_has_no_figures(
             writer.write(b"vllm:num_requests_waiting 0\n" * 2**12)
         writer.close()
 
-    client = httpx.AsyncClient()
+    client, turn = httpx.AsyncClient(), asyncio.Semaphore(1)
     for serve in (late, endless):
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        assert await ask_figures(client, f"127.0.0.1:{port}", "/metrics") is None
+        assert await ask_figures(client, f"127.0.0.1:{port}", "/metrics", turn) is None
         server.close()
-    assert await ask_figures(client, f"127.0.0.1:{port}", "/metrics") is None, "nobody is there"
+    assert await ask_figures(client, f"127.0.0.1:{port}", "/metrics", turn) is None, (
+        "nobody is there"
+    )
     await client.aclose()
+
+
+async def test_many_that_answer_late_are_asked_a_few_at_once_and_hold_up_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rooms, "ANSWERS_WITHIN_S", 0.5)
+    asked = 0
+
+    async def late(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(2)
+        writer.close()
+
+    server = await asyncio.start_server(late, "127.0.0.1", 0)
+    address, turn = f"127.0.0.1:{server.sockets[0].getsockname()[1]}", asyncio.Semaphore(4)
+    async with httpx.AsyncClient() as client:
+        asks = [ask_figures(client, address, "/metrics", turn) for _ in range(100)]
+        began = time.monotonic()
+        assert await asyncio.gather(*asks) == [None] * 100
+        assert time.monotonic() - began < 5
+    server.close()
+    assert asked <= 8
+
+
+def test_lines_of_others_cost_next_to_nothing() -> None:
+    """128 KiB of names and spaces, as long as can be, are read within moments."""
+    for line in ("a" * 40 + " 1\n", "vllm:num_requests_waiting " + " " * 60 + "\n", " \t", "{" * 9):
+        text = (line * (rooms.LONGEST // len(line) + 1))[: rooms.LONGEST]
+        began = time.process_time()
+        assert read_figures(text) is None
+        assert time.process_time() - began < 0.1
+    assert read_figures("vllm:num_requests_waiting " + "1" * 100_000) is None
 
 
 async def test_requests_go_where_there_is_room(

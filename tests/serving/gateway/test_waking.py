@@ -6,7 +6,9 @@ import asyncio
 import time
 
 import httpx
+import pytest
 
+from serving.gateway import control
 from tests.serving.gateway.conftest import Running, until
 from tests.serving.gateway.replica import Replica
 
@@ -94,3 +96,43 @@ async def test_who_waits_for_what_was_stopped_is_told(gateway: Running) -> None:
         await gateway.route(wait_s=0, waiting=0)
         assert (await held).status_code == 503
     assert time.monotonic() - began < 10
+
+
+async def test_a_canary_that_is_ready_is_not_waited_for_while_the_first_row_restarts(
+    gateway: Running, replica: Replica
+) -> None:
+    """As in each promotion: all of the traffic goes to the canary meanwhile."""
+    await gateway.route(wait_s=30)
+    wishes: list[dict[str, str]] = [{}, {"X-Berth-Version": "canary"}, {"X-Berth-Version": "v2"}]
+    async with gateway.client() as client:
+        held = [asyncio.create_task(client.get("/v1", headers=wish)) for wish in wishes]
+        await until(lambda: gateway.gateway.waiting.get("e1") == 3)
+        began = time.monotonic()
+        await gateway.route(canary=replica, percent=100, wait_s=30)
+        assert [(await one).text for one in held] == ["first"] * 3, "it came while they waited"
+        for wish in wishes:
+            assert (await client.get("/v1", headers=wish)).text == "first"
+        assert time.monotonic() - began < 10
+        await until(lambda: gateway.gateway.waiting == {})
+        await gateway.route(canary=replica, percent=0, wait_s=1)
+        assert (await client.get("/v1")).status_code == 503, "of which nothing goes to the canary"
+
+
+async def test_a_wake_that_failed_is_tried_again_and_who_waits_is_told(
+    gateway: Running, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "WAKES_EVERY_S", 1.5)
+    gateway.refusals.append("Its owner's budget is spent.")
+    await gateway.route(wait_s=50)
+    began = time.monotonic()
+    refused = await gateway.get()
+    assert (refused.status_code, refused.json()["code"]) == (503, "no-replica")
+    assert (await gateway.get()).status_code == 503, "nobody waits for what can't wake"
+    assert time.monotonic() - began < 10
+    await until(lambda: not gateway.gateway._refused)
+    assert gateway.woken == ["e1"]
+    held = asyncio.create_task(gateway.get())
+    await until(lambda: len(gateway.woken) >= 3)  # it is still asleep, so it is asked again
+    assert not held.done()
+    await gateway.route(replica)
+    assert (await held).text == "first"
