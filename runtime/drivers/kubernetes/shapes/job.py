@@ -128,8 +128,8 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
     if owner["metadata"].get("deletionTimestamp"):
         raise NotYet(ENDING, retry_in=0.5)
     found = [p for p in hands.pods(owner) if names.JOB in (p["metadata"].get("labels") or {})]
-    is_over = observe_job.is_finished(owner)
-    if not is_over and names.QUEUE in (owner["metadata"].get("labels") or {}):
+    is_over, own_end = observe_job.is_finished(owner), _own_end(owner, pods(owner, found))
+    if not (is_over or own_end) and names.QUEUE in (owner["metadata"].get("labels") or {}):
         with contextlib.suppress(Denied, NotYet):  # a Kueue of others, or none any more
             queues.hold(hands.client, owner)
     if seeing.note_of(owner).get("launch") != seeing.launch_of(owner):
@@ -146,10 +146,7 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
 def _end(hands: Hands, owner: Object, found: list[Object]) -> None:
     """Note how it ended, keep the end of its log, and let no pod come any more."""
     its = pods(owner, found)
-    if observe_job.is_group(owner):
-        end = observe_job.note_group(owner, its)
-    else:
-        end = observe_job.note(owner, its[0])
+    end = _own_end(owner, its)
     hands.logs.keep(owner, its, firsts(pods, owner, found))
     note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
     text = json.dumps({**note, **end}, separators=(",", ":"))
@@ -161,6 +158,13 @@ def _end(hands: Hands, owner: Object, found: list[Object]) -> None:
             change["metadata"]["labels"] = {names.QUEUE: names.OVER}
     meta = owner["metadata"]
     hands.client.patch(VERSION, PLURAL, meta["name"], meta["namespace"], change)
+
+
+def _own_end(owner: Object, its: Sequence[Object | None]) -> Mapping[str, Any]:
+    """Return how it ended by itself; nothing where it did not."""
+    if observe_job.is_group(owner):
+        return observe_job.note_group(owner, its)
+    return observe_job.note(owner, its[0])
 
 
 def remove(hands: Hands, owner: Object) -> None:
