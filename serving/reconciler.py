@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from jobs.replicas import moment
 from runtime.capabilities import SupportsServing
 from runtime.ports import cluster_provider
 from runtime.protocol import NotYet, Seen
@@ -83,14 +83,10 @@ class EndpointReconciler(WorkloadReconciler):
         if observation.launch != row.launch:
             return {}
         found = {
-            "started_at": row.started_at or _moment(observation.started_at),
-            "ready_at": row.ready_at or _moment(observation.ready_at),
+            "started_at": row.started_at or moment(observation.started_at),
+            "ready_at": row.ready_at or moment(observation.ready_at),
         }
         return {name: value for name, value in found.items() if getattr(row, name) != value}
 
     def topics(self, row: Endpoint) -> list[str]:
         return [*super().topics(row), "operators"]
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from jobs.replicas import moment
 from runtime.models import ObservedWorkload
-from runtime.protocol import Seen, observation_read
+from runtime.protocol import observation_read
 
 if TYPE_CHECKING:
     from serving.models import Endpoint
@@ -21,14 +21,12 @@ def replicas_of(row: Endpoint) -> list[dict[str, Any]]:
     return [
         {
             "index": one.index,
-            "state": Seen(one.seen),
-            "address": getattr(one, "address", ""),
+            "state": one.seen,
+            "address": one.address,
             "node": one.node,
             "reason": one.reason,
             "restarts": one.restarts,
-            "started_at": None
-            if one.started_at is None
-            else datetime.fromtimestamp(one.started_at, tz=UTC),
+            "started_at": moment(one.started_at),
         }
         for one in told
     ]

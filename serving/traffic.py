@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q
+from django.db.models import Q, Sum
 from django.utils.translation import gettext as _
 
 from accounts.models import User
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-_COLUMNS = (
-    "requests", "refused", "client_errors", "server_errors", "seconds", "bytes_in", "bytes_out",
-)  # fmt: skip
 Series = Sequence[tuple[datetime, "Traffic"]]
 LATELY = timedelta(minutes=5)  # what is said of an endpoint as of now
 # Over how long a page looks back → in steps of how many minutes.
@@ -47,12 +44,12 @@ class Traffic:
 
     def add(self, told: dict[str, Any]) -> None:
         """Add a minute."""
-        self.join(Traffic(**{name: told[name] for name in (*_COLUMNS, "histogram")}))
+        self.join(Traffic(**{name: told[name] for name in (*Calls.SUMS, "histogram")}))
         if self.latest is None or told["minute"] > self.latest:
             self.latest = told["minute"]
 
     def join(self, other: Traffic) -> None:
-        for name in _COLUMNS:
+        for name in Calls.SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.histogram = merged((self.histogram, other.histogram))
         self.latest = max(filter(None, (self.latest, other.latest)), default=None)
@@ -100,6 +97,12 @@ def lately(rows: Iterable[Endpoint], *, apart: bool = False) -> dict[int, Traffi
         if pk in found:
             found[pk].add(one)
     return found
+
+
+def requests_since(row: Endpoint, since: datetime) -> int:
+    """Return how often it was called: added up by the database, for a page that is read often."""
+    told = _of([row.pk]).filter(minute__gte=since).aggregate(n=Sum("requests"))
+    return int(told["n"] or 0)
 
 
 def series(row: Endpoint, span: str) -> list[tuple[datetime, Traffic]]:
@@ -165,7 +168,7 @@ def _since(row: Endpoint, span: str) -> QuerySet[Calls]:
 
 
 def _read(calls: QuerySet[Calls], *more: str) -> Iterable[dict[str, Any]]:
-    return calls.values("minute", "caller", "histogram", *_COLUMNS, *more).iterator(2000)
+    return calls.values("minute", "caller", "histogram", *Calls.SUMS, *more).iterator(2000)
 
 
 def _callers(words: Iterable[str]) -> dict[str, Caller]:

@@ -12,6 +12,7 @@ from django.db import transaction
 from common.clock import now
 from runtime.models import Lease
 from serving.gateway.counts import Count, Slice
+from serving.latency import merged
 from serving.models import Calls, Endpoint, EndpointKey, Pressure
 
 if TYPE_CHECKING:
@@ -26,15 +27,6 @@ LIVES_S = 30.0  # without a word
 FORGOTTEN = timedelta(hours=1)  # since the last one
 AGAIN_S = 5.0  # what did not change is said again, so that it isn't taken for a gateway that ended
 Key = tuple[int, int, str]  # begin of a minute, row, caller
-_SUMS = (
-    "requests",
-    "refused",
-    "client_errors",
-    "server_errors",
-    "seconds",
-    "bytes_in",
-    "bytes_out",
-)
 
 
 class Tallies:
@@ -83,7 +75,7 @@ class Tallies:
                 gateway=self.name,
                 caller=caller,
                 histogram={str(bucket): n for bucket, n in sorted(count.histogram.items())},
-                **{name: getattr(count, name) for name in _SUMS},
+                **{name: getattr(count, name) for name in Calls.SUMS},
             )
             for (minute, row, caller), count in changed.items()
             if row in there
@@ -94,7 +86,7 @@ class Tallies:
             rows,
             update_conflicts=True,
             unique_fields=["endpoint", "minute", "gateway", "caller"],
-            update_fields=[*_SUMS, "histogram"],
+            update_fields=[*Calls.SUMS, "histogram"],
         )
         keys = {
             f"k{key.pk}": key
@@ -174,8 +166,6 @@ def tallies_prune() -> None:
 def _sum(before: Count | None, count: Count) -> Count:
     if before is None:
         return replace(count, histogram=dict(count.histogram))
-    histogram = dict(before.histogram)
-    for bucket, number in count.histogram.items():
-        histogram[bucket] = histogram.get(bucket, 0) + number
-    sums = {name: getattr(before, name) + getattr(count, name) for name in _SUMS}
+    sums = {name: getattr(before, name) + getattr(count, name) for name in Calls.SUMS}
+    histogram = merged((before.histogram, count.histogram))
     return Count(**sums, histogram=histogram, latest=max(before.latest, count.latest))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import string
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from accounts.services.tokens import digest_of
 from common.clock import now
 from common.errors import Conflict, NotFound, wrong
 from common.ids import is_uid
@@ -100,11 +100,6 @@ def keys_of(principal: Principal, row: Endpoint) -> QuerySet[EndpointKey]:
     """Return the keys of an endpoint, the newest first, for who may make and revoke them."""
     own(principal, row)
     return row.access_keys.exclude(prefix="").select_related("created_by")
-
-
-def digest_of(secret: str) -> str:
-    """Return what is kept of a secret: with 190 bits of chance no salt or slow hash is needed."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _record(

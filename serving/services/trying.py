@@ -18,6 +18,7 @@ import httpx
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from accounts.services.tokens import digest_of
 from common import trust
 from common.clock import now
 from common.errors import BerthError, wrong
@@ -25,7 +26,7 @@ from projects.access import Permission, require
 from serving.address import address_of
 from serving.models import EndpointKey
 from serving.services.base import tell_gateways
-from serving.services.keys import NAME_MAX, PREFIX, digest_of
+from serving.services.keys import NAME_MAX, PREFIX
 
 if TYPE_CHECKING:
     from accounts.principal import Principal

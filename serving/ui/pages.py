@@ -114,7 +114,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
     apart = {} if canary is None else traffic.lately([row, canary], apart=True)
     share = row.canary_percent if is_ready else 0
     hour = traffic.series(row, "hour")
-    month = traffic.total(traffic.series(row, "month"))
+    since = now() - _COSTS_OF
     shown = [(one, *_REPLICA[one["state"]]) for one in replicas_of(row)]
     counts = Counter(str(word) for _one, word, _tone, _shape in shown)
     return {
@@ -135,7 +135,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
         "replicas": shown,
         "replica_counts": " · ".join(f"{n}\N{NO-BREAK SPACE}{w}" for w, n in counts.items()),
         "has_nodes": any(one["node"] for one, *_rest in shown),
-        "cost": cost_of(row, now() - _COSTS_OF, month.requests),
+        "cost": cost_of(row, since, traffic.requests_since(row, since)),
     }
 
 
