@@ -52,7 +52,7 @@ class Gateway:
         self._table = RoutingTable()
         self._wanted = Wanted()
         self._generations: list[Generation] = []  # the last one listens
-        self._backends = 0
+        self._backends = 0  # of the process that listens; none of ours does at first
         self._takes_away = False  # somebody may call less, and not all of that has ended
         self._of_row: dict[str, int] = {}  # which backend a ready row has
         self._leaving: set[tuple[int, str]] = set()  # servers that end their streams
@@ -147,7 +147,7 @@ class Gateway:
 
     async def _change(self, wanted: Wanted) -> None:
         """Tell the process that listens what is different: new servers, maps, then old servers."""
-        if not self._generations or self._needed() > self._backends:
+        if not self._backends or self._needed() > self._backends:
             raise RoutingError("There are more rows than backends.")
         old, current = self._wanted, self._generations[-1]
         secrets, routes = (
