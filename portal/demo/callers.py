@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 # Who calls, and how many times a minute on average.
 CALLERS = {"inspection line": 90, "nightly report": 20}
-WAVE_S = 420.0  # one calls more, then less
+WAVE_S = 1500.0  # one calls more, then less
 ANSWERS_WITHIN_S = 2.0
 WAKES_WITHIN_S = 8.0
 _BODY = {"instances": [[0.2, 0.7, 0.1]]}
