@@ -16,6 +16,7 @@ from common.clock import now
 from common.errors import BerthError, Conflict, Invalid, Unavailable, wrong
 from events import services as events
 from files.below import files_below
+from files.selectors import place_get
 from loaders import services as loads
 from loaders.choices import Result, Task
 from loaders.models import Load
@@ -154,7 +155,8 @@ def version_check(*, principal: Principal, row: ModelVersion, credential: str = 
     on_its_way = row.load is not None and row.load.is_on_its_way
     if row.files == Files.COMING and (on_its_way or row.look_at is not None):
         return row
-    row.created_by = row.created_by or principal.user  # in whose name it is looked at
+    if row.created_by is None or not _may_look(row):
+        row.created_by = principal.user  # in whose name it is looked at
     url = _copied_from(principal, row) if row.files == Files.FAILED else ""
     if url:
         row.files, row.problem = Files.COMING, ""
@@ -262,6 +264,8 @@ def _look(row: ModelVersion) -> bool:
     if who is None or volume is None:
         said = _("Whoever registered it, or the volume with its files, is gone.")
         return _found(row, {"files": Files.FAILED, "problem": said})
+    # What was there may be there still while nobody can look.
+    keeps = Files.THERE if row.files == Files.THERE else Files.FAILED
     try:
         with override(who.reads_in):
             seen = files_below(
@@ -272,11 +276,12 @@ def _look(row: ModelVersion) -> bool:
             )
             if not seen.is_open and not seen.has_failed:
                 return _later(row)
+            keeps = keeps if seen.has_failed else Files.FAILED
             columns = _judged(row, seen)
     except Unavailable:
         return _later(row)
     except BerthError as error:
-        columns = {"files": Files.FAILED, "problem": error.message[:500]}
+        columns = {"files": keeps, "problem": error.message[:500]}
     except Exception:
         log.exception("model-files", version=row.pk)  # it holds up no other
         return _later(row)
@@ -318,6 +323,18 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
     if row.files == Files.THERE and row.size_bytes not in {None, size}:
         columns["problem"] = _("Its files have changed since it was registered.")
     return columns
+
+
+def _may_look(row: ModelVersion) -> bool:
+    """Whether who registered it may see its files still: they may have left."""
+    who, volume = row.created_by, row.volume
+    if who is None or volume is None:
+        return False
+    try:
+        place_get(Principal(who), volume.uid, row.model.project)
+    except BerthError:
+        return False
+    return True
 
 
 def _copied_from(who: Principal, row: ModelVersion) -> str:
