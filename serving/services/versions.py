@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 BATCH = 20
+FOLDER_MAX = 512
 SOON = timedelta(seconds=2)
 SELDOM = timedelta(minutes=5)
 _NUMBERED = re.compile(r"v([0-9]{1,6})")
@@ -111,6 +112,7 @@ def _create(
         if found.volume is None:
             row.volume = models_volume(principal, row.model.project, wanted.cluster)
             row.folder = f"{row.model.name}/{row.name}-{row.uid.hex[:8]}"
+    _fitting(row.folder)
     if row.source == Source.UPLOAD and row.volume is not None:
         row.origin = row.origin or f"{UPLOAD}{row.name}"
     row.save(force_insert=True)
@@ -315,10 +317,10 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
     paths = [path for path, _size in seen.files]
     columns: dict[str, Any] = {}
     if deeper := place_in(paths):
-        columns["folder"] = f"{row.folder}/{deeper}".strip("/")
+        columns["folder"] = _fitting(f"{row.folder}/{deeper}".strip("/"))
         paths = [path.partition("/")[2] for path in paths]
     framework = framework_of(paths, row.framework)
-    size = sum(size for _path, size in seen.files)
+    size = min(sum(size for _path, size in seen.files), 2**63 - 1)
     columns |= {"framework": framework, "size_bytes": size, "files": Files.THERE, "problem": ""}
     if row.files == Files.THERE and row.size_bytes not in {None, size}:
         columns["problem"] = _("Its files have changed since it was registered.")
@@ -335,6 +337,12 @@ def _may_look(row: ModelVersion) -> bool:
     except BerthError:
         return False
     return True
+
+
+def _fitting(folder: str) -> str:
+    if len(folder) > FOLDER_MAX:
+        raise wrong("origin", _("The folder's name is too long or has control characters."))
+    return folder
 
 
 def _copied_from(who: Principal, row: ModelVersion) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from common.clock import now
 from serving.examples import examples
 from tests.serving.conftest import ENDPOINTS
+from work.fields import is_storable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 
@@ -231,3 +234,71 @@ def test_a_page_tries_only_what_is_below_the_endpoint(as_user, alice, serve, pat
     answer = as_user(alice).post(at, {"method": "GET", "path": path})
     assert answer.status_code == 422
     assert not EndpointKey.objects.exists()
+
+
+def test_the_folder_of_a_model_may_be_the_whole_volume_and_of_any_length(
+    look, api, alice, model, data, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/model.pkl").write_bytes(b"x")
+    assert api(alice, "POST", VERSIONS, {"origin": "volume:data"}).status_code == 202
+    long = api(alice, "POST", VERSIONS, {"origin": f"volume:data/{'a' * 600}"})
+    assert (long.status_code, list(long.json()["fields"])) == (400, ["origin"])
+    look()
+    assert [(one.files, one.problem) for one in model.versions.all()] == [("there", "")]
+
+
+LIES = {
+    "a size that no number has room for": '"size": 1e400, "path": "m/model.pkl"',
+    "a size of forty digits": f'"size": {"9" * 40}, "path": "m/model.pkl"',
+    "a negative size": '"size": -5, "path": "m/model.pkl"',
+    "a size that is a list": '"size": [], "path": "m/model.pkl"',
+    "a name that leads out": '"size": 1, "path": "m/../../other/model.pkl"',
+    "a long name": f'"size": 1, "path": "m/{"a" * 5000}/model.pkl"',
+    "a name with NUL": '"size": 1, "path": "m/%00/model.pkl"',
+    "half a letter": '"size": 1, "path": "m/\\ud800/model.pkl"',
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_file_server_that_lies_holds_up_no_other_version(
+    api, alice, model, data, settle, settings, lie
+) -> None:
+    """The project's own user runs it: it may say anything of its own files, and nothing more."""
+    from files.models import FileSession
+    from serving.services.versions import versions_look
+
+    settings.BERTH_CLUSTER_PRIVATE_KEY = "as in the worker"
+    text = f'{{"entries": [{{"kind": "file", {lie}}}]}}\n{{"done": {{"complete": true}}}}\n'
+
+    class Liar(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Liar)
+    Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        for name in ("v1", "v2"):
+            said = {"origin": "volume:data/m", "name": name, "framework": "sklearn"}
+            assert api(alice, "POST", VERSIONS, said).status_code == 202
+        for _turn in range(3):
+            versions_look()
+            for row in FileSession.objects.filter(deleted_at=None).select_related("volume"):
+                settle(row)
+                address = f"127.0.0.1:{server.server_address[1]}"
+                FileSession.objects.filter(pk=row.pk).update(phase="running", address=address)
+            model.versions.filter(look_at__isnull=False).update(look_at=now())
+    finally:
+        server.shutdown()
+        server.server_close()
+    for row in model.versions.all():
+        assert row.look_at is None
+        assert is_storable(row.folder + row.problem)
+        assert len(row.folder) <= 512
+        assert ".." not in row.folder.split("/")
+        assert row.size_bytes is None or 0 <= row.size_bytes < 2**63
