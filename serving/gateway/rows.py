@@ -94,7 +94,7 @@ def _endpoint(
 
 
 def _keys() -> dict[str, Principal]:
-    live = EndpointKey.objects.filter(revoked_at=None)
+    live = EndpointKey.objects.filter(revoked_at=None, endpoint__deleted_at=None)
     live = live.filter(Q(expires_at=None) | Q(expires_at__gt=now()))
     midnight = datetime.combine(now().astimezone(UTC).date(), time(), UTC)
     today = (

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError
+from common.errors import BerthError, Forbidden, NotFound
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.gateway.tallies import LIVES_S, some_gateway_tells
@@ -101,8 +101,10 @@ def endpoint_wake(pk: int) -> str:
                 Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
                 return ""
     except BerthError as error:  # its callers learn that it does not answer, its page says why
-        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=str(error)[:500])
-        return str(error)
+        owner_lost_it = isinstance(error, Forbidden | NotFound)
+        why = _("Its owner may not run it here any more.") if owner_lost_it else str(error)
+        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=why[:500])
+        return why
     if state in {State.DELETING, State.STOPPED, State.STOPPING}:
         return _("It is stopped; it answers when somebody starts it.")
     if state == State.FAILED:
