@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
 SECRETS = ("keys", "grants")  # maps of who may call
-MAPS = (*SECRETS, "endpoints", "rows", "canaries", "waits")
+ROUTES = ("rows", "canaries", "reasons", "waits", "endpoints")
+MAPS = (*SECRETS, *ROUTES)
 STARTS_WITHIN_S = 10.0
 ALONE_S = 30  # it goes on so long after the control process was killed
 ANSWERS_WITHIN_S = 5.0

@@ -45,6 +45,7 @@ class Endpoint:
     canary_percent: int = 0
     wait_s: float = 120.0  # a request for a sleeping one waits so long at most
     waiting: int = 100  # so many wait for it at once at most
+    stopped: str = ""  # why no request wakes it, for its callers
 
     def __post_init__(self) -> None:
         _check(NAME, self.project, self.name)
@@ -79,7 +80,8 @@ class RoutingTable:
     principals: dict[str, Principal] = field(default_factory=dict)  # by SHA-256 of the secret
 
     def __post_init__(self) -> None:
-        _check(DIGEST, *self.principals)
+        for digest in self.principals:
+            checked_digest(digest)
 
     def at(self, now: float) -> RoutingTable:
         """The same without whom it is too late for."""
@@ -111,6 +113,11 @@ def from_json(document: dict[str, Any]) -> RoutingTable:
         tuple(endpoint(one) for one in document.get("endpoints", ())),
         {digest: principal(one) for digest, one in document.get("principals", {}).items()},
     )
+
+
+def checked_digest(text: str) -> str:
+    _check(DIGEST, text)
+    return text
 
 
 def _check(pattern: re.Pattern[str], *words: str) -> None:
