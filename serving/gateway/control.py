@@ -99,6 +99,11 @@ class Gateway:
                 await self._cut_off()
                 self._takes_away = False
 
+    async def renew(self) -> None:
+        """Have a process with the certificate that is in the folder now take over."""
+        async with self._turn:
+            await self._next_generation(self._want())
+
     async def _go_by(self, wanted: Wanted) -> None:
         try:
             await self._change(wanted)
@@ -139,6 +144,8 @@ class Gateway:
         maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid
         waits = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
         maps["waits"][endpoint.uid] = "0:0" if endpoint.uid in self._refused else waits
+        for origin in endpoint.origins:
+            maps["origins"][f"{endpoint.uid}/{origin}"] = "1"
         if refused := self._refused.get(endpoint.uid):
             maps["reasons"][endpoint.uid] = f"not-woken:{_in_a_word(refused)}"
         elif endpoint.stopped:

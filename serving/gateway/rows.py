@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 log = structlog.get_logger(__name__)
-T, Made = TypeVar("T"), TypeVar("Made")
+T = TypeVar("T")
+Made = TypeVar("Made")
 
 METRICS = "/metrics"
 VERSION_OF_ITS_OWN = "custom"  # of a row that serves no version of a model
@@ -111,6 +112,7 @@ def _endpoint(
         canary,
         row.canary_percent,
         float(row.wait_s),
+        origins=tuple(row.origins.split()),
     )
     if is_held:
         return endpoint

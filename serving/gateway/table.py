@@ -13,6 +13,7 @@ from typing import Any
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62})")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 ADDRESS = re.compile(r"(?:[0-9.]+|\[[0-9a-f:.]+\]):[0-9]{1,5}")
+ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 CANARY = "canary"
 
@@ -46,10 +47,12 @@ class Endpoint:
     wait_s: float = 120.0  # a request for a sleeping one waits so long at most
     waiting: int = 100  # so many wait for it at once at most
     stopped: str = ""  # why no request wakes it, for its callers
+    origins: tuple[str, ...] = ()  # whose pages may call it in a browser
 
     def __post_init__(self) -> None:
         _check(NAME, self.project, self.name)
         _check(WORD, self.uid)
+        _check(ORIGIN, *self.origins)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -101,9 +104,8 @@ def from_json(document: dict[str, Any]) -> RoutingTable:
 
     def endpoint(told: dict[str, Any]) -> Endpoint:
         canary = told.get("canary")
-        return Endpoint(
-            **{**told, "main": row(told["main"]), "canary": row(canary) if canary else None}
-        )
+        rows = {"main": row(told["main"]), "canary": row(canary) if canary else None}
+        return Endpoint(**{**told, **rows, "origins": tuple(told.get("origins", ()))})
 
     def principal(told: dict[str, Any]) -> Principal:
         sets = {name: frozenset(told.get(name, ())) for name in ("endpoints", "projects")}

@@ -16,6 +16,7 @@ class Replica:
     name: str
     figures: str = ""  # what it publishes
     pause_s: float = 0.0  # before each answer
+    headers: str = ""  # of its answers, besides
     seen: list[str] = field(default_factory=list)  # the heads of requests
     received: int = 0  # bytes of bodies
     port: int = 0
@@ -54,7 +55,7 @@ class Replica:
     async def _act(
         self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        path = head.split()[1]
+        path = head.split()[1].partition("?")[0]
         await asyncio.sleep(self.pause_s)
         if path == "/stream":
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -83,8 +84,8 @@ class Replica:
             self.received += len(part)
 
     async def _answer(self, writer: asyncio.StreamWriter, body: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\nSet-Cookie: theirs=1\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
+        head = f"HTTP/1.1 200 OK\r\nSet-Cookie: theirs=1\r\n{self.headers}"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
 
     async def _echo(

@@ -91,8 +91,8 @@ async def test_a_sender_of_one_letter_at_a_time_is_let_go(
     assert replica.seen == []
 
 
-async def test_nothing_but_http_1_is_spoken(gateway: Running, replica: Replica) -> None:
-    """Over one connection of HTTP/2 several callers could speak: whose stream would end?"""
+async def test_nothing_but_http_1_is_spoken_in_clear(gateway: Running, replica: Replica) -> None:
+    """Whoever stands before it with TLS may send several callers over one connection: as they are."""
     await gateway.route(replica)
     answer = await gateway.raw("PRI * HTTP/2.0\n\nSM\n\n")
     assert " 400 " in answer.split("\n")[0]
