@@ -134,14 +134,18 @@ class Gateway:
             wanted.maps["keys"][digest] = ":".join(
                 [
                     principal.word,
-                    str(principal.requests_per_s or NO_LIMIT),
-                    str(principal.concurrent or NO_LIMIT),
+                    str(self._part_of(principal.requests_per_s)),
+                    str(self._part_of(principal.concurrent)),
                     "exhausted" if principal.is_exhausted else "ok",
                 ]
             )
             for grant in _grants(principal):
                 wanted.maps["grants"][f"{principal.word}/{grant}"] = "1"
         return wanted
+
+    def _part_of(self, limit: int) -> int:
+        """What this gateway allows of a limit; rounded up, so that each allows one at least."""
+        return -(-limit // self._table.gateways) if limit else NO_LIMIT
 
     def _want_rows(self, endpoint: Endpoint, maps: dict[str, dict[str, str]]) -> None:
         maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid

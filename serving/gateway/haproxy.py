@@ -171,7 +171,7 @@ class Generation:
         found = [
             one
             for (one, ended), text in zip(from_there.items(), told, strict=True)
-            if "" in ended or ((number := STREAM.search(text)) and number[1] in ended)
+            if "" in ended or ended.intersection(STREAM.findall(text))
         ]
         await self.ask(f"shutdown session {one}" for one in found)
         return len(found)

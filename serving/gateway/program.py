@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,12 +47,14 @@ class Process:
     def __init__(self, folder: Path, listener: socket.socket) -> None:
         self.gateway = Gateway(folder, listener, self._wake)
         self.tallies = Tallies(secrets.token_hex(8))
+        self._name_file = folder / "name"
         self._table: RoutingTable | None = None
         self._print: object = None
         self._read_at = 0.0
 
     async def run(self) -> None:
         """Carry requests until cancelled."""
+        await _logged(self._follow_on)
         while self._table is None:
             await _logged(self._read)
             if self._table is None:
@@ -66,6 +69,13 @@ class Process:
         finally:
             await _logged(self._count)
             await in_database(self.tallies.leave)
+
+    async def _follow_on(self) -> None:
+        """Who was here before and was killed is no gateway any more."""
+        before = self._name_file.read_text() if self._name_file.exists() else ""
+        haproxy.write(self._name_file, self.tallies.name)
+        if before:
+            await in_database(Tallies(before).leave)
 
     async def _follow(self) -> None:
         """Look twice a second, and at once when somebody says that an endpoint changed."""
@@ -84,7 +94,9 @@ class Process:
         is_due = time.monotonic() - self._read_at > READS_EVERY_S
         if found is None or (found == self._print and not is_due):
             return
-        table = await in_database(rows.read_table)
+        table = await in_database(
+            lambda: replace(rows.read_table(), gateways=self.tallies.others() + 1)
+        )
         if table is None:
             return
         if self._table is not None and table != self._table:

@@ -7,7 +7,7 @@ compares it with the one before.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62})")
@@ -81,6 +81,7 @@ class Principal:
 class RoutingTable:
     endpoints: tuple[Endpoint, ...] = ()
     principals: dict[str, Principal] = field(default_factory=dict)  # by SHA-256 of the secret
+    gateways: int = 1  # that carry together: each allows its part of a limit
 
     def __post_init__(self) -> None:
         for digest in self.principals:
@@ -93,7 +94,7 @@ class RoutingTable:
             for digest, one in self.principals.items()
             if one.expires_at is None or one.expires_at > now
         }
-        return RoutingTable(self.endpoints, live)
+        return replace(self, principals=live)
 
 
 def from_json(document: dict[str, Any]) -> RoutingTable:

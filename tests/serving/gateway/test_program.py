@@ -69,6 +69,12 @@ def endpoint(project: Any, alice: Any) -> Any:
 
 @pytest.fixture
 async def url(listener: socket.socket) -> AsyncIterator[str]:
+    async with process(listener) as one:
+        yield one
+
+
+@contextlib.asynccontextmanager
+async def process(listener: socket.socket) -> AsyncIterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="gw-"))
     running = asyncio.create_task(Process(folder, listener).run())
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/e/vision"
