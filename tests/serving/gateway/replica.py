@@ -64,19 +64,11 @@ class Replica:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf of it")
             await writer.drain()
             self.die()
-        elif path == "/events":
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-            for number in range(1000):
-                writer.write(f"id: {number}\ndata: token\n\n".encode())
-                await writer.drain()
-                await self._next.acquire()
-        elif path == "/chunks":
-            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-            while (line := await reader.readline()) != b"0\r\n":
-                body = await reader.readexactly(int(line, 16) + 2)
-                writer.write(line + body)
-                await writer.drain()
-            writer.write(line + await reader.readexactly(2))
+        elif path in {"/large", "/chunks", "/events"}:
+            await self._send_long(path, reader, writer)
+        elif path == "/echo":
+            body = await reader.readexactly(int(_header(head, "content-length") or 0))
+            await self._answer(writer, body)
         else:
             if _header(head, "transfer-encoding"):
                 await reader.readuntil(b"0\r\n\r\n")
@@ -84,6 +76,28 @@ class Replica:
             if path == "/next":
                 self._next.release()
             await self._answer(writer, self.name.encode())
+
+    async def _send_long(
+        self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if path == "/large":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n")
+            for _ in range(128):
+                writer.write(b"x" * 2**16)
+                await writer.drain()
+        elif path == "/events":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            for number in range(1000):
+                writer.write(f"id: {number}\ndata: token\n\n".encode())
+                await writer.drain()
+                await self._next.acquire()
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while (line := await reader.readline()) != b"0\r\n":
+                body = await reader.readexactly(int(line, 16) + 2)
+                writer.write(line + body)
+                await writer.drain()
+            writer.write(line + await reader.readexactly(2))
 
     async def _read(self, reader: asyncio.StreamReader, length: int) -> None:
         while length > 0:
