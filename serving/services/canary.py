@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Until every gateway has heard of a change of the split, nothing that it took traffic from ends.
 SETTLES = timedelta(seconds=3)
 # What a canary has of the endpoint beside it whatever is said of it.
-_OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s")
+_OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s", "origins")
 
 
 def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any]) -> Endpoint:

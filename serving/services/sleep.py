@@ -17,7 +17,7 @@ from serving.choices import State
 from serving.gateway.tallies import LIVES_S, some_gateway_tells
 from serving.models import Endpoint, Pressure
 from serving.services.base import for_each
-from serving.states import STATES
+from serving.states import STATES, stopped_says
 from work.choices import StopReason
 from work.services.base import locked
 from work.services.ending import request_stop
@@ -106,7 +106,7 @@ def endpoint_wake(pk: int) -> str:
         Endpoint.objects.filter(pk=found.pk).update(scaling_problem=why[:500])
         return why
     if state in {State.DELETING, State.STOPPED, State.STOPPING}:
-        return _("It is stopped; it answers when somebody starts it.")
+        return stopped_says(row)
     if state == State.FAILED:
         why = STATES.why(row).text
         return _("It failed: %(why)s") % {"why": why}
