@@ -27,6 +27,7 @@ from serving.runtimes import runtime_of
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart
+from serving.ui.form import endpoint_form, size_that_follows
 from work.selectors import may_change
 from work.ui.pages import Column, Fact, Pages, Words
 
@@ -208,7 +209,9 @@ PAGES = Pages(
     seen=_seen,
     own_part="serving/_endpoint.html",
     style="css/serving.css",
-    script="js/split.js",
+    script="js/endpoints.js",
+    form=endpoint_form,
+    follows=size_that_follows,
     own_part_of=_own_part,
     tabs=_tabs,
     logs_of=_logs,
