@@ -118,7 +118,7 @@ def _offered(version: ModelVersion, kinds: Sequence[GpuKind]) -> Offered:
     told = [str(version.get_framework_display())]
     told += [filesize(version.size_bytes)] * bool(version.size_bytes)
     told += [f"{name} {value:g}" for name, value in list(version.metrics.items())[:_METRICS]]
-    parts = [version.name]
+    parts = [str(version)]
     if version.stage == Stage.SERVING:
         parts.append(str(version.get_stage_display()))
     if version.files == Files.COMING:
