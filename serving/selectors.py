@@ -38,6 +38,7 @@ def models_visible_to(who: Principal, project: Project) -> QuerySet[Model]:
         version_count=Count("versions", distinct=True),
         newest=Subquery(newest.values("name")[:1]),
         newest_framework=Subquery(newest.values("framework")[:1]),
+        newest_at=Subquery(newest.values("created_at")[:1]),
         endpoint_count=Count(
             "versions__endpoints",
             filter=Q(

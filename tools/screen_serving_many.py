@@ -82,7 +82,8 @@ def make(kenji: User) -> dict[str, str]:
     EndpointKey.objects.bulk_create(
         EndpointKey(
             endpoint=rows[0], created_by=kenji, prefix=f"bep_{number:04}", digest=f"{number:064}",
-            name=f"店舗端末・東京都千代田区丸の内一丁目・第{number}号機", requests_per_second=number % 50,
+            name=f"店舗端末・東京都千代田区丸の内一丁目・第{number}号機",
+            requests_per_second=number % 50,
             expires_at=now() + timedelta(days=number - 10) if number % 3 else None,
         )
         for number in range(MANY)
