@@ -154,6 +154,11 @@ class VersionNew(ProjectView):
             row = self._add(form)
         except BerthError as error:
             return self._shown(form, status=refuse(request, form, error))
+        if request.POST.get("then") == "deploy":
+            row = versions.version_look(row)
+            if row.files != Files.FAILED:
+                messages.success(request, _t("%(name)s is registered.") % {"name": row})
+                return HttpResponseRedirect(_deploys(row))
         said = _t("%(name)s is registered; its files are looked at now.")
         messages.success(request, said % {"name": row})
         return HttpResponseRedirect(row.model.get_absolute_url())
@@ -215,7 +220,6 @@ class ModelPage(ProjectView):
 
     def _told(self, row: ModelVersion) -> dict[str, Any]:
         mine = row.created_by_id in {None, self.principal.user.pk}
-        new = reverse("endpoints:new", kwargs={"project": self.project.slug})
         folder = ""
         if row.volume is not None:
             keys = {"project": self.project.slug, "volume": row.volume.uid}
@@ -224,10 +228,16 @@ class ModelPage(ProjectView):
             "version": row,
             "badge": (row.get_files_display(), *_BADGES[Files(row.files)]),
             "stage": (row.get_stage_display(), _STAGES[Stage(row.stage)]),
-            "deploy": f"{new}?{urlencode({'model': str(row)})}" if row.framework else "",
+            "deploy": _deploys(row) if row.framework else "",
             "folder": folder,
             "owner": "" if mine or row.created_by is None else row.created_by.label,
         }
+
+
+def _deploys(row: ModelVersion) -> str:
+    """Return where an endpoint that serves it is made."""
+    new = reverse("endpoints:new", kwargs={"project": row.model.project.slug})
+    return f"{new}?{urlencode({'model': str(row)})}"
 
 
 class _Act(ProjectView):

@@ -88,6 +88,7 @@ class Verb:
     ends: bool = False
     listed: bool = True  # in the menu of a list too
     chosen: bool = False  # of several in a list too
+    lost: Text = ""  # what whoever ends another's work is told; "": what a stop loses
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Pages:
     facts_of: Callable[[Any], list[Fact]] = lambda _row: []
     facts_part: str = "work/_facts.html"
     verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
+    more_verbs: tuple[Verb, ...] = ()  # beside those
     # Its form, instead of one that is made of nothing but its table.
     form: Callable[..., WorkForm] | None = None  # who, project, data, row=
     # What follows from what a link says of it (``WorkForm.given``), where the link says no more.
