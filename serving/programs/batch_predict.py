@@ -78,9 +78,9 @@ def main(words: list[str] | None = None) -> None:
             _say(f"goes on where it was: {told}.")
         if not said.is_done:
             with asked:
-                shape = shape_of(asked.takes(options.name))
-                check_columns(files, shape)
                 caller = Caller(asked, options.name)
+                shape = shape_of(caller.takes())
+                check_columns(files, shape)
                 found = records(files, names, said.place, shape)
                 Run(options, results, caller, shard, sizes).all(found)
     except (RefusedError, StoppedError) as problem:
@@ -147,7 +147,8 @@ class Run:
             else:
                 head = json.dumps(line, ensure_ascii=False).encode(errors="replace")[:-1]
                 made = json.dumps(answer.prediction, ensure_ascii=False).encode(errors="replace")
-                predictions.append(head + its + b', "prediction": ' + made + b"}\n")
+                by = f', "version": {json.dumps(answer.version)}' if answer.version else ""
+                predictions.append(head + its + b', "prediction": ' + made + by.encode() + b"}\n")
         self.results.write(predictions, errors, chunk.after)
         if time.monotonic() - self.told_at > COMMIT_EVERY_S:
             self.results.commit()
