@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Case, Count, OuterRef, Prefetch, Q, QuerySet, Subquery, When
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound
@@ -39,6 +39,7 @@ def models_visible_to(who: Principal, project: Project) -> QuerySet[Model]:
         version_count=Count("versions", distinct=True),
         newest=Subquery(newest.values("name")[:1]),
         newest_framework=Subquery(newest.values("framework")[:1]),
+        newest_at=Subquery(newest.values("created_at")[:1]),
         endpoint_count=Count(
             "versions__endpoints",
             filter=Q(
@@ -65,6 +66,15 @@ def versions_of(who: Principal, model: Model) -> QuerySet[ModelVersion]:
     rows = rows.select_related("model__project", "volume", "load", "created_by")
     served = Prefetch("endpoints", queryset=serving.order_by("name"), to_attr="served_by")
     return rows.prefetch_related(served).order_by("-id")
+
+
+def versions_deployable(who: Principal, project: Project) -> QuerySet[ModelVersion]:
+    """Return the versions that an endpoint may serve, by model: the newest that serves first."""
+    mine = scoped(Model.objects.filter(project=project), who, Permission.MODEL_READ)
+    rows = ModelVersion.objects.filter(model__in=mine).exclude(framework="")
+    rows = rows.exclude(stage=Stage.RETIRED).exclude(files=Files.FAILED).select_related("model")
+    serving = Case(When(stage=Stage.SERVING, then=0), default=1)
+    return rows.order_by("model__name", serving, "-id")
 
 
 def version_get(who: Principal, model: Model, name: str) -> ModelVersion:

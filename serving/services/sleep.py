@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError
+from common.errors import BerthError, Conflict
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.gateway.tallies import LIVES_S, some_gateway_tells
@@ -19,8 +19,8 @@ from serving.models import Endpoint, Pressure
 from serving.services.base import for_each
 from serving.states import STATES
 from work.choices import StopReason
-from work.services.base import locked
-from work.services.ending import request_stop
+from work.services.base import locked, require_end
+from work.services.ending import request_stop, workload_stop
 from work.services.launch import launch_again
 
 if TYPE_CHECKING:
@@ -80,6 +80,23 @@ def _sleep(found: Endpoint) -> bool:
     if not _is_due(row, at) or _busy(at).filter(of_it).exists():
         return False
     return request_stop(row, reason=StopReason.ASLEEP, actor=None)
+
+
+@transaction.atomic
+def endpoint_sleep(*, principal: Principal, row: Endpoint, said: str = "") -> Endpoint:
+    """Put it to sleep for a person, whatever it was told of when. What it is asked meanwhile is
+    answered, and the next request wakes it.
+    """
+    require_end(principal, row)
+    found: Endpoint = locked(row)
+    if found.promoting:
+        raise Conflict(_("Its canary is being promoted: wait, or roll back."), code="promoting")
+    if STATES.of(found) != State.READY:
+        raise Conflict(_("It does not answer now: there is nothing to put to sleep."))
+    stopped: Endpoint = workload_stop(
+        principal=principal, row=found, said=said, reason=StopReason.ASLEEP
+    )
+    return stopped
 
 
 def endpoint_wake(pk: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ log = structlog.get_logger(__name__)
 BATCH = 20
 SOON = timedelta(seconds=2)
 SELDOM = timedelta(minutes=5)
+LOOKED_WITHIN_S = 3.0  # a page waits
+_PAUSE_S = 0.2
 _NUMBERED = re.compile(r"v([0-9]{1,6})")
 
 
@@ -253,6 +256,16 @@ def versions_look() -> int:
     due = ModelVersion.objects.filter(look_at__lte=now()).order_by("look_at")
     related = ("model__project", "created_by", "volume")
     return sum(_look(row) for row in due.select_related(*related)[:BATCH])
+
+
+def version_look(row: ModelVersion) -> ModelVersion:
+    """Look at its files at once, for a person who waits a moment; later the duty does."""
+    give_up = time.monotonic() + LOOKED_WITHIN_S
+    while row.files == Files.COMING and row.look_at and time.monotonic() < give_up:
+        if not _look(row):
+            time.sleep(_PAUSE_S)
+        row.refresh_from_db()
+    return row
 
 
 def _look(row: ModelVersion) -> bool:

@@ -24,7 +24,7 @@ from serving import examples, services, traffic
 from serving.address import address_of
 from serving.choices import Files, Stage
 from serving.models import Endpoint, ModelVersion
-from serving.runtimes import OPENAI, runtime_of
+from serving.runtimes import OPENAI
 from serving.services.keys import MAX_LIMIT, NAME_MAX
 from serving.services.trying import MOST_BODY, Answer, endpoint_try
 from serving.ui.charts import chart
@@ -198,8 +198,7 @@ class Try(OneView):
     ) -> HttpResponse:
         version = row.version
         signature = {} if version is None else version.signature
-        model = (row.model or row.name).partition("/")[0]
-        begin = examples.examples(runtime_of(row).speaks, signature, model)
+        begin = examples.examples_of(row)
         asked = self.request.GET.get("as", "")
         shown = next((one for one in begin if one.protocol == asked), begin[0])
         if form is None:
@@ -236,7 +235,7 @@ def _versions(row: Endpoint) -> list[tuple[str, Any]]:
 
 
 class CanaryForm(forms.Form):
-    model = forms.ChoiceField(label=_("Version"), required=False)
+    model = forms.ChoiceField(label=_("Version"))
     image = forms.CharField(label=_("Image"), max_length=512, required=False)
     min_replicas = forms.IntegerField(label=_("Replicas"), min_value=1, max_value=64, initial=1)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from common.ui.components import Tab
     from placement.fleet import Fleet
+    from projects.models import Project
     from work.ui.forms import WorkForm
 
 Counted = Callable[[int], str]  # a sentence about so many of them
@@ -87,6 +88,7 @@ class Verb:
     ends: bool = False
     listed: bool = True  # in the menu of a list too
     chosen: bool = False  # of several in a list too
+    lost: Text = ""  # what whoever ends another's work is told; "": what a stop loses
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,11 @@ class Pages:
     facts_of: Callable[[Any], list[Fact]] = lambda _row: []
     facts_part: str = "work/_facts.html"
     verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
+    more_verbs: tuple[Verb, ...] = ()  # beside those
     # Its form, instead of one that is made of nothing but its table.
     form: Callable[..., WorkForm] | None = None  # who, project, data, row=
+    # What follows from what a link says of it (``WorkForm.given``), where the link says no more.
+    follows: Callable[[Principal, Project, WorkForm], Mapping[str, Any]] = lambda *_given: {}
     # What its fields name, by what means it alone: for documents and commands.
     named: Callable[[Principal, Any], Mapping[str, Any]] = lambda _who, _row: {}
     unread: tuple[str, ...] = ()  # columns that are too large to be read with each row

@@ -95,7 +95,7 @@ def goes_plain(row: Any) -> bool:
 
 
 def verbs_of(pages: Pages) -> tuple[Verb, ...]:
-    return pages.verbs or _usual(pages)
+    return (*(pages.verbs or _usual(pages)), *pages.more_verbs)
 
 
 @dataclass(frozen=True)
