@@ -288,10 +288,10 @@ def _version(project: Project, name: str) -> ModelVersion:
         raise Conflict(said % {"name": version}, code="files-coming")
     if version.framework not in FRAMEWORKS or version.volume is None:
         said = _("A batch prediction serves %(names)s by itself, and %(name)s is %(framework)s.")
-        said = f"{said} {_('Ask an endpoint that serves it instead.')}"
+        instead = _("Ask an endpoint that serves it instead.")
         names = ", ".join(one.title for one in FRAMEWORKS.values())
         told = {"names": names, "name": version, "framework": version.get_framework_display()}
-        raise wrong("model", said % told)
+        raise wrong("model", f"{said % told} {instead}")
     return version
 
 
