@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
+from django_tables2 import RequestConfig
 
 from common.errors import BerthError, wrong
 from common.ids import slugify
@@ -25,6 +26,7 @@ from serving import selectors
 from serving.choices import Files, Framework, Stage
 from serving.models import Model
 from serving.services import models, versions
+from serving.ui.tables import ModelFilter, ModelTable
 from volumes.choices import VolumeKind
 from volumes.selectors import volumes_mountable
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from jobs.models import Run
     from serving.models import ModelVersion
 
+PER_PAGE = 25
 FIRST = ("model", "origin", "framework")
 LEFT = ("name", "description", "metrics", "credential", "cluster")  # folded away
 _BADGES = {
@@ -122,16 +125,12 @@ class ModelList(ProjectView):
     template_name = "serving/models.html"
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        rows = selectors.models_visible_to(self.principal, self.project)
-        words = request.GET.get("q", "").strip()[:50]
-        rows = rows.filter(name__icontains=words) if words else rows
-        page = paginate(request, rows)
-        labels = dict(Framework.choices)
-        shown = [
-            (row, labels.get(getattr(row, "newest_framework", None) or "", ""))
-            for row in page.object_list
-        ]
-        return self.render({"page": page, "rows": shown, "words": words})
+        filters = ModelFilter(request.GET)
+        table = ModelTable(
+            filters.narrowed(selectors.models_visible_to(self.principal, self.project))
+        )
+        RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
+        return self.render({"table": table, "filters": filters})
 
 
 class VersionNew(ProjectView):

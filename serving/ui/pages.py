@@ -30,6 +30,7 @@ from serving.services import endpoint_sleep
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart
+from serving.ui.form import endpoint_form, size_that_follows
 from work.selectors import may_change, may_end
 from work.ui.pages import Column, Fact, Pages, Verb, Words
 
@@ -224,7 +225,9 @@ PAGES = Pages(
     seen=_seen,
     own_part="serving/_endpoint.html",
     style="css/serving.css",
-    script="js/split.js",
+    script="js/endpoints.js",
+    form=endpoint_form,
+    follows=size_that_follows,
     own_part_of=_own_part,
     tabs=_tabs,
     more_verbs=(
