@@ -12,14 +12,13 @@ from django.utils.translation import gettext_lazy as _
 from common.templatetags.berth import NOTHING, ago
 from common.ui.components import FilterForm, choice, search_field
 from serving.choices import Framework
+from work.ui.tables import NUMBER
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
     from django.utils.safestring import SafeString
 
     from serving.models import Model
-
-NUMBER: dict[str, Any] = {"td": {"class": "end num"}, "th": {"class": "end"}}
 
 
 class ModelFilter(FilterForm):
