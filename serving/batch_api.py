@@ -6,11 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.urls import path
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from common.drf.serializers import StrictSerializer, given
+from common.manifests import parse, require_project
 from jobs.fields import MAX_REPLICAS
 from jobs.states import OVER, state_of
 from projects.access import Permission
@@ -25,6 +27,7 @@ from serving.services.batch import (
     batch_again,
     batch_create,
 )
+from serving.services.batch_documents import batch_apply
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
@@ -164,6 +167,42 @@ class BatchPredictions(ProjectAPIView):
         return Response(_told([row])[0], status=status.HTTP_202_ACCEPTED)
 
 
+class ApplyBatchPrediction(ProjectAPIView):
+    """Begin a batch prediction as a document says, unless its name is there."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    @extend_schema(
+        operation_id="batch_predictions_apply",
+        request=OpenApiTypes.OBJECT,
+        parameters=[OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what")],
+        responses={202: BatchPredictionOut, 200: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request, project: str) -> Response:
+        read = parse(request.data, kind="BatchPrediction", spec=_SPEC)
+        require_project(read.project, self.project.slug)
+        shape = BatchPredictionIn(data={**read.spec, "name": read.name})
+        shape.is_valid(raise_exception=True)
+        said = dict(shape.validated_data)
+        plan = request.query_params.get("plan") == "1"
+        found = batch_apply(principal=self.principal, project=self.project, said=said, plan=plan)
+        if not plan and found.row is not None:
+            return Response(_told([found.row])[0], status=status.HTTP_202_ACCEPTED)
+        is_new = found.action == "create"
+        answer = {
+            "action": found.action,
+            "name": read.name,
+            "changes": [
+                {"field": name, "from": None, "to": value}
+                for name, value in (read.spec.items() if is_new else ())
+            ],
+            "sentences": [found.refusal] if found.refusal else [],
+            "allowed": not found.refusal,
+            "refusal": found.refusal,
+        }
+        return Response(answer)
+
+
 class OneBatchPrediction(ProjectAPIView):
     """One batch prediction; its job has its log, its artifacts and its end."""
 
@@ -199,9 +238,13 @@ def _told(rows: Any) -> Any:
     return BatchPredictionOut(rows, many=True, context=context).data
 
 
+_SPEC: dict[str, type] = {
+    str(name): object for name in BatchPredictionIn().fields if name != "name"
+}
 _HERE = "projects/<slug:project>/batch-predictions"
 urlpatterns = [
     path(_HERE, BatchPredictions.as_view(), name="api-batch-predictions"),
+    path(f"{_HERE}/apply", ApplyBatchPrediction.as_view(), name="api-batch-predictions-apply"),
     path(f"{_HERE}/<uuid:prediction>", OneBatchPrediction.as_view(), name="api-batch-prediction"),
     path(
         f"{_HERE}/<uuid:prediction>/again",

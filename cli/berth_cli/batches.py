@@ -10,6 +10,7 @@ import click
 from berth_cli import completing
 from berth_cli.client import EXIT_NOT_FOUND, ApiError
 from berth_cli.context import Session, with_session
+from berth_cli.documents import Kind, Waiting, register
 from berth_cli.naming import without_none
 from berth_cli.output import age
 
@@ -88,6 +89,13 @@ def predict_batch(
     body["memory_mib"] = None if memory is None else round(memory * 1024)
     made = s.client.post(f"projects/{s.project}/batch-predictions", without_none(body))
     s.show([made] if s.fmt == "table" else made, _COLUMNS)
+
+
+def _settle(s: Session, made: dict[str, Any], _wanted: Waiting) -> None:
+    s.show([made] if s.fmt == "table" else made, _COLUMNS)
+
+
+register("BatchPrediction", Kind("batch-predictions", _settle))
 
 
 @click.command("predict-again")

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import httpx
@@ -33,6 +34,8 @@ TIDIES_EVERY_S = 1.0
 MEASURES_EVERY_S = 2.0
 FINISHES_WITHIN_S = 10.0
 WAKES_EVERY_S = 5.0  # while somebody waits
+HEARS_EVERY_S = 0.05
+HEARD_BYTES = 2**20
 PAUSE_S = 0.5  # after a start that failed
 GOOD = ("New server registered.", "")  # what commands of a change answer, line by line
 
@@ -70,7 +73,7 @@ class Gateway:
         haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(self._hear_calls, calls)
+        server = await asyncio.start_unix_server(self._hear_calls, calls, limit=HEARD_BYTES)
         calls.chmod(0o600)  # who writes to it counts requests for others
         try:
             await self.apply(table)
@@ -314,11 +317,12 @@ class Gateway:
     async def _hear_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """HAProxy's lines: one for each request that ended."""
         rest = b""
-        while part := await reader.read(2**18):
+        while part := await reader.read(HEARD_BYTES):
             *lines, rest = (rest + part).split(b"\n")
             now = time.time()
-            for line in lines:
-                self.counts.add(line.decode(errors="replace"), now)
+            for line, times in Counter(lines).items():
+                self.counts.add(line.decode(errors="replace"), now, times)
+            await asyncio.sleep(HEARS_EVERY_S)  # many of those that came meanwhile are alike
         writer.close()
 
     async def _finish(self) -> None:
@@ -331,6 +335,7 @@ class Gateway:
                 await asyncio.sleep(LOOKS_EVERY_S)
         for one in self._generations:
             one.kill()
+        await asyncio.sleep(2 * HEARS_EVERY_S)  # their last lines
 
 
 def _grants(principal: Principal) -> list[str]:

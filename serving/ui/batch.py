@@ -24,6 +24,7 @@ from projects.access import Permission, permissions_of
 from projects.ui.base import ProjectView
 from serving import selectors
 from serving.models import BatchPrediction, Endpoint
+from serving.selectors import versions_deployable
 from serving.services.batch import (
     AT_ONCE,
     BATCH,
@@ -38,8 +39,6 @@ from work.selectors import visible_to
 from work.ui.panels import Panel, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from accounts.principal import Principal
     from projects.models import Project
 
@@ -55,6 +54,7 @@ class BatchForm(forms.Form):
         label=_("Model"),
         required=False,
         max_length=101,
+        widget=forms.TextInput(attrs={"list": "batch-models", "autocomplete": "off"}),
         help_text=_("MODEL, or MODEL/VERSION: it runs model servers of its own."),
     )
     endpoint = forms.ChoiceField(
@@ -108,8 +108,11 @@ class BatchForm(forms.Form):
         label=_("Each prediction has its instance beside it"), required=False, initial=True
     )
 
-    def __init__(self, *args: Any, endpoints: Sequence[str], **more: Any) -> None:
+    def __init__(self, *args: Any, who: Principal, project: Project, **more: Any) -> None:
         super().__init__(*args, **more)
+        rows = visible_to(who, kind_of(Endpoint.KIND), project).order_by("name")
+        endpoints = rows.values_list("name", flat=True)[:MOST_NAMED]
+        self.versions = [str(one) for one in versions_deployable(who, project)[:MOST_NAMED]]
         named = [(name, name) for name in endpoints]
         cast("forms.ChoiceField", self.fields["endpoint"]).choices = [("", "-"), *named]
 
@@ -155,11 +158,11 @@ class BatchNew(ProjectView):
         given = {name: request.GET[name][:1024] for name in FIRST if name in request.GET}
         if uid := request.GET.get("like", ""):
             given |= _like(self.principal, self.project, uid)
-        endpoints = _endpoints(self.principal, self.project)
-        return self.render({"form": BatchForm(initial=given, endpoints=endpoints)})
+        form = BatchForm(initial=given, who=self.principal, project=self.project)
+        return self.render({"form": form})
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = BatchForm(request.POST, endpoints=_endpoints(self.principal, self.project))
+        form = BatchForm(request.POST, who=self.principal, project=self.project)
         if not form.is_valid():
             return self.render({"form": form}, status=422)
         try:
@@ -185,11 +188,6 @@ class BatchAgain(ProjectView):
             messages.error(request, error.message)
             return HttpResponseRedirect(row.get_absolute_url())
         return HttpResponseRedirect(made.get_absolute_url())
-
-
-def _endpoints(who: Principal, project: Project) -> list[str]:
-    rows = visible_to(who, kind_of(Endpoint.KIND), project)
-    return list(rows.order_by("name").values_list("name", flat=True)[:MOST_NAMED])
 
 
 def _like(who: Principal, project: Project, uid: str) -> dict[str, Any]:

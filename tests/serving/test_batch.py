@@ -271,6 +271,30 @@ def test_how_fast_it_is_and_how_long_it_takes_from_here(begin, api, alice) -> No
     assert (found["per_second"], found["seconds_left"]) == (None, None)
 
 
+def test_a_document_begins_it_once_and_a_plan_begins_nothing(begin, api, alice) -> None:
+    spec = {**SAID, "batch": 8}
+    meta = {"name": "nightly", "project": "vision"}
+    document = {
+        "apiVersion": "berth.dev/v1",
+        "kind": "BatchPrediction",
+        "metadata": meta,
+        "spec": spec,
+    }
+    planned = api(alice, "POST", f"{HERE}/apply?plan=1", document)
+    assert (planned.status_code, planned.json()["action"]) == (200, "create"), planned.content
+    assert planned.json()["allowed"]
+    assert not Job.objects.exists()
+    first = api(alice, "POST", f"{HERE}/apply", document)
+    assert (first.status_code, first.json()["name"]) == (202, "nightly"), first.content
+    assert api(alice, "POST", f"{HERE}/apply", document).json()["id"] == first.json()["id"]
+    assert api(alice, "POST", f"{HERE}/apply?plan=1", document).json()["action"] == "none"
+    other = api(alice, "POST", f"{HERE}/apply", {**document, "spec": {**spec, "batch": 9}})
+    assert other.status_code == 409
+    strange = api(alice, "POST", f"{HERE}/apply", {**document, "spec": {**spec, "bacth": 9}})
+    assert "bacth" in strange.content.decode()
+    assert Job.objects.count() == 1
+
+
 def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(
     begin, as_user, alice, vera
 ) -> None:
