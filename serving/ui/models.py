@@ -194,10 +194,8 @@ class ModelPage(ProjectView):
     def get(self, request: HttpRequest, project: str, model: str) -> HttpResponse:
         row = selectors.model_get(self.principal, self.project, model)
         all_of_it = selectors.versions_of(self.principal, row)
-        page, default = (
-            paginate(request, all_of_it, per_page=PER_PAGE),
-            selectors.default_of(all_of_it),
-        )
+        page = paginate(request, all_of_it, per_page=PER_PAGE)
+        default = selectors.default_of(all_of_it)
         rows = list(page.object_list)
         asked = request.GET.getlist("compare")[:10]
         chosen = list(all_of_it.filter(name__in=asked)) if asked else []
@@ -211,7 +209,7 @@ class ModelPage(ProjectView):
             "compared": selectors.compared(chosen),
             "owner": "" if mine or row.created_by is None else row.created_by.label,
             "comes": any(one.files == Files.COMING for one in rows),
-            "served": any(getattr(one, "served_by", ()) for one in rows),
+            "served": bool(getattr(row, "endpoint_count", 0)),
         }
         return self.render(said)
 

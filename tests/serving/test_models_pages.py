@@ -123,7 +123,7 @@ def test_a_version_says_where_it_serves_also_as_a_canary(
     assert "What an endpoint serves can&#x27;t be deleted." in page.replace("'", "&#x27;")
     beside = as_user(vera).get(f"{HERE}/digits/v2").content.decode()
     assert "as its canary, with 0 % of the requests" in beside
-    assert "n × 4" in beside
+    assert "n \N{MULTIPLICATION SIGN} 4" in beside
     for word in ("Deploy</", "Look at its files again", 'popovertarget="delete-version"'):
         assert word not in beside
     listed = as_user(alice).get("/projects/vision/endpoints/").content.decode()
