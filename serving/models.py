@@ -102,6 +102,9 @@ class ModelVersion(models.Model):
     def __str__(self) -> str:
         return f"{self.model.name}/{self.name}"
 
+    def get_absolute_url(self) -> str:
+        return f"{self.model.get_absolute_url()}{self.name}"
+
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE

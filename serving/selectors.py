@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 _NAMED = 20
+_SERVING = 100
 _LATELY_MS = 60_000  # over which a speed is
 
 
@@ -66,6 +67,15 @@ def versions_of(who: Principal, model: Model) -> QuerySet[ModelVersion]:
     rows = rows.select_related("model__project", "volume", "load", "created_by")
     served = Prefetch("endpoints", queryset=serving.order_by("name"), to_attr="served_by")
     return rows.prefetch_related(served).order_by("-id")
+
+
+def serving_of(who: Principal, version: ModelVersion) -> list[Endpoint]:
+    """Return the endpoints that serve it, also as a canary, which ``who`` may see."""
+    seen = visible_to(who, kind_of(Endpoint.KIND), version.model.project)
+    mine = Q(pk__in=seen.values("pk")) | Q(canary_of__in=seen.values("pk"))
+    rows = Endpoint.objects.filter(mine, version=version, deleted_at=None)
+    rows = rows.select_related("project", "owner", "canary_of__project")
+    return list(rows.order_by("canary_of__name", "name")[:_SERVING])
 
 
 def versions_deployable(who: Principal, project: Project) -> QuerySet[ModelVersion]:

@@ -33,6 +33,7 @@ from serving.services.batch import (
     batch_again,
     batch_create,
 )
+from serving.ui.tables import BatchFilter
 from work.fields import MAX_GPUS
 from work.kinds import kind_of
 from work.selectors import visible_to
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 FIRST = ("model", "endpoint", "input", "output")
 MOST_NAMED = 500
+PER_PAGE = 25
 _WIDE = {"class": "font-monospace", "spellcheck": "false"}
 
 
@@ -138,7 +140,8 @@ class BatchList(ProjectView):
         model = selectors.model_get(self.principal, self.project, name) if name else None
         endpoint = request.GET.get("endpoint", "")[:63]
         rows = selectors.predictions_visible_to(self.principal, self.project, model, endpoint)
-        page = paginate(request, rows)
+        filters = BatchFilter(request.GET)
+        page = paginate(request, filters.narrowed(rows), per_page=PER_PAGE)
         found: list[BatchPrediction] = list(page.object_list)
         how_far = selectors.progress_of(found)
         shown = [
@@ -146,7 +149,8 @@ class BatchList(ProjectView):
             for row in found
             for state in (state_of(row.job),)
         ]
-        said = {"page": page, "rows": shown, "model": model, "endpoint": endpoint}
+        said: dict[str, Any] = {"page": page, "rows": shown, "filters": filters}
+        said |= {"model": model, "endpoint": endpoint}
         return self.render(said)
 
 

@@ -1,25 +1,28 @@
-"""The list of models, and what it is narrowed by."""
+"""The list of models, and what it and batch predictions are narrowed by."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import django_tables2 as tables
+from django import forms
 from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import NOTHING, ago
 from common.ui.components import FilterForm, choice, search_field
+from jobs.choices import State
+from jobs.models import Job
+from jobs.states import FILTERS
 from serving.choices import Framework
+from work.ui.tables import NUMBER
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
     from django.utils.safestring import SafeString
 
-    from serving.models import Model
-
-NUMBER: dict[str, Any] = {"td": {"class": "end num"}, "th": {"class": "end"}}
+    from serving.models import BatchPrediction, Model
 
 
 class ModelFilter(FilterForm):
@@ -30,14 +33,36 @@ class ModelFilter(FilterForm):
     def narrowed(self, rows: QuerySet[Model]) -> QuerySet[Model]:
         """Return those that fit; a filter that makes no sense narrows nothing."""
         chosen = self.cleaned_data if self.is_valid() else {}
+        wanted = Q()
         if words := chosen.get("q", "").replace("\x00", ""):
-            rows = rows.filter(Q(name__icontains=words) | Q(description__icontains=words))
+            wanted &= Q(name__icontains=words) | Q(description__icontains=words)
         if word := chosen.get("framework"):
-            rows = rows.filter(newest_framework=word)
+            wanted &= Q(("newest_framework", word))
         if served := chosen.get("served"):
-            rows = rows.filter(endpoint_count__gt=0) if served == "1" else rows.filter(
-                endpoint_count=0
-            )  # fmt: skip
+            wanted &= Q(("endpoint_count__gt", 0)) if served == "1" else Q(("endpoint_count", 0))
+        return rows.filter(wanted)
+
+
+class BatchFilter(FilterForm):
+    q = search_field(_("Job, model or endpoint"))
+    state = choice(_("State"), *((word, State(word).label) for word in FILTERS))
+
+    def __init__(self, said: Any) -> None:
+        super().__init__(said)
+        for name in ("model", "endpoint"):  # whose they are stays
+            self.fields[name] = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    @property
+    def narrows(self) -> bool:
+        return any(self.data.get(name) for name in ("q", "state"))
+
+    def narrowed(self, rows: QuerySet[BatchPrediction]) -> QuerySet[BatchPrediction]:
+        """Return those that fit; a filter that makes no sense narrows nothing."""
+        chosen = self.cleaned_data if self.is_valid() else {}
+        if words := chosen.get("q", "").replace("\x00", ""):
+            rows = rows.filter(Q(job__name__icontains=words) | Q(asked__icontains=words))
+        if word := chosen.get("state"):
+            rows = rows.filter(job__in=Job.objects.filter(FILTERS[word]))
         return rows
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from projects.models import Project
@@ -74,6 +74,28 @@ def test_the_list_asks_as_often_for_many_as_for_few(signed, serve, alice, projec
     assert questions() <= few
 
 
+@pytest.mark.long("a thousand rows; of twenty beside it")
+def test_a_thousand_endpoints_are_listed_in_six_questions(
+    signed, serve, version, alice, project
+) -> None:
+    version("v1")
+    first = serve(model="digits/v1", command=[])
+    with transaction.atomic():
+        for number in range(1000):
+            row = Endpoint.objects.create(
+                project=project, owner=alice, name=f"e{number:04}", model="digits/v1",
+                version=first.version, canary_of=first if number == 999 else None,
+            )  # fmt: skip
+            called(row, 1, "u1", 0.02)
+    signed.get(HERE)
+    with CaptureQueriesContext(connection) as seen:
+        text = text_of(signed.get(f"{HERE}?sort=name"))
+    own = [one["sql"] for one in seen if "serving_" in one["sql"] or "work_workload" in one["sql"]]
+    assert len(own) <= 6, "\n".join(own)
+    assert re.search(r"1 to \d+ of 1,?000\b", text)
+    assert text_of(signed.get(f"{HERE}?q=e0500&state=queued")).count("name-cell") == 1
+
+
 def test_nothing_yet_leads_to_the_form(signed) -> None:
     assert "Deploy a model" in text_of(signed.get(HERE))
 
@@ -95,7 +117,7 @@ def test_a_canary_is_made_split_rolled_back_and_promoted_by_forms(signed, at, fi
     assert made.status_code == 302, made.content
     canary = Endpoint.objects.get(canary_of=first)
     assert canary.model == "digits/v2"
-    assert "It is not ready, so it gets no request." in text_of(signed.get(at))
+    assert "It is starting. Once it answers it gets the share" in text_of(signed.get(at))
     assert signed.post(f"{at}canary-split/", {"percent": "20"}).status_code == 302
     first.refresh_from_db()
     assert first.canary_percent == 20

@@ -99,6 +99,7 @@ class Column:
     name: str
     label: Text
     cell: Callable[[Principal, Any], SafeString]
+    number: bool = False  # its digits stand below each other
 
 
 @dataclass(frozen=True, kw_only=True)
