@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.translation import gettext as _t
@@ -30,6 +31,7 @@ from serving.services import endpoint_sleep
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart
+from serving.ui.form import endpoint_form, size_that_follows
 from work.selectors import may_change, may_end
 from work.ui.pages import Column, Fact, Pages, Verb, Words
 
@@ -71,7 +73,11 @@ def _seen(rows: Sequence[Endpoint]) -> None:
 
 def _serves(_who: Principal, row: Endpoint) -> SafeString:
     name = row.model or row.image or str(runtime_of(row).label)
-    return format_html('<span class="text-break">{}</span>', name)
+    if row.version is None:
+        return format_html('<span class="text-break">{}</span>', name)
+    keys = {"model": row.version.model.name, "version": row.version.name}
+    url = reverse("models:version", kwargs={"project": row.project.slug, **keys})
+    return format_html('<a class="text-break" href="{}">{}</a>', url, name)
 
 
 def _replica_count(_who: Principal, row: Endpoint) -> SafeString:
@@ -98,15 +104,21 @@ _COLUMNS = (
     "name",
     "state",
     Column("serves", _("Serves"), _serves),
-    Column("replicas", _("Replicas"), _replica_count),
-    Column("rate", _("Requests a minute"), lambda _who, row: _figure(rate(row.lately.per_minute))),
-    Column("p99", _("p99"), lambda _who, row: _figure(latency(row.lately.p99))),
+    Column("replicas", _("Replicas"), _replica_count, number=True),
+    Column(
+        "rate",
+        _("Requests a minute"),
+        lambda _who, row: _figure(rate(row.lately.per_minute)),
+        number=True,
+    ),
+    Column("p99", _("p99"), lambda _who, row: _figure(latency(row.lately.p99)), number=True),
     Column(
         "errors",
         _("Errors"),
         lambda _who, row: _figure(percent_of_errors(row.lately.failed_share)),
+        number=True,
     ),
-    Column("split", _("Canary"), _canary_share),
+    Column("split", _("Canary"), _canary_share, number=True),
     "acts",
 )
 
@@ -224,7 +236,9 @@ PAGES = Pages(
     seen=_seen,
     own_part="serving/_endpoint.html",
     style="css/serving.css",
-    script="js/split.js",
+    script="js/endpoints.js",
+    form=endpoint_form,
+    follows=size_that_follows,
     own_part_of=_own_part,
     tabs=_tabs,
     more_verbs=(

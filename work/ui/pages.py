@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from common.ui.components import Tab
     from placement.fleet import Fleet
+    from projects.models import Project
     from work.ui.forms import WorkForm
 
 Counted = Callable[[int], str]  # a sentence about so many of them
@@ -98,6 +99,7 @@ class Column:
     name: str
     label: Text
     cell: Callable[[Principal, Any], SafeString]
+    number: bool = False  # its digits stand below each other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,8 @@ class Pages:
     more_verbs: tuple[Verb, ...] = ()  # beside those
     # Its form, instead of one that is made of nothing but its table.
     form: Callable[..., WorkForm] | None = None  # who, project, data, row=
+    # What follows from what a link says of it (``WorkForm.given``), where the link says no more.
+    follows: Callable[[Principal, Project, WorkForm], Mapping[str, Any]] = lambda *_given: {}
     # What its fields name, by what means it alone: for documents and commands.
     named: Callable[[Principal, Any], Mapping[str, Any]] = lambda _who, _row: {}
     unread: tuple[str, ...] = ()  # columns that are too large to be read with each row
