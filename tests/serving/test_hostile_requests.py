@@ -309,22 +309,21 @@ def test_a_model_that_is_deleted_while_a_deploy_starts_is_told_so(
     api, alice, serve, version, monkeypatch, edits
 ) -> None:
     """Its version was there when the form was read."""
-    from serving.models import Endpoint, ModelVersion
+    from serving.models import Endpoint
     from work.services import edit, launch
 
     version("v1")
     at = f"{ENDPOINTS}/{serve(name='other').short_id}" if edits else ENDPOINTS
-    real = launch.digest_of
+    real = edit.lock if edits else launch.digest_of
 
     def late(*words: Any, **said: Any) -> Any:
         assert api(alice, "DELETE", f"{VERSIONS}/v1").status_code == 204
         return real(*words, **said)
 
-    said = {"model": "digits/v1", "image": "python:3"} if edits else {"model": "digits/v1"}
-    monkeypatch.setattr(edit if edits else launch, "digest_of", late)
+    said = {"model": "digits/v1"}
+    monkeypatch.setattr(*((edit, "lock") if edits else (launch, "digest_of")), late)
     answer = api(alice, "PATCH" if edits else "POST", at, said)
     assert (answer.status_code, list(answer.json()["fields"])) == (400, ["model"])
-    assert not ModelVersion.objects.exists()
     assert not Endpoint.objects.exclude(name="other").exists()
 
 
