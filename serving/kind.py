@@ -27,6 +27,7 @@ from work.kinds import Kind
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from accounts.principal import Principal
     from clusters.models import Cluster
     from work.attached import Attached
 
@@ -123,6 +124,21 @@ def _change(row: Endpoint, after: Endpoint, _fields: Collection[str]) -> None:
     """What runs is scaled to other bounds within limits, a moment later (``services.scale``)."""
     if row.is_on_its_way:
         after.replicas = row.replicas
+    _hold(after)
+
+
+def _prepare(_principal: Principal, row: Endpoint) -> None:
+    _hold(row)
+
+
+def _hold(row: Endpoint) -> None:
+    """Have nobody delete its version until this is committed; say so where somebody has."""
+    version = row.version
+    if version is None:
+        return
+    if not ModelVersion.objects.select_for_update().filter(pk=version.pk).exists():
+        said = gettext("There is no such model here: %(name)s.")
+        raise wrong("model", said % {"name": row.model})
 
 
 ENDPOINT = Kind(
@@ -139,6 +155,7 @@ ENDPOINT = Kind(
     managed=True,
     first_name=lambda row: row.model.partition("/")[0] or Endpoint.KIND,
     settle=_settle,
+    prepare=_prepare,
     change=_change,
     check_place=_check_place,
     look_at_attached=_look_at,

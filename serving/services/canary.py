@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError, Conflict, wrong
+from common.errors import BerthError, Conflict, Invalid, wrong
 from events import services as events
 from runtime.protocol import Desired, Phase
 from serving.choices import State
@@ -66,13 +66,18 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
         made.save(update_fields=["canary_of", "updated_at"])
         _record(principal, first, "canary-made", serves=made.model or made.image)
 
-    made = workload_create(
-        principal=who,
-        project=row.project,
-        kind=kinds.kind_of(row.kind),
-        said={**same, **{name: value for name, value in said.items() if value is not None}},
-        beside=beside,
-    )
+    try:
+        made = workload_create(
+            principal=who,
+            project=row.project,
+            kind=kinds.kind_of(row.kind),
+            said={**same, **{name: value for name, value in said.items() if value is not None}},
+            beside=beside,
+        )
+    except (Invalid, Conflict) as error:
+        if error.code == "name-taken":
+            _require_alone(row)  # another press was faster: nobody said that name
+        raise
     changed(row)
     return made
 
