@@ -68,7 +68,7 @@ RUNTIMES = (
     Runtime(
         word="triton",
         label="NVIDIA Triton",
-        loads=(Framework.TRITON, Framework.ONNX, Framework.TENSORFLOW, Framework.PYTORCH),
+        loads=(Framework.TRITON,),  # a repository of models: a lone file is none
         speaks=(V2,),
         image="triton",
         needs_gpu=True,

@@ -72,9 +72,10 @@ def test_who_waits_says_so_and_is_told_how_far_it_is(
     found = waits("serving")
     assert found
     assert (found[0], words in found[1]) == (reason, True), found
-    job = SimpleNamespace(cluster_key="local", environment="serving")  # of a batch prediction
+    job: Any = SimpleNamespace(cluster_key="local", environment="serving")  # of a batch prediction
     assert environments_of_work.waits(job) == found
-    assert environments_of_work.waits(SimpleNamespace(cluster_key="c", environment="")) is None
+    job.cluster_key = "c"
+    assert environments_of_work.waits(job) is None
     (machine / "serving").mkdir()
     assert waits("serving") is None
 
