@@ -155,6 +155,9 @@ ENDPOINT = Kind(
     launched=launched,
     stopping=stopping,
     stopped={StopReason.ASLEEP: "asleep"},
-    stop_notices={StopReason.ASLEEP: ""},  # the timeline says it; it comes back by itself
+    rests=frozenset({StopReason.ASLEEP}),
+    stop_notices={
+        StopReason.ASLEEP: "work.stopped"
+    },  # only of what somebody else did: it comes back
     counted=lambda n: ngettext("%(n)d endpoint", "%(n)d endpoints", n) % {"n": n},
 )

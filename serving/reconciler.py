@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runtime.reconcilers import Outcome
     from runtime.workload_state import ReconcileContext
 
+SOON_S = 1.0  # until it is looked at after its number changed, also where nothing watches
 AGAIN_S = 10.0  # between two tries to have a replica that ended by itself begin anew
 _THERE = (Seen.STARTING, Seen.READY)
 
@@ -64,9 +65,16 @@ class EndpointReconciler(WorkloadReconciler):
                 if isinstance(driver, SupportsServing):
                     driver.scale(self.spec_of(row))
                 state.ref["scaled"] = {**wanted, "at": at}
+                wait = SOON_S
             except NotYet as error:
                 wait = error.retry_in
         outcome = super()._follow(state, seen)
+        # What has no process yet holds nothing; one that ended keeps its place and begins anew.
+        held = [one for one in seen.replicas if one.seen not in {Seen.MISSING, Seen.CREATED}]
+        mine = {"launch": row.launch, "replicas": len(held)}
+        if held and seen.launch == row.launch and state.ref.get("held") != mine:
+            state.ref["held"] = mine
+            outcome = replace(outcome, held=[moment(one.started_at) for one in held])
         if wait is None or outcome.requeue_s is None:
             return outcome
         return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))

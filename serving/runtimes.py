@@ -44,7 +44,7 @@ RUNTIMES = (
         loads=(Framework.SKLEARN, Framework.XGBOOST, Framework.LIGHTGBM, Framework.ONNX),
         speaks=(V1, V2),
         environment="serving",
-        environment_mib=480,
+        environment_mib=650,
         image="serving",
     ),
     Runtime(
@@ -84,7 +84,7 @@ RUNTIMES = (
         needs_gpu=True,
         is_tested=False,
     ),
-    Runtime(word=CUSTOM, label=_("An image of its own"), loads=(Framework.CUSTOM,), speaks=()),
+    Runtime(word=CUSTOM, label=_("A server of its own"), loads=(Framework.CUSTOM,), speaks=()),
 )
 BY_WORD = {one.word: one for one in RUNTIMES}
 

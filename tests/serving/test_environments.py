@@ -54,8 +54,8 @@ def test_the_manager_makes_those_that_model_servers_run_in() -> None:
 @pytest.mark.parametrize(
     ("problem", "reason", "words"),
     [
-        ("", Reason.ENVIRONMENT, "120 of about 480 MiB"),
-        ("disk", Reason.ENVIRONMENT_MISSING, "takes 480 MiB"),
+        ("", Reason.ENVIRONMENT, "120 of about 650 MiB"),
+        ("disk", Reason.ENVIRONMENT_MISSING, "takes 650 MiB"),
         ("network", Reason.ENVIRONMENT_MISSING, "does not reach the index"),
         ("failed", Reason.ENVIRONMENT_MISSING, "could not be installed"),
     ],
@@ -95,7 +95,7 @@ def test_a_plan_says_so_and_the_launch_begins_when_it_is_there(
     said = {"name": "digits", "model": "digits/v1"}
     told = api(alice, "POST", f"{ENDPOINTS}?plan=1", said)
     assert told.status_code == 200, told.content
-    assert "makes the model server first: about 480 MiB" in told.content.decode()
+    assert "makes the model server first: about 650 MiB" in told.content.decode()
     made = api(alice, "POST", ENDPOINTS, said)
     row = settle(Endpoint.objects.get(short_id=made.json()["id"]))
     assert (row.phase, row.reason) == ("pending", Reason.ENVIRONMENT)
@@ -159,7 +159,7 @@ class Alone(Portal):
         self.shell(_VERSION.format(uid=uid))
         said = {"name": "digits", "model": "digits/v1", "cpu_milli": 500, "memory_mib": 512}
         plan = api.post("projects/demo/endpoints?plan=1", json=said)
-        assert "makes the model server first: about 480 MiB" in plan.text
+        assert "makes the model server first: about 650 MiB" in plan.text
         made = api.post("projects/demo/endpoints", json=said)
         assert made.status_code == 202, made.text
         return f"projects/demo/endpoints/{made.json()['id']}"
@@ -209,7 +209,7 @@ def test_the_first_endpoint_of_a_machine_has_its_model_server_made(tmp_path: Pat
                 return bool(status["state"] == "ready")
 
             until(ready, 600)
-            assert any("of about 480 MiB" in words for words in seen), seen
+            assert any("of about 650 MiB" in words for words in seen), seen
             key = api.post(f"{at}/keys", json={"name": "of the test"}).json()["key"]
             url = f"http://127.0.0.1:{portal.port + 7}/e/demo/digits/v1/models/digits:predict"
 
