@@ -8,10 +8,8 @@ by a request. Real processes, gateway and model servers.
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
