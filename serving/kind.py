@@ -156,6 +156,7 @@ ENDPOINT = Kind(
     launched=launched,
     stopping=stopping,
     stopped={StopReason.ASLEEP: "asleep"},
+    rests=frozenset({StopReason.ASLEEP}),
     stop_notices={
         StopReason.ASLEEP: "work.stopped"
     },  # only of what somebody else did: it comes back

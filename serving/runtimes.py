@@ -81,7 +81,7 @@ RUNTIMES = (
         needs_gpu=True,
         is_tested=False,
     ),
-    Runtime(word=CUSTOM, label=_("An image of its own"), loads=(Framework.CUSTOM,), speaks=()),
+    Runtime(word=CUSTOM, label=_("A server of its own"), loads=(Framework.CUSTOM,), speaks=()),
 )
 BY_WORD = {one.word: one for one in RUNTIMES}
 

@@ -151,7 +151,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
             if one is not None and one.pk in apart
         ],
         "canary_ready": is_ready,
-        "canary_starts": canary_state in {State.QUEUED, State.STARTING},
+        "canary_state": canary_state,
         "canary_why": None if canary is None else STATES.why(canary),
         "may_change": may_change(who, row) and not row.project.archived_at,
         "replicas": shown,
@@ -194,6 +194,7 @@ PAGES = Pages(
             "as many replicas as its requests need, and none while nobody calls."
         ),
         again=_("Start"),
+        wake=_("Wake"),
         stop=_("Stop"),
         stop_chosen=_("Stop the chosen"),
         stopped=_("“%(name)s” is being stopped."),

@@ -102,8 +102,36 @@ def test_a_run_that_left_something_offers_to_register_it(
     where = f"/projects/vision/jobs/{job.short_id}/artifacts/"
     assert "Register as model" not in as_user(alice).get(where).content.decode()
     ends(job, fake, settle)
-    page = as_user(alice).get(where).content.decode()
-    assert f"models/new?model=train-1&amp;origin=run%3A{job.short_id}%2F1" in page
+    for address in (where, f"/projects/vision/jobs/{job.short_id}/"):
+        page = as_user(alice).get(address).content.decode()
+        assert f"models/new?model=train-1&amp;origin=run%3A{job.short_id}%2F1" in page
+
+
+def test_one_press_registers_it_and_leads_to_the_form_of_an_endpoint(
+    as_user, alice, data, look, monkeypatch
+) -> None:
+    from serving.services import versions
+
+    said = {"model": "digits", "origin": "volume:data/m", "then": "deploy"}
+    monkeypatch.setattr(versions, "LOOKED_WITHIN_S", 0.1)  # nobody serves its files meanwhile
+    answer = as_user(alice).post(f"{HERE}/new", said)
+    assert answer["Location"] == "/projects/vision/endpoints/new/?model=digits%2Fv1"
+    assert ModelVersion.objects.get().files == "coming"
+    where = look()
+    (where / "data" / "m").mkdir()
+    (where / "data" / "m" / "model.onnx").write_bytes(b"x")
+    as_user(alice).post(f"{HERE}/new", said)
+    assert ModelVersion.objects.get(name="v2").framework == "onnx"
+
+
+def test_what_does_not_fit_is_not_led_to_the_form(as_user, alice, data, look) -> None:
+    said = {"model": "digits", "origin": "volume:data/m"}
+    as_user(alice).post(f"{HERE}/new", said)
+    where = look()
+    (where / "data" / "m").mkdir()
+    (where / "data" / "m" / "notes.txt").write_text("no model")
+    answer = as_user(alice).post(f"{HERE}/new", {**said, "then": "deploy"})
+    assert answer["Location"] == f"{HERE}/digits/"
 
 
 def test_a_version_says_where_it_serves_also_as_a_canary(

@@ -50,6 +50,7 @@ class Words:
     events: Text  # the link to what happened to all of them
     document: Text  # what the page of its YAML is called
     retry: Text = ""  # start what has failed; "": as what has ended
+    wake: Text = ""  # for starting what rests until it is called
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,8 @@ class Pages:
 
     def again(self, row: Any) -> Text:
         """Return the word for starting what has ended."""
+        if self.words.wake and self.kind.is_resting(row):
+            return self.words.wake
         failed = row.shown_phase == Phase.FAILED
         return self.words.retry if failed and self.words.retry else self.words.again
 
