@@ -38,7 +38,7 @@ _STATES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 _JOBS: tuple[tuple[dict[str, Any], list[float] | None], ...] = (
     ({"phase": "running"}, [0.4271, 427_100, 12]),
-    ({"phase": "stopped", "reason": "finished", "exit_code": 0}, [1.0, 1_000_000, 0]),
+    ({"phase": "stopped", "reason": "finished", "exit_code": 0}, [1.0, 1_000_000, 12]),
     ({"phase": "failed", "reason": "exit", "exit_code": 65}, None),
     ({"phase": "pending", "reason": "queued"}, None),
 )
@@ -88,9 +88,14 @@ def make(kenji: User) -> dict[str, str]:
         )
         for number in range(MANY)
     )  # fmt: skip
-    for number in range(MANY):
-        _batch(project, kenji, versions[number % 7], number)
-    return {"model": first.get_absolute_url(), "endpoint": rows[0].get_absolute_url()}
+    batches = [_batch(project, kenji, versions[number % 7], number) for number in range(MANY)]
+    BatchPrediction.objects.filter(pk=batches[3].pk).update(errors_of=batches[1])
+    return {
+        "model": first.get_absolute_url(),
+        "endpoint": rows[0].get_absolute_url(),
+        **{f"batch-{name}": batches[number].get_absolute_url()
+           for number, name in enumerate(("running", "errors", "failed", "again"))},
+    }  # fmt: skip
 
 
 def _version(project: Project, owner: User, volume: Volume, number: int) -> ModelVersion:
@@ -119,7 +124,7 @@ def _endpoint(project: Project, owner: User, version: ModelVersion, number: int)
     )
 
 
-def _batch(project: Project, owner: User, version: ModelVersion, number: int) -> None:
+def _batch(project: Project, owner: User, version: ModelVersion, number: int) -> BatchPrediction:
     columns, told = _JOBS[number % len(_JOBS)]
     asked = now() - timedelta(hours=number, minutes=7)
     job = Job.objects.create(
@@ -128,9 +133,13 @@ def _batch(project: Project, owner: User, version: ModelVersion, number: int) ->
         observed_generation=1, asked_at=asked, started_at=asked, **columns,
     )  # fmt: skip
     if told:
-        Told.objects.create(job=job, launch=1, state={"progress": told})
-    BatchPrediction.objects.create(
-        project=project, job=job, version=version, asked=str(version),
+        marks = [[0, 1, [[400_000, 1_000], [420_000, 41_000]], [told[1], 58_000, 0]]]
+        Told.objects.create(job=job, launch=1, state={"progress": told, "starts": marks})
+    endpoint = Endpoint.objects.filter(version=version).first() if number % 3 else None
+    return BatchPrediction.objects.create(
+        project=project, job=job, version=version, endpoint=endpoint,
+        asked=endpoint.name if endpoint else str(version),
+        said={"endpoint": endpoint.name} if endpoint else {},
         input=f"volume:data/nightly/2026-11-{number % 28 + 1:02}",
         output=f"gs://predictions-of-the-second-division/nightly/{number}",
     )  # fmt: skip
@@ -149,4 +158,6 @@ def pages(known: dict[str, str]) -> list[tuple[str, str, str]]:
         ("kenji", "many-models", f"{here}/models/"),
         ("kenji", "many-model", known["model"]),
         ("kenji", "many-batches", f"{here}/batch-predictions/"),
+        ("kenji", "many-batch-new", f"{here}/batch-predictions/new"),
+        *(("kenji", name, address) for name, address in known.items() if "batch" in name),
     ]

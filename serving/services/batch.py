@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 import serving
@@ -235,6 +237,9 @@ def _ask(job: _Job, row: Endpoint) -> None:
     if not cluster.runs_images:
         if runtime.environment:
             job.said.setdefault("environment", runtime.environment)
+    elif _is_here_only(settings.BERTH_GATEWAY_URL):
+        said = _("Pods do not reach the gateway at %(url)s; an operator names another address.")
+        raise wrong("endpoint", said % {"url": settings.BERTH_GATEWAY_URL})
     elif not job.said.get("image"):
         options = options_of(cluster.options)
         images = options.serving_images
@@ -245,6 +250,12 @@ def _ask(job: _Job, row: Endpoint) -> None:
         job.said["image"] = there
     called = (row.model or row.name).partition("/")[0]
     job.args += ["--endpoint", address_of(row), "--name", called, "--what", f"endpoint {row.name}"]
+
+
+def _is_here_only(url: str) -> bool:
+    """Whether only programs of this machine reach an address."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
 def _only_errors(job: _Job, before: BatchPrediction) -> None:
@@ -277,10 +288,10 @@ def _version(project: Project, name: str) -> ModelVersion:
         raise Conflict(said % {"name": version}, code="files-coming")
     if version.framework not in FRAMEWORKS or version.volume is None:
         said = _("A batch prediction serves %(names)s by itself, and %(name)s is %(framework)s.")
-        said = f"{said} {_('Ask an endpoint that serves it instead.')}"
+        instead = _("Ask an endpoint that serves it instead.")
         names = ", ".join(one.title for one in FRAMEWORKS.values())
         told = {"names": names, "name": version, "framework": version.get_framework_display()}
-        raise wrong("model", said % told)
+        raise wrong("model", f"{said % told} {instead}")
     return version
 
 

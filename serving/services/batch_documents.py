@@ -39,7 +39,7 @@ def batch_apply(
     row = rows.filter(job__name=said["name"]).first()
     if row is not None:
         before = {**row.said, "input": row.input, "output": row.output}
-        if any(said.get(name, before.get(name)) != before.get(name) for name in FIELDS):
+        if any((said.get(name) or None) != (before.get(name) or None) for name in FIELDS):
             text = _("It has begun, and can't be changed: give another name.")
             raise Conflict(text, code="name-taken")
         return Applied("none", row)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import shutil
+import socket
+import socketserver
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +33,7 @@ TIMES = 400
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    """Its gateway listens where pods reach this machine, and their network may go there."""
+    """Pods reach its gateway by an entrance, and their network may go there."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
     host = devcluster["host"]
@@ -36,14 +41,40 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     running = ClusteredPortal(
         devcluster, f"batch{secrets.token_hex(2)}-", options={"serving_images": images}
     )
-    gateway = running.port + 7
-    running.env |= {"BERTH_BIND": host, "BERTH_GATEWAY_URL": f"http://{host}:{gateway}"}
-    running.url = f"http://{host}:{running.port}"
-    running.options["allowed_cidrs"] = [f"{host}/32:{gateway}"]
-    try:
-        yield running.start()
-    finally:
-        running.close()
+    with entrance(host, running.port + 7) as port:
+        running.env["BERTH_GATEWAY_URL"] = f"http://{host}:{port}"
+        running.options["allowed_cidrs"] = [f"{host}/32:{port}"]
+        try:
+            yield running.start()
+        finally:
+            running.close()
+
+
+@contextmanager
+def entrance(host: str, behind: int) -> Iterator[int]:
+    """What stands before a gateway on loopback: bytes go through, both ways."""
+
+    class Through(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", behind)) as other:
+                ways = ((self.request, other), (other, self.request))
+                back = threading.Thread(target=_pour, args=ways[1], daemon=True)
+                back.start()
+                _pour(*ways[0])
+                back.join()
+
+    with socketserver.ThreadingTCPServer((host, 0), Through) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def _pour(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +125,8 @@ def predicted(api: httpx.Client, **said: Any) -> dict[str, Any]:
 
     def over() -> dict[str, Any] | None:
         told: dict[str, Any] = api.get(f"{here}/{made['id']}").json()
-        return told if told["state"] in {"succeeded", "failed", "cancelled"} else None
+        is_over = told["state"] in {"failed", "cancelled"} or told["progress"] == 1
+        return told if is_over and told["state"] != "running" else None
 
     told: dict[str, Any] = _until(over)
     log = api.get(f"projects/demo/jobs/{made['job']}/logs").text[-2000:]
