@@ -11,10 +11,10 @@ class ServingConfig(AppConfig):
         from jobs.ui.artifacts import offers
         from runtime import reconcilers
         from serving import contents
+        from serving import environments as own_environments
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
-        from serving.runtimes import environments_apart
         from serving.services.batch_access import secrets_of
         from serving.ui import batch
         from serving.ui.models import offer_of_run
@@ -25,7 +25,8 @@ class ServingConfig(AppConfig):
         contents.connect()
         panels.panels.register(batch.panel)
         secrets_with.register(secrets_of)
-        environments.apart.register(environments_apart)
+        environments.apart.register(own_environments.offered_apart)
+        environments.coming.register(own_environments.waits)
         offers.register(offer_of_run)
         kinds.register(ENDPOINT)
         pages.register(PAGES)

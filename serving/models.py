@@ -143,6 +143,8 @@ class Endpoint(Workload):
     # After so long without a request it sleeps and holds nothing; 0: never.
     sleep_after_minutes = models.PositiveIntegerField(_("sleeps after"), default=0)
     wait_s = models.PositiveSmallIntegerField(_("wait at most"), default=120)  # for its waking
+    # Whose pages may call it in a browser: https://host[:port] … or *; of the first row.
+    origins = models.CharField(_("origins"), max_length=1000, blank=True, default="")
     # How many are wanted now; between the least and the most while it runs.
     replicas = models.PositiveSmallIntegerField(default=1)
     scaled_at = models.DateTimeField(null=True)

@@ -142,6 +142,11 @@ class Tallies:
             Lease.objects.update_or_create(name=self._lease, defaults=word, create_defaults=first)
         self._said_at = moment
 
+    def others(self) -> int:
+        """How many gateways carry requests besides."""
+        alive = Lease.objects.filter(name__startswith=GATEWAY, until__gt=now())
+        return alive.exclude(name=self._lease).count()
+
     @property
     def _lease(self) -> str:
         return GATEWAY + self.name

@@ -11,13 +11,13 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError, Conflict
+from common.errors import BerthError, Conflict, Forbidden, NotFound
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.gateway.tallies import LIVES_S, some_gateway_tells
 from serving.models import Endpoint, Pressure
 from serving.services.base import for_each
-from serving.states import STATES
+from serving.states import STATES, stopped_says
 from work.choices import StopReason
 from work.services.base import locked, require_end
 from work.services.ending import request_stop, workload_stop
@@ -118,10 +118,12 @@ def endpoint_wake(pk: int) -> str:
                 Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
                 return ""
     except BerthError as error:  # its callers learn that it does not answer, its page says why
-        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=str(error)[:500])
-        return str(error)
+        owner_lost_it = isinstance(error, Forbidden | NotFound)
+        why = _("Its owner may not run it here any more.") if owner_lost_it else str(error)
+        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=why[:500])
+        return why
     if state in {State.DELETING, State.STOPPED, State.STOPPING}:
-        return _("It is stopped; it answers when somebody starts it.")
+        return stopped_says(row)
     if state == State.FAILED:
         why = STATES.why(row).text
         return _("It failed: %(why)s") % {"why": why}

@@ -158,7 +158,9 @@ def test_what_goes_to_sleep_is_woken_in_the_middle_of_it(quiet, settle) -> None:
 def test_what_somebody_stopped_is_not_woken(api, quiet, settle, alice) -> None:
     api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/stop")
     row = settle(quiet)
-    assert endpoint_wake(row.pk) == "It is stopped; it answers when somebody starts it."
+    assert endpoint_wake(row.pk) == (
+        "It does not answer until somebody starts it. Stopped by its owner."
+    )
     row.refresh_from_db()
     assert row.desired == "stopped"
 
