@@ -228,7 +228,8 @@ class Workload(Watching):
                 self.kill()
                 return
             if verdict == Listener.OWN and (
-                wanted is None
+                not wanted
+                or not wanted["path"]
                 or await listeners.answers(self.port or 0, wanted["path"], wanted["status"])
             ):
                 self._ready()

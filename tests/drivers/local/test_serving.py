@@ -12,7 +12,16 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.protocol import Mount, NotYet, Observation, Seen, Serve, Unreachable, WorkloadSpec
+from runtime.protocol import (
+    Mount,
+    NotYet,
+    Observation,
+    Probe,
+    Seen,
+    Serve,
+    Unreachable,
+    WorkloadSpec,
+)
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, processes_of, wait_for
 
 pytestmark = pytest.mark.real
@@ -44,6 +53,12 @@ def scaled(supervisor: Supervisor, spec: WorkloadSpec, replicas: int) -> Observa
 def answers(address: str) -> bool:
     with urllib.request.urlopen(f"http://{address}/", timeout=5) as answer:
         return bool(answer.status == 200)
+
+
+def test_a_server_without_a_path_to_ask_is_ready_once_it_listens(supervisor: Supervisor) -> None:
+    spec = endpoint(supervisor, 1, probe=Probe(path=""))
+    found = supervisor.ready(spec)
+    assert answers(found.replicas[0].address)
 
 
 def test_one_that_dies_leaves_the_others_and_is_begun_again_when_it_is_asked_for(
