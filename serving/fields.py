@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _t
@@ -159,8 +159,10 @@ ORIGINS = Origins(
     folded=True,
     quiet=True,
 )
+# What has a model needs neither.
+IMAGE, COMMAND = replace(s.IMAGE, folded=True), replace(s.COMMAND, folded=True)
 TABLE = f.Table(
-    *(NAME, MODEL, RUNTIME, s.IMAGE, s.COMMAND, s.ARGS, PORT, HEALTH),
+    *(NAME, MODEL, RUNTIME, IMAGE, COMMAND, s.ARGS, PORT, HEALTH),
     *(*s.SIZE, *s.PLACE),
     *(MIN_REPLICAS, MAX_REPLICAS_FIELD, CONCURRENCY, SLEEP_AFTER, WAIT, ORIGINS),
     *(s.ENV, *s.ATTACHED),

@@ -102,6 +102,9 @@ class ModelVersion(models.Model):
     def __str__(self) -> str:
         return f"{self.model.name}/{self.name}"
 
+    def get_absolute_url(self) -> str:
+        return f"{self.model.get_absolute_url()}{self.name}"
+
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE
@@ -290,6 +293,11 @@ class BatchPrediction(models.Model):
     asked = models.CharField(max_length=101)  # MODEL/VERSION, or the name of the endpoint
     input = models.CharField(max_length=1024)
     output = models.CharField(max_length=1024)
+    said = models.JSONField(default=dict)  # all that was said of it, to begin the same again
+    # Only what that one could not predict.
+    errors_of = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="tried_again"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -300,3 +308,8 @@ class BatchPrediction(models.Model):
 
     def get_absolute_url(self) -> str:
         return self.job.get_absolute_url()
+
+    @property
+    def is_of_endpoint(self) -> bool:
+        """Whether an endpoint was asked, also one that is gone."""
+        return bool(self.said.get("endpoint"))

@@ -21,6 +21,7 @@ from runtime.protocol import Desired, observation_read
 from serving.gateway import table
 from serving.gateway.table import Principal, RoutingTable
 from serving.models import Calls, Endpoint, EndpointKey
+from serving.services import batch_access
 from serving.states import stopped_says
 from work.choices import StopReason
 
@@ -40,7 +41,7 @@ _CALLERS = [role for role, may in ROLE_PERMISSIONS.items() if Permission.ENDPOIN
 def fingerprint() -> tuple[Any, ...]:
     """Return what is another as soon as an endpoint, a replica, a key or a token changed.
 
-    Four small questions. What they do not see (a role that was changed) is read a little later.
+    Five small questions. What they do not see (a role that was changed) is read a little later.
     """
     seen = ObservedWorkload.objects.filter(kind=Endpoint.KIND)
     return (
@@ -50,6 +51,7 @@ def fingerprint() -> tuple[Any, ...]:
         tuple(seen.aggregate(Max("seen_at"), Count("pk")).values()),
         tuple(EndpointKey.objects.aggregate(Max("pk"), Count("pk"), Count("revoked_at")).values()),
         tuple(ApiToken.objects.aggregate(Max("pk"), Count("pk"), Count("revoked_at")).values()),
+        tuple(batch_access.live().values_list("pk", "job__launch")),
     )
 
 
@@ -63,7 +65,7 @@ def read_table() -> RoutingTable:
     )
     replicas = _replicas()
     endpoints = tuple(_of_each(rows, lambda row: _endpoint(row, replicas)))
-    return RoutingTable(endpoints, dict([*_keys(), *_tokens()]))
+    return RoutingTable(endpoints, dict([*_keys(), *_tokens(), *batch_access.principals()]))
 
 
 def _of_each(things: Iterable[T], make: Callable[[T], Made]) -> Iterator[Made]:
@@ -120,7 +122,7 @@ def _endpoint(
 
 
 def _keys() -> Iterator[tuple[str, Principal]]:
-    live = EndpointKey.objects.filter(revoked_at=None)
+    live = EndpointKey.objects.filter(revoked_at=None, endpoint__deleted_at=None)
     live = live.filter(Q(expires_at=None) | Q(expires_at__gt=now()))
     midnight = datetime.combine(now().astimezone(UTC).date(), time(), UTC)
     today = (

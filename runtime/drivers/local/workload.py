@@ -228,7 +228,7 @@ class Workload(Watching):
                 self.kill()
                 return
             if verdict == Listener.OWN and (
-                not wanted
+                wanted is None
                 or not wanted["path"]
                 or await listeners.answers(self.port or 0, wanted["path"], wanted["status"])
             ):

@@ -213,3 +213,14 @@ def test_what_is_stopped_while_more_of_it_is_made_stays_stopped(rooted: Supervis
     scaling.join()
     assert rooted.seen(spec.uid).seen == Seen.EXITED
     assert not processes_of(f"{spec.uid}.1")
+
+
+def test_one_that_names_no_path_is_ready_when_it_listens(supervisor: Supervisor) -> None:
+    refuses = (  # it answers 501 to everything
+        "import http.server as h, sys; "
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), h.BaseHTTPRequestHandler).serve_forever()"
+    )
+    command = (PYTHON, "-I", "-S", "-c", refuses, "{port}")
+    spec = endpoint(supervisor, 1, command=command, probe=Probe(path=""))
+    supervisor.driver.ensure(spec)
+    assert scaled(supervisor, spec, 1).seen == Seen.READY

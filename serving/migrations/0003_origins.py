@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('serving', '0001_initial'),
+        ('serving', '0002_batch_again'),
     ]
 
     operations = [
