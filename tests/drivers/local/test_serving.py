@@ -55,12 +55,6 @@ def answers(address: str) -> bool:
         return bool(answer.status == 200)
 
 
-def test_a_server_without_a_path_to_ask_is_ready_once_it_listens(supervisor: Supervisor) -> None:
-    spec = endpoint(supervisor, 1, probe=Probe(path=""))
-    found = supervisor.ready(spec)
-    assert answers(found.replicas[0].address)
-
-
 def test_one_that_dies_leaves_the_others_and_is_begun_again_when_it_is_asked_for(
     supervisor: Supervisor,
 ) -> None:
