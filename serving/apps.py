@@ -9,7 +9,7 @@ class ServingConfig(AppConfig):
         from clusters.where import lookup_of
         from jobs.ui.artifacts import offers
         from runtime import reconcilers
-        from serving import contents
+        from serving import contents, listeners
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
@@ -27,4 +27,5 @@ class ServingConfig(AppConfig):
         kinds.register(ENDPOINT)
         pages.register(PAGES)
         reconcilers.register(EndpointReconciler())
+        reconcilers.on_transition(listeners.on_transition)
         register_lookup(lookup_of(Endpoint, lambda row: row.short_id))
