@@ -8,12 +8,14 @@ class ServingConfig(AppConfig):
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
         from jobs.ui.artifacts import offers
+        from parking import hooks
         from runtime import reconcilers
         from serving import contents, listeners
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
         from serving.runtimes import environments_apart
+        from serving.selectors import called_at
         from serving.ui import batch
         from serving.ui.models import offer_of_run
         from serving.ui.pages import PAGES
@@ -23,6 +25,7 @@ class ServingConfig(AppConfig):
         contents.connect()
         panels.panels.register(batch.panel)
         environments.apart.register(environments_apart)
+        hooks.used_at.register(called_at)
         offers.register(offer_of_run)
         kinds.register(ENDPOINT)
         pages.register(PAGES)

@@ -10,6 +10,7 @@ import time_machine
 
 from common.clock import now
 from parking import services
+from parking.look import look
 from parking.patrol import Filter, patrol
 from usage.models import Interval
 
@@ -83,3 +84,23 @@ def test_an_idle_endpoint_is_found_by_the_patrol_and_in_the_ledger(endpoint, mea
         assert sum(one["idle"] for one in mine) > 0
         attached = sum(one["attached"] for one in mine)
         assert attached == pytest.approx(2 * 59 * 60_000, abs=5000)  # its canary has one, too
+
+
+def test_a_request_is_use_also_of_what_stands_beside(endpoint, policy, measured) -> None:
+    """GPUs that hardly compute are in use where somebody calls now and then."""
+    from serving.models import Endpoint
+
+    policy()
+    rows = list(Endpoint.objects.order_by("pk"))
+    called = now() - timedelta(minutes=20)
+    Endpoint.objects.filter(canary_of=endpoint).update(called_at=called)
+    with time_machine.travel(now() - timedelta(minutes=70), tick=False):
+        for row in rows:
+            measured(row, 10)
+        services.enforce()
+    for row in rows:
+        measured(row, 75)
+    services.enforce()
+    seen = {one.uid: one.verdict.since for one in look()}
+    assert set(seen) == {row.uid for row in rows}
+    assert all(since is not None and since >= called for since in seen.values())
