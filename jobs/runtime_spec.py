@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from clusters import registry
 from clusters.options import options_of
+from common.hooks import Hook
 from hubapi.services import derive
 from images.services import pinned
 from jobs import code, outputs
@@ -22,12 +23,16 @@ from volumes.backing import mount_of
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from clusters.options import ClusterOptions
 
 STOP_GRACE_S = 30.0  # to write a checkpoint
 BACKOFF_S = 10.0
 PURPOSE = "job-report"  # of the derived token
 RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod
+# What apps above give to the launch of a job of theirs: secret variables.
+secrets_with: Hook[[Job], Mapping[str, str]] = Hook()
 _IN_FOLDER = 'cd -- "$HOME/$0" || exit 66; exec "$@"'
 # A smoke run of several replicas is one that finds itself alone.
 _ALONE = {
@@ -138,6 +143,7 @@ def _own_environment(row: Job, options: ClusterOptions | None, *, reports: bool)
 
 
 def _secrets(row: Job, *, reports: bool) -> dict[str, str]:
-    if not reports:
-        return {}
-    return {"BERTH_REPORT_TOKEN": derive(PURPOSE, row.uid, row.launch)}
+    found = {"BERTH_REPORT_TOKEN": derive(PURPOSE, row.uid, row.launch)} if reports else {}
+    for more in secrets_with(row):
+        found |= more
+    return found

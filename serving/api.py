@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from accounts.api.serializers import line
 from accounts.api.views import NeverStored
 from common.drf.serializers import StrictSerializer
+from projects.api.base import ReasonIn, reason_in
 from runtime.protocol import Seen
 from serving import services
 from serving.address import address_of
@@ -120,6 +121,17 @@ class ServedOut(serializers.Serializer[Any]):
     by = serializers.CharField(source="by.username", default=None, allow_null=True)
     launch = serializers.IntegerField()
     image_digest = serializers.CharField(allow_blank=True)
+
+
+class WorkSleep(ActView):
+    """Put an {one} to sleep: it holds nothing until the next request, which wakes it."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
+    takes = ReasonIn
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.endpoint_sleep)
+
+    def told(self) -> dict[str, Any]:
+        return {"said": reason_in(self.request)}
 
 
 class EndpointKeyOut(serializers.ModelSerializer[EndpointKey]):
@@ -243,8 +255,8 @@ class WorkServed(OneView):
 
     @classmethod
     def schema_of(cls, api: Api) -> Schema:
-        told = {"operation_id": f"{api.kind.word}_served_list", "responses": ServedOut(many=True)}
-        return {"get": extend_schema(**told)}
+        name = f"{api.kind.word}_served_list"
+        return {"get": extend_schema(operation_id=name, responses=ServedOut(many=True))}
 
     def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
         page = self.paginate_queryset(services.served_by(self.row()))
@@ -260,6 +272,7 @@ class WorkRollBack(ActView):
 urlpatterns = urls_for(
     API,
     own={
+        "sleep": WorkSleep,
         "keys": WorkKeys,
         "keys/<uuid:key>": WorkKey,
         "canary": WorkCanary,

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.replicas import moment
 from runtime.capabilities import SupportsServing
+from runtime.models import ONE_MACHINE
 from runtime.ports import cluster_provider
 from runtime.protocol import NotYet, Seen
+from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
+from serving import environments
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.runtime_spec import STOP_GRACE_S, workload_spec
+from serving.runtimes import runtime_of
 from serving.selectors import missing
 from work import needs
 from work.choices import StopReason
+from work.environments import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +86,16 @@ class EndpointReconciler(WorkloadReconciler):
         return ",".join(str(pk) for pk, _uid in row.keys_read)
 
     def waits_for(self, row: Endpoint) -> tuple[str, str] | None:
-        return missing(row.version) or needs.missing(row)
+        lacking = missing(row.version) or needs.missing(row)
+        if lacking is None and row.cluster_key == ONE_MACHINE:
+            return environments.waits(runtime_of(row).environment)
+        return lacking
+
+    def _place(self, state: ReconcileContext) -> Outcome:
+        outcome = super()._place(state)
+        if outcome.reason in {Reason.ENVIRONMENT, Reason.ENVIRONMENT_MISSING}:
+            return replace(outcome, requeue_s=LOOK_S)
+        return outcome
 
     def stop_reason(self, row: Endpoint) -> str:
         return str(StopReason(row.stop_reason or StopReason.USER).seen)

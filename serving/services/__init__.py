@@ -12,7 +12,7 @@ from serving.services.canary import (
 from serving.services.history import served_before, served_by
 from serving.services.keys import key_make, key_revoke, keys_of
 from serving.services.scale import Scaler, replicas_set
-from serving.services.sleep import endpoint_wake, endpoints_sleep
+from serving.services.sleep import endpoint_sleep, endpoint_wake, endpoints_sleep
 from serving.services.trying import endpoint_try
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "canary_promote",
     "canary_split",
     "endpoint_roll_back",
+    "endpoint_sleep",
     "endpoint_try",
     "endpoint_wake",
     "endpoints_sleep",

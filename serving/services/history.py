@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from serving.models import Endpoint
+    from work.attached import Attached
 
 KEPT = 20  # of one endpoint
 
@@ -24,8 +25,13 @@ def said_of(row: Endpoint) -> dict[str, Any]:
     """Return all for which it would restart, as its document says it; ``env`` is private."""
     own = kinds.kind_of(row.kind).own
     read = own.read(row, private=True)
-    given = attached_to(row)
-    return {one.name: read[one.name] for one in own if one.edit is Edit.RESTARTS} | {
+    fields = {one.name: read[one.name] for one in own if one.edit is Edit.RESTARTS}
+    return fields | as_said(attached_to(row))
+
+
+def as_said(given: Attached) -> dict[str, Any]:
+    """Return what is attached as a document says it, by ids."""
+    return {
         "volumes": [
             {"volume": str(one.volume.uid), "read_only": one.read_only} for one in given.volumes
         ],

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('serving', '0001_initial'),
+        ('serving', '0003_origins'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
