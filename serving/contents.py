@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import ngettext
 
+from files import in_use
 from loaders.notices import made_for
 from projects import hooks
 from projects.hooks import ContentSummary
 from runtime.protocol import Desired
 from serving.models import Endpoint, Model
 from serving.selectors import held_by
+from serving.services.model_rules import require_folders_unserved, serves_from
 from serving.services.versions import let_go, note_ended
 from volumes import references
 
@@ -26,6 +28,8 @@ def connect() -> None:
     hooks.register_contents(Model.KIND, _summarize, request_delete=_request_delete)
     references.register(held_by)
     made_for.register(note_ended)
+    in_use.has_any.register(serves_from)
+    in_use.check.register(require_folders_unserved)
 
 
 def _summarize(project: Project) -> list[ContentSummary]:
