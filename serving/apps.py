@@ -8,8 +8,8 @@ class ServingConfig(AppConfig):
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
         from jobs.ui.artifacts import offers
-        from runtime import reconcilers
-        from serving import contents
+        from runtime import gateway, reconcilers
+        from serving import contents, mlflow
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
@@ -21,6 +21,7 @@ class ServingConfig(AppConfig):
         from work.ui import pages, panels
 
         contents.connect()
+        gateway.register(mlflow.QUESTION, mlflow.answer, outside=True)
         panels.panels.register(batch.panel)
         environments.apart.register(environments_apart)
         offers.register(offer_of_run)
