@@ -113,6 +113,15 @@ class ModelVersion(models.Model):
     def is_there(self) -> bool:
         return self.files == Files.THERE
 
+    @property
+    def reading(self) -> str:
+        """How far the reading of its files is: no, running, done or failed."""
+        if self.read_by is not None and self.read_by.is_on_its_way:
+            return "running"
+        if self.read_problem or (self.read_by is not None and self.read_at is None):
+            return "failed"
+        return "done" if self.read_at is not None else "no"
+
 
 class Endpoint(Workload):
     """A version of a model that answers requests, on as many replicas as they need.

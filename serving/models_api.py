@@ -16,7 +16,7 @@ from projects.api.base import REASON, ProjectAPIView, reason_in
 from serving import mlflow, selectors
 from serving.choices import Files, Framework, Source, Stage
 from serving.models import Model, ModelVersion
-from serving.services import models, versions
+from serving.services import models, reading, versions
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -67,7 +67,14 @@ class VersionOut(serializers.Serializer[Any]):
     message = serializers.CharField(
         source="problem", allow_blank=True, help_text="what is wrong with its files"
     )
-    digest = serializers.CharField(allow_blank=True, help_text="of what is in its files")
+    digest = serializers.CharField(
+        allow_blank=True, help_text="sha256sum of all files; empty: nobody read them"
+    )
+    made_with = serializers.CharField(allow_blank=True, help_text="the release that wrote it")
+    read = serializers.CharField(source="reading", help_text="no, running, done or failed")
+    read_message = serializers.CharField(
+        source="read_problem", allow_blank=True, help_text="why the model can't be opened"
+    )
     size_bytes = serializers.IntegerField(allow_null=True)
     signature = serializers.DictField()
     metrics = serializers.DictField(child=serializers.FloatField())
@@ -295,6 +302,17 @@ class CheckVersion(VersionView):
         return self.told(row, status.HTTP_202_ACCEPTED)
 
 
+class ReadVersion(VersionView):
+    """Read the files in a job of the project: their digest, and what the model takes and gives."""
+
+    required_permissions: ClassVar = {"POST": Permission.MODEL_MANAGE}
+
+    @extend_schema(operation_id="model_versions_read", request=None, responses={202: VersionOut})
+    def post(self, request: Request, project: str, model: str, version: str) -> Response:
+        row = reading.version_read(principal=self.principal, row=self.version(model, version))
+        return self.told(row, status.HTTP_202_ACCEPTED)
+
+
 class DefaultVersion(VersionView):
     """Make a version the one that is meant where only its model is named."""
 
@@ -355,5 +373,6 @@ urlpatterns = [
     path(f"{_MODEL}/versions", Versions.as_view(), name="api-model-versions"),
     path(_VERSION, OneVersion.as_view(), name="api-model-version"),
     path(f"{_VERSION}/check", CheckVersion.as_view(), name="api-model-version-check"),
+    path(f"{_VERSION}/read", ReadVersion.as_view(), name="api-model-version-read"),
     path(f"{_VERSION}/default", DefaultVersion.as_view(), name="api-model-version-default"),
 ]

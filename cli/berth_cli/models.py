@@ -272,6 +272,31 @@ def version_check(s: Session, name: str, version_name: str, credential: str | No
     s.show([made] if s.fmt == "table" else made, VERSIONS)
 
 
+@version.command("read")
+@click.argument("name", shell_complete=completing.models)
+@click.argument("version_name", metavar="VERSION")
+@with_session
+def version_read(s: Session, name: str, version_name: str) -> None:
+    """Read the files in a job of the project: their digest, what the model takes and gives."""
+    path = f"{_base(s)}/{name}/versions/{version_name}"
+    row, until = s.client.post(f"{path}/read"), monotonic() + 3600
+    while row["read"] == "running":
+        if monotonic() > until:
+            raise ApiError("It is not read yet; it goes on by itself.", EXIT_TIMEOUT)
+        sleep(1)
+        row = s.client.get(path)
+    if s.fmt != "table":
+        s.show(row)
+        return
+    click.echo(row["digest"])
+    for side in ("inputs", "outputs"):
+        for one in row["signature"].get(side, ()):
+            click.echo(printable(f"{side[:-1]} {one['name']} {one['datatype']} {one['shape']}"))
+    if row["message"] or row["read"] == "failed":
+        said = row["read_message"] or row["message"] or "It ended before it told anything."
+        raise ApiError(f"{name}/{version_name}: {printable(said)}", EXIT_ERROR)
+
+
 @version.command("delete")
 @click.argument("name", shell_complete=completing.models)
 @click.argument("version_name", metavar="VERSION")

@@ -27,7 +27,7 @@ from projects.ui.base import ProjectView
 from serving import mlflow, selectors
 from serving.choices import Files, Framework, Stage
 from serving.models import Model
-from serving.services import models, versions
+from serving.services import models, reading, versions
 from serving.services.sources import MLFLOW
 from volumes.choices import VolumeKind
 from volumes.selectors import volumes_mountable
@@ -308,6 +308,9 @@ class VersionAct(_Act):
         elif act == "check":
             versions.version_check(principal=who, row=row)
             said = _t("The files of %(name)s are looked at.")
+        elif act == "read":
+            reading.version_read(principal=who, row=row)
+            said = _t("The files of %(name)s are read in a job.")
         elif act == "default":
             versions.version_default(principal=who, row=row)
             said = _t("%(name)s is meant where only its model is named.")
