@@ -42,7 +42,7 @@ from clusters.models import Flavor
 from common.clock import now
 from quotas.choices import GPUS
 from quotas.models import Reservation
-from usage.models import Interval
+from usage.models import RESIZED, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -231,7 +231,9 @@ class _Pass:
             earlier = [(pk, end) for n, pk, end in before[row.uid] if n < row.launch]
             waits = any(pk > self.upto or pk in self.left for pk, _end in earlier)
             end = row.ended_at
-            if waits or row.uid in live or end is None or end >= self.at - WRITTEN:
+            # a size that it has no more is over, though its launch goes on
+            holds = row.uid in live and row.end_reason != RESIZED
+            if waits or holds or end is None or end >= self.at - WRITTEN:
                 self.left.add(row.pk)
                 continue
             self.left.discard(row.pk)

@@ -40,7 +40,7 @@ def hours(found: int) -> Decimal:
 
 
 class Use(NamedTuple):
-    """One launch: from when to when it held GPUs. ``end`` None: it goes on.
+    """One launch in one size: from when to when it held GPUs. ``end`` None: it goes on.
 
     ``rate``: GPUs times the thousandths of what one of their kind weighs. ``uid`` "": of launches
     that are over: with ``launch`` 0 a day's sum, else what is counted of one (``budgets.days``).
@@ -67,7 +67,7 @@ def apart(uses: Iterable[Use]) -> list[Use]:
             found += launches
             continue
         until: int | None = None
-        for use in sorted(launches, key=attrgetter("launch"), reverse=True):
+        for use in sorted(launches, key=attrgetter("launch", "start"), reverse=True):
             end = use.end if until is None else min(until, use.end or until)
             until = use.start if until is None else min(until, use.start)
             if end is None or end > use.start:

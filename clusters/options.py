@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from django.utils.translation import gettext as _
 
 from common.errors import Invalid
+from common.oci import BadReference, parse_reference
 from dataplane.addresses import PORT_MAX, opening
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 STORAGE_CLASS, NFS, DIRECTORY = "storageclass", "nfs", "directory"
 VOLUME_KINDS = (STORAGE_CLASS, NFS, DIRECTORY)  # the most usual first
 ACCESS_MODES = ("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+# The words of model servers, with what each loads as its makers write it; ours are the first three.
+MODEL_SERVERS = {
+    "serving": "scikit-learn, XGBoost, LightGBM, ONNX",
+    "serving-tensorflow": "TensorFlow",
+    "serving-pytorch": "PyTorch",
+    "triton": "NVIDIA Triton",
+    "vllm": "vLLM",
+}
 MAX_PREFIX = 20  # the project's short name and its number must fit behind it
 MAX_PEERS = 50
 MAX_OVERCOMMIT = 100
@@ -76,7 +85,7 @@ class ClusterOptions:
     sidecar_image: str = ""  # signs people in before a port of a container; "": the default one
     default_image: str = ""  # for presets that name none
     data_image: str = ""  # copies data and serves files: has python3 and the package dataplane
-    # By the word of a model server (``serving.runtimes``), the image that has it.
+    # By the word of a model server, the image that has it
     serving_images: Mapping[str, str] = field(default_factory=dict)
     check_image: str = ""  # has python3, for the self-check; "": another one of these
     portal_role: str = ""  # ClusterRole that is ours only inside projects; "": ours everywhere
@@ -197,7 +206,22 @@ def _words(options: ClusterOptions) -> dict[str, list[str]]:
             bad[name] = [sentence % {"value": wrong[0][:80]}]
     if odd := [key for key in options.extra if not _KEY.match(key)]:
         bad["extra"] = [_("Not a name of a label of your own: %(value)s.") % {"value": odd[0][:80]}]
-    return bad
+    return bad | _servers(options)
+
+
+def _servers(options: ClusterOptions) -> dict[str, list[str]]:
+    """An image that no node can pull would be said by the first endpoint only."""
+    for word, image in options.serving_images.items():
+        told = {"value": word[:80], "names": ", ".join(MODEL_SERVERS)}
+        if word not in MODEL_SERVERS:
+            said = _("There is no model server “%(value)s”. There are: %(names)s.")
+            return {"serving_images": [said % told]}
+        try:
+            parse_reference(image)
+        except BadReference:
+            said = _("Not the name of an image, for %(value)s: %(image)s.")
+            return {"serving_images": [said % {**told, "image": image[:80] or "-"}]}
+    return {}
 
 
 def _levels(options: ClusterOptions) -> dict[str, list[str]]:

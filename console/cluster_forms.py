@@ -6,11 +6,14 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from django import forms
+from django.utils.functional import lazy
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.options import (
     ACCESS_MODES,
     DIRECTORY,
+    MODEL_SERVERS,
     NFS,
     PEERS,
     RANGES,
@@ -31,6 +34,15 @@ HOMES = {
 }
 # What most clusters have: some class, whose volumes one node at a time may mount.
 USUAL = ClusterOptions(volume_kind=STORAGE_CLASS, volume_access_mode="ReadWriteOnce")
+
+
+def _about_servers() -> str:
+    words = ", ".join(f"{word} ({loads})" for word, loads in MODEL_SERVERS.items())
+    said = _t(
+        "WORD=IMAGE on each line, for %(words)s. Endpoints of models whose server has none are"
+        " refused."
+    )
+    return said % {"words": words}
 
 
 def kubeconfig_field() -> forms.CharField:
@@ -212,6 +224,11 @@ class OptionsForm(GroupedForm):
         max_length=255,
         help_text=_("Has Berth's package dataplane. Empty: no loads and no file browser here."),
     )
+    serving_images = area(
+        _("Images of model servers"),
+        rows=3,
+        help_text=lazy(_about_servers, str)(),
+    )
     check_image = exact(
         _("Image of the self-check"),
         max_length=255,
@@ -283,7 +300,7 @@ class OptionsForm(GroupedForm):
         (
             _("Images"),
             _("What is used where nothing else is named."),
-            ("default_image", "sidecar_image", "data_image", "check_image"),
+            ("default_image", "sidecar_image", "data_image", "serving_images", "check_image"),
         ),
         (
             _("Berth's own rights"),
@@ -303,12 +320,15 @@ class OptionsForm(GroupedForm):
         for name in PEERS:
             if name in found:
                 found[name] = fields.lines_of(found[name])
+        if "serving_images" in found:
+            found["serving_images"] = fields.pairs(found["serving_images"], "serving_images")
         return found
 
     @staticmethod
     def initial_of(options: ClusterOptions) -> dict[str, Any]:
         found = options.as_json()
         found.pop("extra", None)
+        found["serving_images"] = fields.pairs_text(found["serving_images"])
         return {**found, **{name: "\n".join(found[name]) for name in PEERS}}
 
 

@@ -25,6 +25,8 @@ from console.words import answer_words, duty_words
 from notifications.selectors import is_mail_set_up, mail_trouble
 from runtime import leases
 from runtime.models import Installation
+from serving.gateway.tallies import gateways
+from serving.models import Endpoint
 
 BOUND_S = 2.0
 STALE = timedelta(minutes=3)
@@ -134,6 +136,16 @@ def _worker() -> str:
     return ngettext("%(n)d worker", "%(n)d workers", count) % {"n": count}
 
 
+def _gateway() -> str:
+    """Whether endpoints can be called, where there are any."""
+    if not Endpoint.objects.filter(deleted_at=None).exists():
+        return _t("not needed: there is no endpoint")
+    count = sum(one.is_live for one in gateways())
+    if not count:
+        raise Down(_t("No gateway has told anything for 30 s: endpoints answer nobody."))
+    return ngettext("%(n)d gateway", "%(n)d gateways", count) % {"n": count}
+
+
 def _secrets() -> str:
     from credentials import rekey
 
@@ -188,6 +200,7 @@ CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("broker", _("Broker"), _broker, False),
     ("proxy", _("Notebook proxy"), _proxy, False),
     ("worker", _("Worker"), _worker, False),
+    ("gateway", _("Gateway to endpoints"), _gateway, False),
     ("machines", _("Machines"), _machines, False),
     ("secrets", _("Stored credentials"), _secrets, False),
     ("orphans", _("Unknown work"), _orphans, False),

@@ -126,11 +126,52 @@ STAGES: tuple[str, ...] = (
     "node/fast/node-initialize",
     "node/heartbeat-with-lease/node-heartbeat-with-lease",
 )
-STAGES += ("pod/fast/pod-ready", "pod/fast/pod-delete")
+STAGES += ("pod/fast/pod-ready",)
+# A kubelet ends the containers of what is deleted before it lets go of it. The stock stage does
+# not, and a suspended Job keeps its finalizer on a pod that never ended.
+DELETE = """apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-terminate}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: Exists}
+    - {key: .status.phase, operator: In, values: [Pending, Running]}
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      containerStatuses:
+      {{ range .spec.containers }}
+      - image: {{ .image | Quote }}
+        name: {{ .name | Quote }}
+        ready: false
+        restartCount: 0
+        started: false
+        state:
+          terminated:
+            exitCode: 143
+            finishedAt: {{ $now | Quote }}
+            reason: Error
+            startedAt: {{ $now | Quote }}
+      {{ end }}
+      phase: Failed
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-delete}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: Exists}
+    - {key: .status.phase, operator: In, values: [Failed, Succeeded]}
+  next: {delete: true}
+"""
 
 
 def write_configuration(layout: Layout) -> None:
-    """Kwok's own stages as its module has them, and a Job's end when an annotation says so."""
+    """Kwok's own stages but of deletion, and a Job's end when an annotation says so."""
     options = {"enableCRDs": [], **dict.fromkeys(PARALLEL, 4)}
     head = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
@@ -140,6 +181,7 @@ def write_configuration(layout: Layout) -> None:
     folder = module_folder(PROGRAMS["kwok"]) / "kustomize/stage"
     parts = [json.dumps(head)]
     parts += [(folder / f"{name}.yaml").read_text() for name in STAGES]
+    parts.append(DELETE)
     parts.append(timed((folder / "pod/fast/pod-complete.yaml").read_text()))
     write_text(layout.config / "kwok.yaml", "\n---\n".join(parts))
 

@@ -1,5 +1,6 @@
 """Images of model servers, made when they are first asked for: some have libraries of gigabytes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,13 +37,15 @@ def publish(name: str, say: Said = lambda _said: None) -> dict[str, str]:
         return publish_image(predictor if name == "predictor" else partial(server, name), say)
 
 
-def server(name: str, say: Said) -> oci.Image:
-    """The model server with the libraries of requirements/``name``.txt."""
-    packages = locked(name, PLACE, ROOT / f"requirements/{name}.txt")
+def server(name: str, say: Said, recipes: Sequence[Recipe] = ()) -> oci.Image:
+    """The model server with the libraries of requirements/``name``.txt, or of ``recipes``."""
+    if not recipes:
+        packages = locked(name, PLACE, ROOT / f"requirements/{name}.txt")
+        recipes = (serving_debian(), packages, program())
     return oci.Image(
         f"berth/{name}",
         "1",
-        [recipe.layer(say) for recipe in (serving_debian(), packages, program())],
+        [recipe.layer(say) for recipe in recipes],
         ["/usr/bin/tini", "--", *PROGRAM],
         environment={"PATH": f"{PLACE}/bin:{PATHS}", **UTF8},
         user=PERSON,

@@ -73,6 +73,7 @@ WORDS: dict[str, Promise] = {
     "endpoint.stopped": _("stopped the endpoint"),
     "model.created": _("registered the model"),
     "model.batch-begun": _("began a batch prediction of the model"),
+    "endpoint.batch-begun": _("began a batch prediction by the endpoint"),
     "model.deleted": _("deleted the model"),
     "model.version-added": _("added a version to the model"),
     "model.version-deleted": _("deleted a version of the model"),

@@ -83,7 +83,7 @@ def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
             response.raise_for_status()
             for line in _lines(response):
                 found.read(line)
-    except (httpx.HTTPError, ValueError) as error:
+    except (httpx.HTTPError, ValueError, RecursionError) as error:
         said = _("The file browser does not answer; try again in a moment.")
         raise Unavailable(said) from error
     files = sorted(found.files, key=lambda one: _in_order(one[0]))
@@ -110,7 +110,11 @@ class _Found:
         for one in entries if isinstance(entries, list) else ():
             if isinstance(one, dict) and one.get("kind") == "file":
                 path = unquote(str(one.get("path", ""))[self.start :], errors="replace")
-                self.files.append((path, int(one.get("size", 0))))
+                path = path.encode(errors="replace").decode()  # halves of letters
+                size = one.get("size")
+                if "\0" in path or {"", ".", ".."} & set(path.split("/")):
+                    continue  # not below the folder
+                self.files.append((path, size if type(size) is int and 0 <= size < 2**63 else 0))
         done = said.get("done") if isinstance(said, dict) else None
         if isinstance(done, dict):
             self.complete = done.get("complete") is True

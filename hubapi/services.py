@@ -355,7 +355,7 @@ def derive_matching(purpose: str, uid: UUID, launch: int, known: str) -> str:
 
     A running server keeps what it was started with, so a rotated key must not change it.
     """
-    for candidate in _candidates(purpose, uid, launch):
+    for candidate in candidates(purpose, uid, launch):
         if hmac.compare_digest(digest(candidate), known):
             return candidate
     return derive(purpose, uid, launch)
@@ -363,11 +363,12 @@ def derive_matching(purpose: str, uid: UUID, launch: int, known: str) -> str:
 
 def matches(purpose: str, uid: UUID, launch: int, given: str) -> bool:
     """Whether ``given`` is the secret of that launch, under the current key or an older one."""
-    candidates = _candidates(purpose, uid, launch)
-    return any(hmac.compare_digest(one.encode(), given.encode()) for one in candidates)
+    valid = candidates(purpose, uid, launch)
+    return any(hmac.compare_digest(one.encode(), given.encode()) for one in valid)
 
 
-def _candidates(purpose: str, uid: UUID, launch: int) -> Iterator[str]:
+def candidates(purpose: str, uid: UUID, launch: int) -> Iterator[str]:
+    """Return the secrets that are valid for that launch: also those of older keys."""
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         yield _derive(key, purpose, uid, launch)
 

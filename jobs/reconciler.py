@@ -23,7 +23,7 @@ from runtime.protocol import Desired, Observation, Phase, Resources, Seen, Workl
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 from runtime.workload_state import RESTARTED, ReconcileContext, Status, status_of
-from work import needs
+from work import environments, needs
 from work.choices import StopReason
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class JobReconciler(WorkloadReconciler):
         outcome = super().step(row, observation)
         if outcome.reason == Reason.FETCHING_CODE:
             return replace(outcome, requeue_s=fetching.LOOK_S)
+        if outcome.reason in {Reason.ENVIRONMENT, Reason.ENVIRONMENT_MISSING}:
+            return replace(outcome, requeue_s=environments.LOOK_S)
         return self._looked_at_in_time(row, outcome)
 
     def _is_over_time(self, row: Job) -> bool:
@@ -131,6 +133,7 @@ class JobReconciler(WorkloadReconciler):
 
     def waits_for(self, row: Job) -> tuple[str, str] | None:
         lacking = needs.missing(row) or fetching.waits(row) or checkpoints.waits(row)
+        lacking = lacking or environments.waits(row)
         if lacking is None and row.smoke and smoke.verdict(row) is None:
             return Reason.SMOKE_RUN, ""
         return lacking

@@ -23,6 +23,8 @@ from volumes.backing import mount_of
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from clusters.options import ClusterOptions
 
 STOP_GRACE_S = 30.0  # to write a checkpoint
@@ -31,6 +33,8 @@ BACKOFF_S = 10.0
 reports_of: Hook[[Job], bool] = Hook()
 PURPOSE = "job-report"  # of the derived token
 RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod
+# What apps above give to the launch of a job of theirs: secret variables.
+secrets_with: Hook[[Job], Mapping[str, str]] = Hook()
 _IN_FOLDER = 'cd -- "$HOME/$0" || exit 66; exec "$@"'
 # A smoke run of several replicas is one that finds itself alone.
 _ALONE = {
@@ -141,6 +145,7 @@ def _own_environment(row: Job, options: ClusterOptions | None, *, reports: bool)
 
 
 def _secrets(row: Job, *, reports: bool) -> dict[str, str]:
-    if not reports:
-        return {}
-    return {"BERTH_REPORT_TOKEN": derive(PURPOSE, row.uid, row.launch)}
+    found = {"BERTH_REPORT_TOKEN": derive(PURPOSE, row.uid, row.launch)} if reports else {}
+    for more in secrets_with(row):
+        found |= more
+    return found

@@ -75,7 +75,7 @@ def spent(row: Any) -> Spent | None:
     since = at - SPAN
     held = [
         one
-        for one in Interval.objects.filter(uid=row.uid, gpus__gt=0)
+        for one in Interval.objects.filter(uid=row.uid, gpus__gt=0).order_by("launch", "part")
         if one.ended_at is None or one.ended_at > since
     ]
     gpu_hours = sum(
@@ -85,7 +85,7 @@ def spent(row: Any) -> Spent | None:
     if not held:
         return None
     hours = series([row.uid], since, _HOUR, ["gpu_utilisation"]).get(row.uid, [])
-    gpus, unused, count, total = held[-1].gpus, 0.0, 0, 0.0
+    unused, count, total = 0.0, 0, 0.0
     shown = []
     for one in hours:
         figure = one.figures.get("gpu_utilisation")
@@ -94,8 +94,9 @@ def spent(row: Any) -> Spent | None:
             continue
         count, total = count + figure.count, total + figure.total
         if figure.high < GPU_BUSY:
-            begin = max(one.at, held[0].started_at)
-            unused += max(timedelta(), min(one.at + _HOUR, at) - begin) / _HOUR * gpus
+            for had in held:
+                begin, end = max(one.at, had.started_at), min(one.at + _HOUR, had.ended_at or at)
+                unused += max(timedelta(), end - begin) / _HOUR * had.gpus
     flavor = Flavor.objects.filter(name=held[-1].flavor).first()
     price = flavor.price_per_hour if flavor else None
     return Spent(

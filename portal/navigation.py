@@ -43,6 +43,7 @@ PROJECT = (
     Entry(_("Performance tests"), "gauge", ("perftests:list",), project=True),
     Entry(_("Models"), "package", ("models:list",), project=True),
     Entry(_("Endpoints"), "api", ("endpoints:list",), project=True),
+    Entry(_("Batch predictions"), "table-export", ("batches:list",), project=True),
     Entry(_("Data"), "database", ("volumes:list",), project=True),
     Entry(_("Loads"), "database-import", ("loaders:list",), project=True),
     Entry(_("Credentials"), "key", ("credentials:list",), project=True),

@@ -232,7 +232,8 @@ def _is_quiet(held: Claim, outcome: Outcome) -> bool:
     """Whether nobody is to hear of it: the engine alone writes what these are compared with."""
     row = held.row
     same = (outcome.phase, outcome.reason, outcome.message) == (row.phase, row.reason, row.message)
-    return same and not outcome.timeline and not outcome.gone and outcome.beside is None
+    told = outcome.timeline or outcome.gone or outcome.held
+    return same and not told and outcome.beside is None
 
 
 def _apply_quietly(held: Claim, values: dict[str, Any]) -> bool:
@@ -299,7 +300,7 @@ def _with_related(held: Claim, row: Any) -> Any:
 def _tell(held: Claim, row: Any, outcome: Outcome) -> None:
     before = held.row
     changed = (row.phase, row.reason) != (before.phase, before.reason) or outcome.gone
-    if changed or outcome.timeline:
+    if changed or outcome.timeline or outcome.held:
         phases = Phase(before.phase), Phase(row.phase)
         told = Transition(row, *phases, outcome, outcome.gone, before)
         for listener in reconcilers.listeners():

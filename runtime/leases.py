@@ -163,7 +163,7 @@ def is_late(row: Lease) -> bool:
 
 def duties() -> list[Lease]:
     """Return what workers do again and again, by name; not what an older version did."""
-    rows = Lease.objects.filter(turned_at__isnull=False)
+    rows = Lease.objects.filter(turned_at__isnull=False, every_s__isnull=False)
     last = rows.aggregate(last=Max("turned_at"))["last"]
     if last is None:
         return []

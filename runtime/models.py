@@ -120,6 +120,7 @@ class Lease(models.Model):
     until = models.DateTimeField(null=True)
     worked_at = models.DateTimeField(null=True)  # when a holder last did what the duty is for
     # Of a duty that comes again and again: when a turn of it began last, and how often one does.
+    # Of what tells only that it is there (a gateway): when it began.
     turned_at = models.DateTimeField(null=True)
     every_s = models.FloatField(null=True)
 

@@ -119,7 +119,7 @@ class Mount:
 class Probe:
     """Ready when an HTTP GET of ``path`` on ``port`` answers ``status``.
 
-    On a cluster an empty path asks only whether the port is open.
+    An empty path asks only whether the port is open.
     """
 
     path: str = "/api"

@@ -90,6 +90,8 @@ class Reason(StrEnum):
     PLACE_LOST = "place-lost"
     RESTORING = "restoring"
     NOT_RESTORED = "not-restored"
+    ENVIRONMENT = "environment"
+    ENVIRONMENT_MISSING = "environment-missing"
 
 
 # What a launch waits for before it asks for its place.
@@ -97,6 +99,7 @@ NOT_ASKED = frozenset(
     {
         *(Reason.PREPARING, Reason.DATA, Reason.DATA_MISSING, Reason.FETCHING_CODE),
         *(Reason.SMOKE_RUN, Reason.RESTORING, Reason.NOT_RESTORED),
+        *(Reason.ENVIRONMENT, Reason.ENVIRONMENT_MISSING),
     }
 )
 
@@ -334,6 +337,16 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.PLATFORM,
         _("It lost its place, and stays stopped as its settings say."),
         _("Start it to go on: it begins from its newest complete checkpoint."),
+    ),
+    Reason.ENVIRONMENT: ReasonInfo(
+        Phase.PENDING, True, Fault.NOBODY, _("What it runs in is made. No GPU is held meanwhile.")
+    ),
+    Reason.ENVIRONMENT_MISSING: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.PLATFORM,
+        _("What it runs in could not be made; it is tried again each minute."),
+        _("Whoever runs Berth finds why in the log of that name in var/log or var/supervisor."),
     ),
     Reason.RESTORING: ReasonInfo(
         Phase.PENDING,

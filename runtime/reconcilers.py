@@ -7,6 +7,7 @@ that same transaction, so timelines, usage intervals and quota releases are exac
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
 from django.db import models
@@ -22,7 +23,9 @@ class Outcome:
 
     ``updates`` are further columns of the row (status columns of its own only, never intent).
     ``gone`` True: everything outside is removed; the engine sets ``deleted_at``. ``beside`` writes
-    rows of the kind's own, in the same transaction, once the token has held.
+    rows of the kind's own, in the same transaction, once the token has held. ``held``: since when
+    each replica has its place (None: the driver did not tell), where their number changed within
+    the launch or is known for the first time.
     """
 
     phase: Phase
@@ -34,6 +37,7 @@ class Outcome:
     gone: bool = False
     timeline: tuple[tuple[str, str], ...] = ()  # (step word, message) noted by this pass
     beside: Callable[[], None] | None = None
+    held: Sequence[datetime | None] = ()
 
 
 class Reconciler(Protocol):
@@ -113,7 +117,7 @@ def tables() -> list[tuple[models.QuerySet[Any], str]]:
 
 def on_transition(listener: Listener) -> None:
     """Listener runs inside the apply transaction, after every applied pass that changed
-    phase or reason, removed the row or noted something on the timeline. It must be quick and
+    phase, reason or size, removed the row or noted something on the timeline. It must be quick and
     touch the database only.
     """
     if listener not in _listeners:

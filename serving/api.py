@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from accounts.api.serializers import line
 from accounts.api.views import NeverStored
 from common.drf.serializers import StrictSerializer
+from projects.api.base import ReasonIn, reason_in
 from runtime.protocol import Seen
 from serving import services
 from serving.address import address_of
@@ -107,6 +108,17 @@ API = Api(
         "replica_states": ServedReplicaOut(many=True, allow_null=True, help_text="null in lists"),
     },
 )
+
+
+class WorkSleep(ActView):
+    """Put an {one} to sleep: it holds nothing until the next request, which wakes it."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
+    takes = ReasonIn
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.endpoint_sleep)
+
+    def told(self) -> dict[str, Any]:
+        return {"said": reason_in(self.request)}
 
 
 class EndpointKeyOut(serializers.ModelSerializer[EndpointKey]):
@@ -226,6 +238,7 @@ class WorkCanaryPromote(ActView):
 urlpatterns = urls_for(
     API,
     own={
+        "sleep": WorkSleep,
         "keys": WorkKeys,
         "keys/<uuid:key>": WorkKey,
         "canary": WorkCanary,

@@ -7,13 +7,15 @@ class ServingConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
+        from jobs.runtime_spec import secrets_with
         from jobs.ui.artifacts import offers
         from runtime import gateway, reconcilers
         from serving import contents, mlflow
+        from serving import environments as own_environments
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
         from serving.reconciler import EndpointReconciler
-        from serving.runtimes import environments_apart
+        from serving.services.batch_access import secrets_of
         from serving.ui import batch
         from serving.ui.models import offer_of_run
         from serving.ui.pages import PAGES
@@ -23,7 +25,9 @@ class ServingConfig(AppConfig):
         contents.connect()
         gateway.register(mlflow.QUESTION, mlflow.answer, outside=True)
         panels.panels.register(batch.panel)
-        environments.apart.register(environments_apart)
+        secrets_with.register(secrets_of)
+        environments.apart.register(own_environments.offered_apart)
+        environments.coming.register(own_environments.waits)
         offers.register(offer_of_run)
         kinds.register(ENDPOINT)
         pages.register(PAGES)

@@ -23,6 +23,7 @@ PER = 1000  # requests
 class Cost:
     hours: float
     gpu_hours: float
+    cpu_hours: float
     amount: Decimal
     requests: int
 
@@ -38,11 +39,12 @@ def cost_of(row: Endpoint, since: datetime, requests: int) -> Cost:
     uids = [row.uid, *Endpoint.objects.filter(canary_of=row).values_list("uid", flat=True)]
     span = Range(since, at + timedelta(seconds=1))
     prices = dict(Flavor.objects.values_list("name", "price_per_hour"))
-    hours = gpu_hours = 0.0
+    hours = gpu_hours = cpu_hours = 0.0
     amount = Decimal(0)
     for one in in_range(Interval.objects.filter(uid__in=uids), span):
         held = hours_within(one, span, at)
         hours += held
         gpu_hours += held * one.gpus
+        cpu_hours += held * one.cpu_milli / 1000
         amount += Decimal(held * one.gpus) * prices.get(one.flavor, Decimal(0))
-    return Cost(hours, gpu_hours, amount, requests)
+    return Cost(hours, gpu_hours, cpu_hours, amount, requests)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from serving.runtimes import OPENAI, V1, V2
+from serving.runtimes import OPENAI, V1, V2, runtime_of
+
+if TYPE_CHECKING:
+    from serving.models import Endpoint
 
 MOST_NUMBERS = 64  # of an example: a picture would be a page of zeros
 _TEXT = "BYTES"
@@ -22,6 +25,12 @@ class Example:
     path: str
     body: str
     note: str = ""
+
+
+def examples_of(row: Endpoint) -> list[Example]:
+    """Return those of what an endpoint serves."""
+    signature = {} if row.version is None else row.version.signature
+    return examples(runtime_of(row).speaks, signature, (row.model or row.name).partition("/")[0])
 
 
 def examples(speaks: tuple[str, ...], signature: dict[str, Any], model: str) -> list[Example]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from serving.gateway.table import ORIGIN
 from serving.runtimes import RUNTIMES
 from work import fields as f
 from work import standard_fields as s
@@ -129,9 +130,40 @@ WAIT = f.Count(
     folded=True,
     quiet=True,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origins(f.Line):
+    """Origins of pages, as browsers write them, with a space between."""
+
+    def clean(self, value: Any) -> str:
+        found = super().clean(value).lower().replace(",", " ").split()
+        for origin in found:
+            if not ORIGIN.fullmatch(origin) or (origin == "*" and len(found) > 1):
+                raise self.wrong(
+                    _t("“%(value)s” is no origin, such as https://app.example.org."), value=origin
+                )
+        return " ".join(dict.fromkeys(found))
+
+
+ORIGINS = Origins(
+    name="origins",
+    label=_("Pages that may call it"),
+    help=_(
+        "Origins of web pages whose scripts may call it in a browser, with a key. Empty: none; "
+        "programs need nothing here. *: every page."
+    ),
+    longest=1000,
+    example="https://app.example.org",
+    edit=f.Edit.ALWAYS,
+    folded=True,
+    quiet=True,
+)
+# What has a model needs neither.
+IMAGE, COMMAND = replace(s.IMAGE, folded=True), replace(s.COMMAND, folded=True)
 TABLE = f.Table(
-    *(NAME, MODEL, RUNTIME, s.IMAGE, s.COMMAND, s.ARGS, PORT, HEALTH),
+    *(NAME, MODEL, RUNTIME, IMAGE, COMMAND, s.ARGS, PORT, HEALTH),
     *(*s.SIZE, *s.PLACE),
-    *(MIN_REPLICAS, MAX_REPLICAS_FIELD, CONCURRENCY, SLEEP_AFTER, WAIT),
+    *(MIN_REPLICAS, MAX_REPLICAS_FIELD, CONCURRENCY, SLEEP_AFTER, WAIT, ORIGINS),
     *(s.ENV, *s.ATTACHED),
 )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.db.models import Q
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
 from common.errors import wrong
-from placement.clusters import known_cluster
 from projects.access import Permission
+from runtime.models import ONE_MACHINE
 from runtime.training import KSERVE
+from serving import environments
 from serving.choices import Files
 from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
@@ -113,14 +113,9 @@ def _look_at(row: Endpoint, _attached: Attached) -> list[str]:
     if row.max_replicas > row.min_replicas == most_of(row):
         told.append(gettext("GPUs of this machine are given once: it stays at the least."))
     name = runtime_of(row).environment
-    is_here = name and row.cluster_key and not known_cluster(row.cluster_key).runs_images
-    if is_here and not (settings.BERTH_ENVIRONMENTS_DIR / name).exists():
-        words = name.removeprefix("serving").removeprefix("-")
-        command = f'make serving ARGS="{words}"' if words else "make serving"
-        said = gettext(
-            "This machine lacks the model server: who runs Berth makes it with %(command)s."
-        )
-        told.append(said % {"command": command})
+    if name and row.cluster_key == ONE_MACHINE and not environments.is_there(name):
+        said = gettext("This machine makes the model server first: about %(size)d MiB, once.")
+        told.append(said % {"size": environments.SIZES_MIB[name]})
     return told
 
 
@@ -156,6 +151,9 @@ ENDPOINT = Kind(
     launched=launched,
     stopping=stopping,
     stopped={StopReason.ASLEEP: "asleep"},
-    stop_notices={StopReason.ASLEEP: ""},  # the timeline says it; it comes back by itself
+    rests=frozenset({StopReason.ASLEEP}),
+    stop_notices={
+        StopReason.ASLEEP: "work.stopped"
+    },  # only of what somebody else did: it comes back
     counted=lambda n: ngettext("%(n)d endpoint", "%(n)d endpoints", n) % {"n": n},
 )

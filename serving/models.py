@@ -109,6 +109,9 @@ class ModelVersion(models.Model):
     def __str__(self) -> str:
         return f"{self.model.name}/{self.name}"
 
+    def get_absolute_url(self) -> str:
+        return f"{self.model.get_absolute_url()}{self.name}"
+
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE
@@ -156,6 +159,8 @@ class Endpoint(Workload):
     # After so long without a request it sleeps and holds nothing; 0: never.
     sleep_after_minutes = models.PositiveIntegerField(_("sleeps after"), default=0)
     wait_s = models.PositiveSmallIntegerField(_("wait at most"), default=120)  # for its waking
+    # Whose pages may call it in a browser: https://host[:port] … or *; of the first row.
+    origins = models.CharField(_("origins"), max_length=1000, blank=True, default="")
     # How many are wanted now; between the least and the most while it runs.
     replicas = models.PositiveSmallIntegerField(default=1)
     scaled_at = models.DateTimeField(null=True)
@@ -304,6 +309,11 @@ class BatchPrediction(models.Model):
     asked = models.CharField(max_length=101)  # MODEL/VERSION, or the name of the endpoint
     input = models.CharField(max_length=1024)
     output = models.CharField(max_length=1024)
+    said = models.JSONField(default=dict)  # all that was said of it, to begin the same again
+    # Only what that one could not predict.
+    errors_of = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="tried_again"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -314,3 +324,8 @@ class BatchPrediction(models.Model):
 
     def get_absolute_url(self) -> str:
         return self.job.get_absolute_url()
+
+    @property
+    def is_of_endpoint(self) -> bool:
+        """Whether an endpoint was asked, also one that is gone."""
+        return bool(self.said.get("endpoint"))

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.replicas import moment
 from runtime.capabilities import SupportsServing
+from runtime.models import ONE_MACHINE
 from runtime.ports import cluster_provider
 from runtime.protocol import NotYet, Seen
+from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
+from serving import environments
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.runtime_spec import STOP_GRACE_S, workload_spec
+from serving.runtimes import runtime_of
 from serving.selectors import missing
 from work import needs
 from work.choices import StopReason
+from work.environments import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from runtime.reconcilers import Outcome
     from runtime.workload_state import ReconcileContext
 
+SOON_S = 1.0  # until it is looked at after its number changed, also where nothing watches
 AGAIN_S = 10.0  # between two tries to have a replica that ended by itself begin anew
 _THERE = (Seen.STARTING, Seen.READY)
 
@@ -59,9 +65,16 @@ class EndpointReconciler(WorkloadReconciler):
                 if isinstance(driver, SupportsServing):
                     driver.scale(self.spec_of(row))
                 state.ref["scaled"] = {**wanted, "at": at}
+                wait = SOON_S
             except NotYet as error:
                 wait = error.retry_in
         outcome = super()._follow(state, seen)
+        # What has no process yet holds nothing; one that ended keeps its place and begins anew.
+        held = [one for one in seen.replicas if one.seen not in {Seen.MISSING, Seen.CREATED}]
+        mine = {"launch": row.launch, "replicas": len(held)}
+        if held and seen.launch == row.launch and state.ref.get("held") != mine:
+            state.ref["held"] = mine
+            outcome = replace(outcome, held=[moment(one.started_at) for one in held])
         if wait is None or outcome.requeue_s is None:
             return outcome
         return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))
@@ -73,7 +86,16 @@ class EndpointReconciler(WorkloadReconciler):
         return ",".join(str(pk) for pk, _uid in row.keys_read)
 
     def waits_for(self, row: Endpoint) -> tuple[str, str] | None:
-        return missing(row.version) or needs.missing(row)
+        lacking = missing(row.version) or needs.missing(row)
+        if lacking is None and row.cluster_key == ONE_MACHINE:
+            return environments.waits(runtime_of(row).environment)
+        return lacking
+
+    def _place(self, state: ReconcileContext) -> Outcome:
+        outcome = super()._place(state)
+        if outcome.reason in {Reason.ENVIRONMENT, Reason.ENVIRONMENT_MISSING}:
+            return replace(outcome, requeue_s=LOOK_S)
+        return outcome
 
     def stop_reason(self, row: Endpoint) -> str:
         return str(StopReason(row.stop_reason or StopReason.USER).seen)

@@ -10,7 +10,6 @@ from django.utils.translation import gettext_lazy as _
 from serving.choices import Framework
 
 if TYPE_CHECKING:
-    from projects.models import Project
     from serving.models import Endpoint
     from work.fields import Text
 
@@ -31,6 +30,7 @@ class Runtime:
     loads: tuple[str, ...]
     speaks: tuple[str, ...]
     environment: str = ""  # "": one machine does not have it
+    environment_mib: int = 0
     image: str = ""
     health: str = "/v2/health/ready"
     needs_gpu: bool = False
@@ -44,6 +44,7 @@ RUNTIMES = (
         loads=(Framework.SKLEARN, Framework.XGBOOST, Framework.LIGHTGBM, Framework.ONNX),
         speaks=(V1, V2),
         environment="serving",
+        environment_mib=480,
         image="serving",
     ),
     Runtime(
@@ -52,6 +53,7 @@ RUNTIMES = (
         loads=(Framework.TENSORFLOW,),
         speaks=(V1, V2),
         environment="serving-tensorflow",
+        environment_mib=1400,
         image="serving-tensorflow",
     ),
     Runtime(
@@ -60,6 +62,7 @@ RUNTIMES = (
         loads=(Framework.PYTORCH,),
         speaks=(V1, V2),
         environment="serving-pytorch",
+        environment_mib=5300,
         image="serving-pytorch",
     ),
     Runtime(
@@ -81,7 +84,7 @@ RUNTIMES = (
         needs_gpu=True,
         is_tested=False,
     ),
-    Runtime(word=CUSTOM, label=_("An image of its own"), loads=(Framework.CUSTOM,), speaks=()),
+    Runtime(word=CUSTOM, label=_("A server of its own"), loads=(Framework.CUSTOM,), speaks=()),
 )
 BY_WORD = {one.word: one for one in RUNTIMES}
 
@@ -89,11 +92,6 @@ BY_WORD = {one.word: one for one in RUNTIMES}
 def runtimes_for(framework: str) -> tuple[Runtime, ...]:
     """Return those that load its files, the usual one first."""
     return tuple(one for one in RUNTIMES if framework in one.loads)
-
-
-def environments_apart(_project: Project) -> list[str]:
-    """Return the environments of one machine that have a model server."""
-    return [one.environment for one in RUNTIMES if one.environment]
 
 
 def runtime_of(row: Endpoint) -> Runtime:

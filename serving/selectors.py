@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Case, Count, OuterRef, Prefetch, Q, QuerySet, Subquery, When
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 _NAMED = 20
+_SERVING = 100
+_LATELY_MS = 60_000  # over which a speed is
 
 
 def models_visible_to(who: Principal, project: Project) -> QuerySet[Model]:
@@ -38,6 +40,7 @@ def models_visible_to(who: Principal, project: Project) -> QuerySet[Model]:
         version_count=Count("versions", distinct=True),
         newest=Subquery(newest.values("name")[:1]),
         newest_framework=Subquery(newest.values("framework")[:1]),
+        newest_at=Subquery(newest.values("created_at")[:1]),
         endpoint_count=Count(
             "versions__endpoints",
             filter=Q(
@@ -64,6 +67,24 @@ def versions_of(who: Principal, model: Model) -> QuerySet[ModelVersion]:
     rows = rows.select_related("model__project", "volume", "load", "created_by", "read_by__project")
     served = Prefetch("endpoints", queryset=serving.order_by("name"), to_attr="served_by")
     return rows.prefetch_related(served).order_by("-id")
+
+
+def serving_of(who: Principal, version: ModelVersion) -> list[Endpoint]:
+    """Return the endpoints that serve it, also as a canary, which ``who`` may see."""
+    seen = visible_to(who, kind_of(Endpoint.KIND), version.model.project)
+    mine = Q(pk__in=seen.values("pk")) | Q(canary_of__in=seen.values("pk"))
+    rows = Endpoint.objects.filter(mine, version=version, deleted_at=None)
+    rows = rows.select_related("project", "owner", "canary_of__project")
+    return list(rows.order_by("canary_of__name", "name")[:_SERVING])
+
+
+def versions_deployable(who: Principal, project: Project) -> QuerySet[ModelVersion]:
+    """Return the versions that an endpoint may serve, by model: the newest that serves first."""
+    mine = scoped(Model.objects.filter(project=project), who, Permission.MODEL_READ)
+    rows = ModelVersion.objects.filter(model__in=mine).exclude(framework="")
+    rows = rows.exclude(stage=Stage.RETIRED).exclude(files=Files.FAILED).select_related("model")
+    serving = Case(When(stage=Stage.SERVING, then=0), default=1)
+    return rows.order_by("model__name", serving, "-id")
 
 
 def version_get(who: Principal, model: Model, name: str) -> ModelVersion:
@@ -114,13 +135,16 @@ def compared(versions: Sequence[ModelVersion]) -> list[Measured]:
 
 
 def predictions_visible_to(
-    who: Principal, project: Project, model: Model | None = None
+    who: Principal, project: Project, model: Model | None = None, endpoint: str = ""
 ) -> QuerySet[BatchPrediction]:
-    """Return the batch predictions of a project, or of one model, newest first."""
+    """Return the batch predictions of a project, of one model or one endpoint, newest first."""
     rows = BatchPrediction.objects.filter(job__in=visible_to(who, JOB, project))
     if model is not None:
         rows = rows.filter(version__model=model)
-    return rows.select_related("project", "job__project", "job__owner").order_by("-id")
+    if endpoint:
+        rows = rows.filter(endpoint__name=endpoint)
+    with_ = ("project", "job__project", "job__owner", "endpoint", "errors_of__job")
+    return rows.select_related(*with_).order_by("-id")
 
 
 def prediction_get(who: Principal, project: Project, uid: UUID) -> BatchPrediction:
@@ -137,17 +161,47 @@ class Progress:
     share: float = 0.0
     done: int = 0
     failed: int = 0
+    per_second: float | None = None  # instances, lately; None: not known yet
 
     @property
     def percent(self) -> int:
         return int(self.share * 100)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.share == 1
+
+    @property
+    def seconds_left(self) -> int | None:
+        """How long it takes from here, if it goes on like this; None: nobody knows."""
+        if not self.per_second or not self.share or self.is_whole:
+            return None
+        return round(self.done * (1 - self.share) / self.share / self.per_second)
+
 
 def progress_of(rows: Iterable[BatchPrediction]) -> dict[int, Progress]:
     """Return how far each is, by the key of its job; in one query."""
     told = Told.objects.filter(job__in=[row.job_id for row in rows]).order_by("launch")
-    found = told.values_list("job", "state__progress")
-    return {job: Progress(*progress) for job, progress in found if progress}
+    found = told.values_list("job", "state__progress", "state__starts")
+    return {
+        job: Progress(progress[0], progress[1], progress[2], told_speed(starts or ()))
+        for job, progress, starts in found
+        if progress
+    }
+
+
+def told_speed(starts: Sequence[Sequence[Any]]) -> float | None:
+    """Return how many steps a second a program makes lately, by what it told (``usage.told``)."""
+    if not starts:
+        return None
+    _begin, _stride, marks, last = starts[-1]
+    moments = [*marks, last[:2]] if last else list(marks)
+    if len(moments) < 2:  # noqa: PLR2004 - a speed is between two
+        return None
+    newest = moments[-1]
+    fresh = [one for one in moments[:-1] if newest[1] - one[1] <= _LATELY_MS] or moments[-2:-1]
+    took = newest[1] - fresh[0][1]
+    return (newest[0] - fresh[0][0]) * 1000 / took if took > 0 else None
 
 
 def held_by(volume: Volume) -> list[volumes.Holder]:

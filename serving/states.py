@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db.models import F, Q
+from django.utils.translation import gettext as _
 
 from runtime.protocol import Desired, Phase
 from serving.choices import State
@@ -60,6 +61,14 @@ def why_of(row: Endpoint) -> Why:
         return Why(f"{StopReason(row.stop_reason).label}.", row.message)
     text = str(why.info_of(row.reason, row.cluster_key).text)
     return Why(text, row.message) if text else Why(row.message)
+
+
+def stopped_says(row: Endpoint) -> str:
+    """What callers are told of one that no request wakes."""
+    if row.stop_reason and row.stop_reason != StopReason.ASLEEP:
+        why = StopReason(row.stop_reason).label
+        return _("It does not answer until somebody starts it. %(why)s.") % {"why": why}
+    return _("It does not answer until somebody starts it.")
 
 
 def advice_of(row: Endpoint) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from common.clock import now
 from serving.latency import merged, percentile
-from serving.models import Calls, Endpoint, EndpointKey
+from serving.models import BatchPrediction, Calls, Endpoint, EndpointKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,11 +172,16 @@ def _read(calls: QuerySet[Calls], *more: str) -> Iterable[dict[str, Any]]:
 
 
 def _callers(words: Iterable[str]) -> dict[str, Caller]:
-    """Return whom each word means: k and the number of a key, u and that of a person."""
+    """Return whom each word means: k and the number of a key, u and that of a person, b and that
+    of a batch prediction.
+    """
     wanted = set(words)
     numbers = {word: int(word[1:]) for word in wanted if word[1:].isdecimal()}
     keys = EndpointKey.objects.in_bulk([n for word, n in numbers.items() if word[0] == "k"])
     people = User.objects.in_bulk([n for word, n in numbers.items() if word[0] == "u"])
+    batches = BatchPrediction.objects.select_related("job").in_bulk(
+        [n for word, n in numbers.items() if word[0] == "b"]
+    )
     found = {}
     for word in wanted:
         number, is_key = numbers.get(word, 0), word[:1] == "k"
@@ -187,7 +192,9 @@ def _callers(words: Iterable[str]) -> dict[str, Caller]:
             )
         elif key is not None:
             found[word] = Caller(word, key.name, is_key=True, note=f"{key.prefix}…")
-        elif not is_key and person is not None:
+        elif word[0] == "b" and (batch := batches.get(number)) is not None:
+            found[word] = Caller(word, batch.job.name, is_key=False, note=_("batch prediction"))
+        elif word[0] == "u" and person is not None:
             found[word] = Caller(word, person.label, is_key=False)
         else:
             gone = _("A key that is gone") if is_key else _("Somebody who is gone")

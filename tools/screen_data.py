@@ -45,6 +45,7 @@ from tools import (  # noqa: E402
     screen_queues,
     screen_runs,
     screen_serving,
+    screen_serving_many,
     screen_usage,
     screen_volumes,
     screen_webhooks,
@@ -63,6 +64,7 @@ def people() -> dict[str, User]:
         ("mona", "Mona Okafor", ""),
         ("dora", "Dora Lind", ""),
         ("olga", "Olga Brandt", "operator"),
+        ("kenji", "佐藤 健二・データ基盤チーム", ""),
     ):
         user = User(username=username, display_name=name, email=f"{username}@example.org")
         user.platform_role = role
@@ -245,6 +247,7 @@ def pages(
     measured = screen_perftests.make(vision, who["alice"])
     found += screen_perftests.pages(vision, measured)
     found += screen_serving.pages(vision, screen_serving.make(vision, who))
+    found += screen_serving_many.pages(screen_serving_many.make(who["kenji"]))
     found += screen_loads.pages(vision, loads)
     found += screen_queues.pages()
     found += screen_usage.pages()

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 ACTS = {
-    "endpoint-new": (("type", "#id_name", "digits"), ("type", "#id_model", "digits/v2")),
+    "endpoint-new": (
+        ("type", "#id_name", "digits-of-the-course"),
+        ("choose", "#id_model-list", "digits/v2"),
+    ),
+    "endpoint-new-other": (("choose", "#id_model-list", "*"), ("type", "#id_model", "digits/v9")),
+    "endpoint-new-own": (("choose", "#id_model-list", ""),),
+    "endpoint-key-revoke": (("press", "[popovertarget^=revoke-]"),),
+    "endpoint-promote": (("press", "[popovertarget=promote]"),),
+    "version-change": (("press", "[popovertarget=version-v1]"),),
     "endpoint-key-new": (("press", "form .card-body > details > summary"),),
 }
 _STEPS = ("accepted", "placed", "starting", "ready", "running")
@@ -59,6 +67,17 @@ def make(vision: Project, who: dict[str, User]) -> dict[str, Endpoint]:
         "failed": _endpoint(alice, vision, "embedder", versions["protein-embedder-large", "v1"],
                             phase="failed", reason="exited", stopped_at=now(),
                             message="The file is a TorchScript of PyTorch 2.9; this has 2.4"),
+        "parked": _endpoint(alice, vision, "reranker", versions["cell-segmenter", "v1"], gpus=1,
+                            gpu_flavor="h100-80", phase="stopped", desired="stopped",
+                            stop_reason="parked"),
+        "stopped": _endpoint(alice, vision, "churn-of-spring", versions["churn", "v1"],
+                             phase="stopped", desired="stopped", stop_reason="user"),
+        "waiting": _endpoint(alice, vision, "imported", versions["imported", "v2"],
+                             phase="pending", reason="data",
+                             message="The files of imported/v2 are being brought."),
+        "promoting": _endpoint(alice, vision, "digits-promoted", versions["digits", "v1"],
+                               canary_percent=100, promoting=True, max_replicas=4,
+                               scaling_problem="The project may have no more than 64 CPUs."),
         "own": _endpoint(who["mona"], vision, "label-studio-backend", None,
                          image="registry.example.org/vision/labels:3", runtime="custom"),
         "long": _endpoint(alice, vision, "tts-with-a-rather-long-name-that-still-fits", None,
@@ -68,11 +87,15 @@ def make(vision: Project, who: dict[str, User]) -> dict[str, Endpoint]:
     ready = found["ready"]
     canary = _endpoint(alice, vision, "canary-of-digits", versions["digits", "v2"],
                        canary_of=ready)  # fmt: skip
+    _endpoint(
+        alice, vision, "canary-promoted", versions["digits", "v2"], canary_of=found["promoting"]
+    )
     late = _endpoint(who["mona"], vision, "canary-of-labels", None, phase="failed",
                      reason="exited", message="Exit code 1", canary_of=found["own"],
                      image="registry.example.org/vision/labels:4", runtime="custom")  # fmt: skip
     _seen(ready, 3)
     _seen(late, 0)
+    _seen(found["promoting"], 2)
     keys = [
         _key(ready, alice, "web shop", 1, requests_per_second=50, concurrent=8),
         _key(ready, alice, "nightly report", 2, requests_per_day=20_000,
@@ -108,7 +131,17 @@ def _versions(project: Project, owner: User, volume: Volume) -> dict[tuple[str, 
                 metrics={"accuracy": 0.961 + number / 100}, digest="sha256:" + "ab" * 32,
                 signature=_IRIS if name == "digits" else {},
             )  # fmt: skip
-    Model.objects.create(project=project, name="imported", created_by=owner)
+    imported = Model.objects.create(project=project, name="imported", created_by=owner)
+    for word, files, problem in (
+        ("v1", "failed", "It has no file that is a model. Name the framework, or another folder."),
+        ("v2", "coming", ""),
+    ):
+        found["imported", word] = ModelVersion.objects.create(
+            model=imported, name=word, source="bucket", volume=volume, folder=f"imported/{word}",
+            origin=f"gs://models-of-the-institute/imported/{word}", files=files, problem=problem,
+            framework="onnx" if files == "coming" else "", created_by=owner,
+        )  # fmt: skip
+    Model.objects.create(project=project, name="planned", created_by=owner)
     return found
 
 
@@ -218,13 +251,35 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "models", f"/projects/{vision.slug}/models/"),
         ("alice", "model", f"/projects/{vision.slug}/models/digits/"),
         ("alice", "model-new", f"/projects/{vision.slug}/models/new"),
-        ("alice", "endpoint-new", f"{here}new/"),
+        ("alice", "model-compared",
+         f"/projects/{vision.slug}/models/digits/?compare=v1&compare=v2"),
+        ("alice", "model-not-there", f"/projects/{vision.slug}/models/imported/"),
+        ("alice", "model-without-version", f"/projects/{vision.slug}/models/planned/"),
+        ("alice", "models-no-match", f"/projects/{vision.slug}/models/?q=nothing"),
+        ("alice", "models-none", "/projects/speech/models/"),
+        ("alice", "batches-none", f"/projects/{vision.slug}/batch-predictions/"),
+        ("alice", "batch-new", f"/projects/{vision.slug}/batch-predictions/new"),
+        *(("alice", name, f"{here}new/")
+          for name in ("endpoint-new", "endpoint-new-other", "endpoint-new-own")),
+        ("alice", "endpoint-promote", one),
+        ("alice", "endpoint-key-revoke", f"{one}keys/"),
+        ("alice", "endpoint-logs", f"{one}logs/"),
+        ("alice", "endpoint-events", f"{one}events/"),
+        ("alice", "endpoint-yaml", f"{one}yaml/"),
+        ("alice", "endpoint-canary", f"{rows['stopped'].get_absolute_url()}canary/"),
+        ("alice", "endpoint-keys-none", f"{rows['starting'].get_absolute_url()}keys/"),
+        ("alice", "endpoint-requests-none", f"{rows['starting'].get_absolute_url()}requests/"),
+        ("alice", "endpoint-try-asleep", f"{rows['asleep'].get_absolute_url()}try/"),
+        ("alice", "endpoint-try-own", f"{rows['long'].get_absolute_url()}try/"),
+        ("alice", "endpoints-delete", f"{here}act/?act=delete&id={rows['ready'].short_id}"),
+        ("olga", "endpoint-try-of-others", f"{one}try/"),
         *((("mona" if name == "own" else "alice"), f"endpoint-{name}", row.get_absolute_url())
           for name, row in rows.items()),
         ("alice", "endpoint-requests", f"{one}requests/?span=month"),
         ("alice", "endpoint-keys", f"{one}keys/"),
         ("alice", "endpoint-key-new", f"{one}keys/"),
         ("alice", "endpoint-try", f"{one}try/"),
+        ("alice", "version-change", f"/projects/{vision.slug}/models/digits/"),
         ("alice", "endpoint-canary-new", f"{rows['starting'].get_absolute_url()}canary/"),
         ("alice", "endpoint-settings", f"{one}settings/"),
         ("olga", "endpoint-of-others", one),

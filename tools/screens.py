@@ -230,7 +230,7 @@ def open_page(page: Any, url: str, acts: Sequence[Sequence[str]] = ()) -> None:
     page.wait_for_timeout(1_500 if acts else 250)  # a plan is asked for when typing ends
 
 
-def shoot(at: Portal, folder: Path, only: str, *, quick: bool) -> int:
+def shoot(at: Portal, folder: Path, only: str, *, quick: bool, japanese: bool = False) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     taken = 0
     with browser() as chromium:
@@ -242,13 +242,13 @@ def shoot(at: Portal, folder: Path, only: str, *, quick: bool) -> int:
                 state = context.storage_state()
                 context.close()
             mine = [p for p in at.pages if p["user"] == user and re.search(only, p["name"])]
-            for theme, size, language in looks(quick=quick):
+            for theme, size, language in looks(quick=quick, japanese=japanese):
                 context = chromium.new_context(
                     viewport=size, color_scheme=theme, locale=language, storage_state=state
                 )
                 page = context.new_page()
                 for item in mine:
-                    if language == "ja" and item["name"] not in JAPANESE:
+                    if language == "ja" and not japanese and item["name"] not in JAPANESE:
                         continue
                     open_page(page, at.url + item["url"], item.get("acts", ()))
                     tail = "-ja" if language == "ja" else ""
@@ -260,9 +260,12 @@ def shoot(at: Portal, folder: Path, only: str, *, quick: bool) -> int:
     return taken
 
 
-def looks(*, quick: bool) -> list[tuple[str, dict[str, int], str]]:
+def looks(*, quick: bool, japanese: bool) -> list[tuple[str, dict[str, int], str]]:
     every = [(t, s, "en") for t in ("light", "dark") for s in (WIDE, NARROW)]
-    return every[:1] if quick else [*every, ("light", WIDE, "ja")]
+    in_japanese = [("light", WIDE, "ja"), ("dark", NARROW, "ja")]
+    if japanese:
+        return in_japanese[: 1 if quick else 2]
+    return every[:1] if quick else [*every, *in_japanese]
 
 
 def main() -> int:
@@ -271,18 +274,20 @@ def main() -> int:
     parser.add_argument("--pages", type=Path, help="with --url: the JSON of screen_data.py")
     parser.add_argument("--only", default="", help="pages whose name this pattern finds")
     parser.add_argument("--quick", action="store_true", help="light and wide only")
+    parser.add_argument("--japanese", action="store_true", help="all chosen pages, and only so")
     parser.add_argument("--out", type=Path, default=ROOT / "screens")
     options = parser.parse_args()
     if not Path(CHROMIUM).exists():
         print("Chromium is missing; on Debian: apt-get install chromium", file=sys.stderr)
         return 3
+    how = {"quick": options.quick, "japanese": options.japanese}
     if options.url:
         known = json.loads(options.pages.read_text())
         at = Portal(options.url.rstrip("/"), known["password"], known["pages"])
-        taken = shoot(at, options.out, options.only, quick=options.quick)
+        taken = shoot(at, options.out, options.only, **how)
     else:
         with portal() as at:
-            taken = shoot(at, options.out, options.only, quick=options.quick)
+            taken = shoot(at, options.out, options.only, **how)
     print(f"{taken} pictures in {options.out}")
     return 0
 

@@ -51,6 +51,7 @@ class ReportSerializer(serializers.Serializer[Any]):
 class IntervalSerializer(serializers.Serializer[Any]):
     workload = serializers.UUIDField(source="uid", help_text="One workload may have many launches.")
     launch = serializers.IntegerField()
+    part = serializers.IntegerField(help_text="A launch has one for each size, from 0.")
     kind = serializers.CharField()
     name = serializers.CharField()
     project = serializers.CharField(source="project_slug")

@@ -22,6 +22,7 @@ from metrics.sampling import GPU_BUSY
 from usage.ledger import FIGURES, HOUR, MINUTE, Amounts, Dims, Hold, Supply, Want, ledger, millis
 from usage.listeners import TAKEN
 from usage.models import (
+    RESIZED,
     CapacityHour,
     Grain,
     Interval,
@@ -121,7 +122,9 @@ def _hold(row: Interval, now_on: int) -> Hold:
         begin=begin,
         end=_end(row.ended_at, now_on),
         marks=tuple(marks),
-        failed=row.ended_at is not None and row.placed_at is not None and row.ready_at is None,
+        failed=None not in (row.ended_at, row.placed_at)
+        and row.ready_at is None
+        and row.end_reason != RESIZED,
         taken=row.end_reason in TAKEN,
     )
 

@@ -4,6 +4,7 @@ What counts is the launch and size that the step knew (``transition.seen``); the
 may carry a newer wish already.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from runtime.protocol import Phase, Resources
 from runtime.reasons import Reason
 from runtime.reconcilers import Transition, WorkloadKind, reconciler_for
 from usage.ledger import REPEATED_MOST
-from usage.models import Interval, LateFact, Mark, Wait
+from usage.models import RESIZED, Interval, LateFact, Mark, Wait
 
 _REPEATED_MOST = timedelta(milliseconds=REPEATED_MOST)
 _MOST_MARKS = 200  # of one launch; what comes and goes for ever is down from then on
@@ -95,12 +96,13 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
     placed = _placed_at(transition, state, started)
     devices = state.get("devices")
     # The engine holds the row: nobody else writes of this launch meanwhile.
-    found = Interval.objects.filter(uid=row.uid, launch=row.launch).first()
+    of_launch = Interval.objects.filter(uid=row.uid, launch=row.launch)
+    found = of_launch.order_by("part").last()
     if found is not None and found.ended_at is not None:
         return
     is_new = found is None
     if found is None:
-        size = _size(row)
+        size = _size(row, len(transition.outcome.held))
         found = Interval(
             **_dims(row),
             launch=row.launch,
@@ -113,13 +115,15 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             placed_at=placed,
             started_at=started,
         )
+    else:
+        found = _resized(found, row, transition.outcome.held, given=bool(devices))
     before = [getattr(found, name) for name in _KEPT_UP]
-    if not is_new:
+    if not is_new and not found.part:
         if not (state.get("pod") or {}).get("times"):
             found.started_at = started
         # an older version wrote no place: there it held from its start
         found.placed_at = found.placed_at and min(found.placed_at, found.started_at)
-        found.flavor = found.flavor or _flavor(row, devices)
+    found.flavor = found.flavor or _flavor(row, devices)
     _mark(found, transition, row)
     if is_new:
         found.save(force_insert=True)
@@ -134,6 +138,49 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             _note_late(found, found.placed_at or found.started_at)
         elif found.ready_at is not None and was["ready_at"] != found.ready_at:
             _note_late(found, found.ready_at)
+
+
+def _resized(
+    found: Interval, row: Any, held: Sequence[datetime | None], *, given: bool
+) -> Interval:
+    """Let the launch go on in another row for each other size that it came to have.
+
+    ``held``: since when each replica has its place, where the driver told. More count from then
+    on, fewer from now on. ``given``: its GPUs are this machine's, given once to all of them.
+    """
+    if not held:
+        return found
+    one, at = row.resources, now()
+    count = found.cpu_milli // max(1, one.cpu_milli)
+    since = sorted(min(told or at, at) for told in held)
+    steps = [(since[n], n + 1) for n in range(count, len(held))] or [(at, len(held))]
+    for begins, number in steps if count != len(held) else ():
+        size = one.times(number)
+        gpus = found.gpus if given else size.gpus
+        told = {"gpus": gpus, "cpu_milli": size.cpu_milli, "memory_mib": size.memory_mib}
+        if begins <= found.started_at:  # it never was of the size before
+            for name, value in told.items():
+                setattr(found, name, value)
+            found.save(update_fields=list(told))
+            continue
+        last = found.marks[-1][1:] if found.marks else []
+        again = Interval(
+            **_dims(row),
+            **told,
+            launch=found.launch,
+            part=found.part + 1,
+            marks=[[round(begins.timestamp() * 1000), *last]] if last else [],
+            placed_at=begins,
+            started_at=begins,
+        )
+        for name in ("name", "cluster_key", "flavor", "asked_at", "ready_at"):
+            setattr(again, name, getattr(found, name))
+        found.ended_at, found.end_reason = begins, RESIZED
+        found.save(update_fields=["ended_at", "end_reason"])
+        again.save(force_insert=True)
+        _note_late(again, begins)
+        found = again
+    return found
 
 
 def _mark(found: Interval, transition: Transition, row: Any) -> None:
@@ -188,8 +235,12 @@ def _dims(row: Any) -> dict[str, Any]:
     }
 
 
-def _size(row: Any) -> Resources:
-    """Return what all of it takes; what is no workload of the engine's is one."""
+def _size(row: Any, held: int = 0) -> Resources:
+    """Return what all of it takes, or ``held`` replicas; what is no workload of the engine's is
+    one.
+    """
+    if held:
+        return row.resources.times(held)
     size, known = row.resources, reconciler_for(row.KIND)
     if not isinstance(known, WorkloadKind):
         return size

@@ -4,15 +4,20 @@ from enum import StrEnum
 
 from django.db import models
 
+# Why an interval ended whose launch went on in another size.
+RESIZED = "resized"
+
 
 class Interval(models.Model):
     """One launch of one workload. Ids and words, not foreign keys: it outlives them all.
 
-    ``ended_at`` None: still running. A launch has one row, whatever is repeated or restarted.
+    ``ended_at`` None: still running. A launch has one row, whatever is repeated or restarted, and
+    one more for each other size that it has meanwhile, which begins where the one before ends.
     """
 
     uid = models.UUIDField()  # of the workload
     launch = models.PositiveIntegerField()
+    part = models.PositiveIntegerField(default=0, db_default=0)
     kind = models.CharField(max_length=32)
     name = models.CharField(max_length=120, blank=True, default="")
     project_uid = models.UUIDField()
@@ -35,7 +40,9 @@ class Interval(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["uid", "launch"], name="usage_interval_once"),
+            models.UniqueConstraint(
+                fields=["uid", "launch", "part"], name="usage_interval_part_once"
+            ),
             models.CheckConstraint(
                 condition=models.Q(ended_at__isnull=True)
                 | models.Q(ended_at__gte=models.F("started_at")),

@@ -10,9 +10,10 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from common.clock import now
-from usage.models import Interval
+from usage.models import RESIZED, Interval
 
 MOST_PARTS = 100
+HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Total:
     memory_gib_hours: float = 0.0
     running: int = 0
 
-    def add(self, interval: Interval, hours: float) -> None:
-        self.launches += 1
+    def add(self, interval: Interval, hours: float, *, begins: bool) -> None:
+        self.launches += begins
         self.hours += hours
         self.gpu_hours += hours * interval.gpus
         self.cpu_hours += hours * interval.cpu_milli / 1000
@@ -134,10 +135,11 @@ def report(rows: Iterable[Interval], span: Range, *, by_project: bool = False) -
         uid = row.project_uid if by_project else row.owner_uid
         word = row.project_slug if by_project else row.owner_name
         what = (row.flavor or "gpu") if row.gpus else ""
-        total.add(row, hours)
+        begins = not row.part or row.started_at <= span.since  # other sizes of it are no launch
+        total.add(row, hours, begins=begins)
         parts.add(row, at)
-        people.setdefault(uid, Total(word, uid)).add(row, hours)
-        flavors.setdefault(what, Total(what)).add(row, hours)
+        people.setdefault(uid, Total(word, uid)).add(row, hours, begins=begins)
+        flavors.setdefault(what, Total(what)).add(row, hours, begins=begins)
     return Report(
         span=span,
         total=total,
@@ -158,9 +160,9 @@ class Held:
 
 def held_now(rows: QuerySet[Interval]) -> Held:
     at = now()
-    open_rows = list(rows.filter(ended_at__isnull=True).values_list("gpus", "started_at"))
-    return Held(
-        workloads=len(open_rows),
-        gpus=sum(g for g, _s in open_rows),
-        gpu_hours=sum(g * max(0.0, (at - s).total_seconds()) / 3600 for g, s in open_rows),
-    )
+    open_rows = list(rows.filter(ended_at__isnull=True))
+    launches = {row.uid: row.launch for row in open_rows if row.part}
+    before = Interval.objects.filter(uid__in=launches, end_reason=RESIZED) if launches else ()
+    began = [*open_rows, *(row for row in before if row.launch == launches[row.uid])]
+    held = sum(row.gpus * ((row.ended_at or at) - row.started_at) / HOUR for row in began)
+    return Held(len(open_rows), sum(row.gpus for row in open_rows), max(0.0, held))

@@ -21,7 +21,7 @@ class StopReason(TextChoices):
     OWNER_LEFT = "owner-left", _("Its owner left the project")
     BUDGET = "budget", _("The GPU-hours of its budget were spent")
     SEARCH = "search", _("The search that it is a trial of ended it")
-    ASLEEP = "asleep", _("Nobody called it; the next request wakes it")
+    ASLEEP = "asleep", _("Put to sleep: the next request wakes it")
 
     @property
     def seen(self) -> Reason:

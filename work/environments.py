@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common.hooks import Hook
+from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
     from projects.models import Project
+    from work.models import Workload
 
 offered: Hook[[Project], Sequence[str]] = Hook()
 # Those of one purpose, such as serving models: who names one may have it, and no form offers it.
 apart: Hook[[Project], Sequence[str]] = Hook()
+
+# Of one that is made when it is first needed: reason and sentence of what waits for it, or None.
+coming: Hook[[str], tuple[str, str] | None] = Hook()
+LOOK_S = 2.0  # how soon what waits for one looks again
 
 
 def environments_of(project: Project) -> list[str]:
@@ -21,3 +27,10 @@ def environments_of(project: Project) -> list[str]:
 
 def may_have(project: Project, name: str) -> bool:
     return any(name in names for names in (*offered(project), *apart(project)))
+
+
+def waits(row: Workload) -> tuple[str, str] | None:
+    """Return reason and sentence of why its environment is not there yet; None: nothing lacks."""
+    if row.cluster_key != ONE_MACHINE or not (name := getattr(row, "environment", "")):
+        return None
+    return next((found for found in coming(name) if found is not None), None)

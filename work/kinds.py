@@ -127,6 +127,8 @@ class Kind:
     asked_by: Callable[[Principal, Any], str] | None = None
     stop_notice: str = "work.stopped"  # "": its owner is not told of a stop
     stop_notices: Mapping[str, str] = field(default_factory=dict)  # reason → who did it, and why
+    # Reasons for a stop after which it goes on by itself when it is called; another stop ends that.
+    rests: frozenset[str] = frozenset()
     ending_notice: str = "work.ending"  # before its time limit
     # Sets its own columns when it is told to stop, for a reason ("": to go); returns which.
     stopping: Callable[[Any, str], Collection[str]] | None = None
@@ -208,6 +210,9 @@ class Kind:
 
     def together_of(self, row: Any) -> Together | None:
         return self.together(row) if self.together else None
+
+    def is_resting(self, row: Any) -> bool:
+        return row.desired == Desired.STOPPED and row.stop_reason in self.rests
 
     def is_over(self, row: Any) -> bool:
         """Whether it ran to its end: a stop would change nothing that runs."""

@@ -25,13 +25,14 @@ def past_work(cluster_key: str, since: datetime) -> list[Past]:
     """Return the launches with GPUs since then on a cluster, in four queries.
 
     A launch asked when its timeline begins; where its workload is gone, when it started. What
-    still runs is taken to end now.
+    still runs is taken to end now, and what had another size meanwhile to be other work then.
     """
     rows = list(
         Interval.objects.filter(cluster_key=cluster_key, gpus__gt=0, started_at__gte=since)
         .order_by("-started_at", "-pk")
         .values_list(
-            *("uid", "launch", "kind", "project_uid", "flavor", "gpus", "started_at", "ended_at")
+            *("uid", "launch", "part", "kind", "project_uid", "flavor", "gpus", "started_at"),
+            "ended_at",
         )[:MOST]
     )
     begun = (
@@ -45,12 +46,12 @@ def past_work(cluster_key: str, since: datetime) -> list[Past]:
     priorities, at = Priorities(), now()
     every = tuple(Flavor.objects.order_by("position", "name").values_list("name", flat=True))
     found = []
-    for uid, launch, kind, project, flavor, gpus, started, ended in rows:
+    for uid, launch, part, kind, project, flavor, gpus, started, ended in rows:
         purpose = purpose_of(kind)
-        begin = min(started, asked.get((uid, launch), started))
+        begin = started if part else min(started, asked.get((uid, launch), started))
         found.append(
             Past(
-                uid=f"{uid}/{launch}",
+                uid=f"{uid}/{launch}/{part}" if part else f"{uid}/{launch}",
                 part=str(project),
                 kinds=names_in(flavor) or every,
                 count=gpus,

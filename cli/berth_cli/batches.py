@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import click
 
 from berth_cli import completing
+from berth_cli.client import EXIT_NOT_FOUND, ApiError
 from berth_cli.context import Session, with_session
+from berth_cli.documents import Kind, Waiting, register
 from berth_cli.naming import without_none
 from berth_cli.output import age
 
@@ -16,18 +19,23 @@ _COLUMNS: Any = (
     ("JOB", lambda r: r["job"]),
     ("STATE", lambda r: r["state"]),
     ("DONE", lambda r: f"{r['progress']:.0%}"),
+    ("LEFT", lambda r: None if r["seconds_left"] is None else _left(r["seconds_left"])),
     ("INSTANCES", lambda r: r["done"]),
     ("FAILED", lambda r: r["failed"]),
     ("AGE", lambda r: age(r["created_at"])),
-    ("MODEL", lambda r: r["model"]),
+    ("ASKED", lambda r: r["model"] or r["endpoint"]),
     ("OUTPUT", lambda r: r["output"]),
 )
 
 
+def _left(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
 @click.command("predict-batch")
-@click.option(
-    "--model", required=True, help="MODEL or MODEL/VERSION.", shell_complete=completing.models
-)
+@click.option("--model", help="MODEL or MODEL/VERSION.", shell_complete=completing.models)
+@click.option("--endpoint", help="A live endpoint that is asked instead of a server of its own.")
 @click.option(
     "--input",
     "source",
@@ -44,6 +52,12 @@ _COLUMNS: Any = (
 )
 @click.option("--credential", help="That opens the bucket of the input.")
 @click.option("--output-credential", help="That opens the bucket of the output.")
+@click.option("--format", type=click.Choice(["jsonl", "parquet"]), help="Of the predictions.")
+@click.option(
+    "--encoding",
+    type=click.Choice(["utf-8", "cp932", "euc_jp"]),
+    help="Of CSV; cp932 is Shift-JIS as Excel writes it.",
+)
 @click.option("--batch", type=int, help="Instances in one request; 32 when not said.")
 @click.option("--at-once", type=int, help="Requests at a time; 4 when not said.")
 @click.option("--replicas", type=int, help="Each takes its share.")
@@ -77,10 +91,39 @@ def predict_batch(
     s.show([made] if s.fmt == "table" else made, _COLUMNS)
 
 
+def _settle(s: Session, made: dict[str, Any], _wanted: Waiting) -> None:
+    s.show([made] if s.fmt == "table" else made, _COLUMNS)
+
+
+register("BatchPrediction", Kind("batch-predictions", _settle))
+
+
+@click.command("predict-again")
+@click.argument("name")
+@click.option("--errors-only", is_flag=True, help="Only what could not be predicted.")
+@with_session
+def predict_again(s: Session, name: str, *, errors_only: bool) -> None:
+    """Begin a batch prediction once more, by the name of its job or its id."""
+    found = _found(s, name)
+    path = f"projects/{s.project}/batch-predictions/{found['id']}/again"
+    made = s.client.post(path, {"errors_only": errors_only})
+    s.show([made] if s.fmt == "table" else made, _COLUMNS)
+
+
+def _found(s: Session, name: str) -> dict[str, Any]:
+    """Return the newest whose name, id or job's id this is."""
+    for row in s.client.pages(f"projects/{s.project}/batch-predictions"):
+        if name in {row["name"], row["id"], row["job"]}:
+            return dict(row)
+    raise ApiError(f"There is no batch prediction {name} here.", EXIT_NOT_FOUND)
+
+
 @click.command("batches")
 @click.option("--model", help="Of this model only.", shell_complete=completing.models)
+@click.option("--endpoint", help="Of this endpoint only.")
 @with_session
-def batches(s: Session, model: str | None) -> None:
+def batches(s: Session, model: str | None, endpoint: str | None) -> None:
     """List the batch predictions of the project, newest first."""
-    asked = f"?model={model}" if model else ""
+    said = without_none({"model": model, "endpoint": endpoint})
+    asked = f"?{urlencode(said)}" if said else ""
     s.show(list(s.client.pages(f"projects/{s.project}/batch-predictions{asked}")), _COLUMNS)

@@ -135,7 +135,16 @@ def apply_alone(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
 
 def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
     # Only here: these read YAML, and register what a document can be.
-    from berth_cli import credentials, experiments, jobs, loads, volumes, workspaces  # noqa: F401
+    from berth_cli import (  # noqa: F401
+        batches,
+        credentials,
+        endpoints,
+        experiments,
+        jobs,
+        loads,
+        volumes,
+        workspaces,
+    )
     from berth_cli.manifests import documents_of
 
     own = (s.project_option, s.profile.project)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from berth_cli import completing
-from berth_cli.batches import batches, predict_batch
+from berth_cli.batches import batches, predict_again, predict_batch
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
 from berth_cli.naming import why, without_none
@@ -61,6 +61,7 @@ def model() -> None:
 
 
 model.add_command(predict_batch)
+model.add_command(predict_again)
 model.add_command(batches)
 
 

@@ -16,6 +16,7 @@ from clusters import registry
 from clusters.checks import (
     connectivity,
     image,
+    models,
     network,
     node_groups,
     queue,
@@ -116,10 +117,10 @@ CHECKS: tuple[Check, ...] = (
         _("Where Katib is, it chooses the values that are tried."),
     ),
     Check(
-        training.MODELS_NAME,
+        models.NAME,
         _("Models"),
-        training.models,
-        _("Endpoints are placed where KServe is."),
+        models.act,
+        _("Endpoints are placed where KServe is, and nodes can pull their model servers."),
     ),
 )
 

@@ -34,7 +34,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
     image = bench.image
     if not image:
         return unknown("image", _n("No check image, sidecar image or default image is set."))
-    found = _tried(bench, "image", image, "pass")
+    found = tried(bench, "image", image, "pass")
     if isinstance(found, Finding):
         return found
     if not found.code:
@@ -57,7 +57,7 @@ def ports(subject: Subject, bench: Bench) -> Finding:
             fix="helm upgrade berth deploy/helm/berth -n berth --reuse-values"
             " --set image.notebook.repository=REGISTRY/berth/notebook",
         )
-    found = _tried(bench, "ports", image, GUARD)
+    found = tried(bench, "ports", image, GUARD)
     if isinstance(found, Finding):
         return found
     if not found.code:
@@ -78,12 +78,12 @@ def ports(subject: Subject, bench: Bench) -> Finding:
     return probe_ended("ports", found.code)
 
 
-def _tried(bench: Bench, name: str, image: str, script: str) -> Ended | Finding:
+def tried(bench: Bench, name: str, image: str, script: str, pod: str = "") -> Ended | Finding:
     """How a script ended in a pod of that image, or what its node says of the image."""
-    where = bench.namespace("a")
-    bench.start(where, name, script, needs=Needs(image=image))
+    where, pod = bench.namespace("a"), pod or name
+    bench.start(where, pod, script, needs=Needs(image=image))
     try:
-        return bench.ended(where, name)
+        return bench.ended(where, pod)
     except ImageRefusedError as error:
         return red(
             name,

@@ -1,4 +1,4 @@
-"""Which operators of training, searches and models are there, and what lacks without them."""
+"""Which operators of training and searches are there, and what lacks without them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from runtime.training import (
     JOBSET,
     KATIB,
     KINDS,
-    KSERVE,
-    KSERVE_LEAST,
     MPI_OPERATOR,
     OPERATORS,
     PYTORCHJOB,
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from clusters.checks.base import Subject
     from clusters.checks.probe_runner import Bench
 
-NAME, SEARCHES_NAME, MODELS_NAME = "training", "searches", "models"
+NAME, SEARCHES_NAME = "training", "searches"
 # Which of them do, what they are called, and what is said where all of them lack.
 _WANTED = (
     (
@@ -52,7 +50,7 @@ _SEVERAL = _n(
 def act(subject: Subject, bench: Bench) -> Finding:
     """Nobody must have them, so what lacks is told and is no fault."""
     del bench
-    there = _there(subject, NAME)
+    there = operators_in(subject, NAME)
     if isinstance(there, Finding):
         return there
     lacking = [(name, said) for do, name, said in _WANTED if not do & there]
@@ -66,7 +64,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
 def searches(subject: Subject, bench: Bench) -> Finding:
     """What chooses the values of searches there."""
     del bench
-    there = _there(subject, SEARCHES_NAME)
+    there = operators_in(subject, SEARCHES_NAME)
     if isinstance(there, Finding):
         return there
     if KATIB in there:
@@ -75,19 +73,7 @@ def searches(subject: Subject, bench: Bench) -> Finding:
     return green(SEARCHES_NAME, said)
 
 
-def models(subject: Subject, bench: Bench) -> Finding:
-    """What runs models there."""
-    del bench
-    there = _there(subject, MODELS_NAME)
-    if isinstance(there, Finding):
-        return there
-    if KSERVE in there:
-        said = _n("KServe runs models behind endpoints; it must be %(least)s or newer.")
-        return green(MODELS_NAME, said, least=KSERVE_LEAST)
-    return green(MODELS_NAME, _n("KServe is missing: no endpoint can be placed here."))
-
-
-def _there(subject: Subject, name: str) -> set[str] | Finding:
+def operators_in(subject: Subject, name: str) -> set[str] | Finding:
     """Return the words of those that are there, as ``probe`` of the driver finds them."""
     answer = subject.api.ask("GET", "/apis")
     if not answer.ok:

@@ -33,6 +33,7 @@ from notifications import services
 from notifications.models import Announcement
 from runtime import leases
 from runtime.reconcilers import registered, rows_of
+from serving.gateway.tallies import gateways
 from usage import capacity
 from usage.ranges import range_of
 from volumes.backing import largest_here
@@ -231,6 +232,7 @@ class System(ConsoleView):
             {
                 "checks": check_all(),
                 "duties": duties,
+                "gateways": gateways(),
                 "largest": largest_here(),
                 "versions": _versions(),
                 "kinds": _kinds(),

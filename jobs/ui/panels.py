@@ -11,6 +11,7 @@ from jobs.models import Job
 from jobs.sources import repository
 from jobs.states import OVER, state_of
 from jobs.tensorboard import is_offered, shown_by
+from jobs.ui.artifacts import Offer, offers
 from jobs.ui.pages import PAGES
 from projects.access import permissions_of
 from runtime.reasons import Reason
@@ -91,8 +92,17 @@ def _how_it_went(who: Principal, row: Job) -> Panel | None:
         told["failure"], _, told["failure_lines"] = failure.partition("\n")
         told["lacking"] = origin.lacking(row)
     if is_owner and state_of(row) in OVER and row.started_at is not None:
-        told |= {"files_url": PAGES.address("artifacts", row)} if row.output else {}
+        if row.output:
+            told |= {"files_url": PAGES.address("artifacts", row), "offers": _offers(who, row)}
         told |= {"notebook_url": PAGES.address("result", row)} if row.is_notebook else {}
     if is_owner and row.reason == Reason.FETCHING_CODE:
         told["fetches"] = repository(row.code)
     return Panel("jobs/_smoke.html", told) if told else None
+
+
+def _offers(who: Principal, row: Job) -> list[Offer]:
+    """Return what can be done with what its latest run left, if that ended well."""
+    run = runs.runs_of(row).select_related("job__project").first()
+    if run is None or state_of(row) != State.SUCCEEDED:
+        return []
+    return [one for one in offers(who, run) if one is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,11 @@ from notebooks.models import Preset, Workspace
 from perftests.models import PerfTest
 from perftests.services import baseline_choose, perftest_create, perftest_delete
 from portal.demo import script
+from portal.demo.callers import Callers
 from projects.models import Project
+from serving.kind import ENDPOINT
+from serving.models import Endpoint
+from serving.services import canary_make, canary_split
 from work import selectors
 from work.choices import StopReason
 from work.services import workload_create, workload_delete, workload_start, workload_stop
@@ -38,6 +43,7 @@ MOST_WAITING = 12  # nobody of the script asks for more while so many jobs wait
 KEPT = timedelta(minutes=20)  # what is over is looked at for a while
 TEAM_OF = {person: team for team in script.TEAMS for person in team.people}
 PROGRAM = str(Path(__file__).with_name("train.py"))
+ANSWERS = str(Path(__file__).with_name("answers.py"))
 SIZE = {"cpu_milli": 100, "memory_mib": 256}
 RATE = {"name": "lr", "type": "double", "min": 0.0001, "max": 0.1, "log": True}
 
@@ -48,6 +54,7 @@ class Day:
     def __init__(self) -> None:
         self._began: datetime | None = None
         self._done_s = 0.0
+        self._callers = Callers()
 
     def tick(self) -> None:
         if not Device.objects.filter(simulated=True, healthy=True).exists():
@@ -66,13 +73,15 @@ class Day:
             except (BerthError, ObjectDoesNotExist) as problem:
                 # a limit, a full machine, a project that somebody deleted: as people meet it
                 log.info("demo.refused", act=repr(act), why=str(problem))
+        self._callers.tick()
         self._tidy(at)
 
     def _do(self, act: script.Act) -> None:
         if isinstance(act, script.Resume):
-            parked = Workspace.objects.filter(stop_reason=StopReason.PARKED, phase="stopped")
-            if found := parked.select_related("owner").order_by("stopped_at").first():
-                workload_start(principal=Principal(user=found.owner), row=found)
+            _resume()
+            return
+        if isinstance(act, script.Ask):
+            self._callers.wake(act.endpoint)
             return
         who = Principal(user=User.objects.get(username=act.who))
         project = Project.objects.get(slug=TEAM_OF[act.who].slug)
@@ -87,11 +96,10 @@ class Day:
                 self._search(act, who, project)
             case script.Measure():
                 _measure(who, project)
+            case script.Deploy() | script.Canary() | script.Split():
+                _serve(act, who, project)
             case script.Open():
-                preset = Preset.objects.filter(gpu_flavor=act.kind, is_active=True).first()
-                if preset is not None:
-                    said = {"preset": preset.slug, "time_limit_minutes": act.minutes}
-                    workload_create(principal=who, project=project, kind=WORKSPACE, said=said)
+                _open(act, who, project)
 
     def _submit(self, act: script.Submit, who: Principal, project: Project) -> None:
         if Job.objects.filter(desired="running", phase="pending").count() >= MOST_WAITING:
@@ -142,6 +150,35 @@ class Day:
         for test in tests.select_related("owner", "project"):
             if test.owner is not None:
                 perftest_delete(principal=Principal(user=test.owner), row=test)
+
+
+def _resume() -> None:
+    parked = Workspace.objects.filter(stop_reason=StopReason.PARKED, phase="stopped")
+    if found := parked.select_related("owner").order_by("stopped_at").first():
+        workload_start(principal=Principal(user=found.owner), row=found)
+
+
+def _open(act: script.Open, who: Principal, project: Project) -> None:
+    preset = Preset.objects.filter(gpu_flavor=act.kind, is_active=True).first()
+    if preset is not None:
+        said = {"preset": preset.slug, "time_limit_minutes": act.minutes}
+        workload_create(principal=who, project=project, kind=WORKSPACE, said=said)
+
+
+def _serve(
+    act: script.Deploy | script.Canary | script.Split, who: Principal, project: Project
+) -> None:
+    if isinstance(act, script.Deploy):
+        said = {"model": act.version, "command": [sys.executable, ANSWERS], **SIZE}
+        said |= {"sleep_after_minutes": act.sleeps}
+        workload_create(principal=who, project=project, kind=ENDPOINT, said=said)
+        return
+    name = act.endpoint if isinstance(act, script.Split) else act.version.partition("/")[0]
+    row = Endpoint.objects.select_related("project", "owner").get(project=project, name=name)
+    if isinstance(act, script.Canary):
+        canary_make(principal=who, row=row, said={"model": act.version})
+    elif row.canary_percent != act.percent:
+        canary_split(principal=who, row=row, percent=act.percent)
 
 
 def _measure(who: Principal, project: Project) -> None:

@@ -11,6 +11,7 @@ DAY_S = 600.0
 QUIET_S = 60.0  # the first minute of the first day is written out: what is to be seen comes soon
 H100, A100 = "h100", "a100"
 ORGANISATION = "Research"
+CALLED, SLEEPY = "defects", "summaries"  # endpoints: one that programs call, one that few do
 GUARANTEED = 2  # H100s of each project; who is below the organisation has it through that
 
 
@@ -46,6 +47,32 @@ TEAMS = (
         ("ines", "jonas", "kenji", "lena"),
         ("grasping", "simulate-arm", "policy-ppo", "track-hands"),
         in_organisation=False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A model that is there from the beginning, with how good each of its versions is."""
+
+    who: str
+    name: str
+    about: str
+    versions: tuple[dict[str, float], ...]
+
+
+MODELS = (
+    Registered(
+        "aiko",
+        CALLED,
+        "Finds scratches and dents on parts",
+        ({"accuracy": 0.912}, {"accuracy": 0.941}, {"accuracy": 0.958}),
+    ),
+    Registered(
+        "emma",
+        SLEEPY,
+        "Shortens reports to five sentences",
+        ({"rouge": 0.382}, {"rouge": 0.417}),
     ),
 )
 
@@ -107,7 +134,44 @@ class Measure:
     who: str
 
 
-Act = Submit | Cancel | Open | Resume | Search | Measure
+@dataclass(frozen=True)
+class Deploy:
+    """An endpoint on CPUs, called as its model is. ``sleeps``: after so many minutes."""
+
+    at_s: float
+    who: str
+    version: str
+    sleeps: int = 0
+
+
+@dataclass(frozen=True)
+class Canary:
+    """The next version beside it."""
+
+    at_s: float
+    who: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """The share of the requests that the canary of an endpoint gets."""
+
+    at_s: float
+    who: str
+    endpoint: str
+    percent: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request, which wakes an endpoint that sleeps."""
+
+    at_s: float
+    endpoint: str
+
+
+Act = Submit | Cancel | Open | Resume | Search | Measure | Deploy | Canary | Split | Ask
 
 
 def day(number: int) -> list[Act]:
@@ -119,6 +183,8 @@ def day(number: int) -> list[Act]:
         acts.append(Cancel(at_s, random.choice(random.choice(TEAMS).people)))
     for at_s in range(130, int(DAY_S) - 60, 150):
         acts.append(Open(at_s, random.choice(random.choice(TEAMS).people), random.randint(3, 6)))
+    acts += [Split(180, "aiko", CALLED, 25), Split(420, "aiko", CALLED, 10)]
+    acts += [Ask(at_s, SLEEPY) for at_s in range(240, int(DAY_S), 240)]
     acts += [Resume(at_s) for at_s in range(330, int(DAY_S), 120)]
     if number:
         team = TEAMS[number % len(TEAMS)]
@@ -143,6 +209,10 @@ def _opening() -> Iterator[Act]:
     yield Open(6, "lena", 4)
     yield Open(9, "kenji", 9)
     yield Open(12, "grace", 9)
+    yield Deploy(3, "aiko", f"{CALLED}/v2")
+    yield Deploy(3, "emma", f"{SLEEPY}/v2", sleeps=1)
+    yield Canary(12, "aiko", f"{CALLED}/v3")
+    yield Split(22, "aiko", CALLED, 10)
     yield Submit(20, "ines", "grasping-1", 90)
     yield Submit(20, "ines", "grasping-2", 120)
     yield Submit(28, "farid", "evaluate", 60, gpus=4, limited=True)

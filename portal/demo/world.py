@@ -32,6 +32,9 @@ from queues.planning import Change
 from queues.services import queue_create, queues_change
 from queues.sharing import Share
 from runtime.models import ONE_MACHINE
+from serving.choices import Framework
+from serving.services.models import model_create
+from serving.services.versions import version_create
 
 # label, part of the device's name, price of an hour, weight in budgets
 _KINDS = {
@@ -90,6 +93,7 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
             member_add(principal=owner, project=project, user=user, role=Role.MEMBER)
         projects |= dict.fromkeys(team.people, project)
     _share(operator, cluster)
+    _register(projects)
     policy_make(
         principal=operator,
         values={"state": State.ON, "minutes": _IDLE_MINUTES, "grace": 1, "extension": 5},
@@ -110,6 +114,18 @@ def _make(exists: dict[str, int]) -> dict[str, str]:
     everyone = {user.username: user for user in User.objects.filter(username__in=projects)}
     month_make(cluster, everyone, projects, exists)
     return passwords
+
+
+def _register(projects: dict[str, Project]) -> None:
+    """Register the models of the script, which have a server of their own and no files."""
+    for one in script.MODELS:
+        who = Principal(user=User.objects.get(username=one.who))
+        model = model_create(
+            principal=who, project=projects[one.who], name=one.name, description=one.about
+        )
+        for metrics in one.versions:
+            said = {"framework": Framework.CUSTOM, "metrics": metrics}
+            version_create(principal=who, model=model, said=said)
 
 
 def _share(operator: Principal, cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ from clusters import services as clusters
 from clusters.models import Cluster
 from clusters.services import detach
 from common import disk
+from common.making import wanted_file
 from credentials import rekey
 from credentials.rules import tell_due
 from events import sealer
@@ -42,7 +43,7 @@ from parking import services as parking
 from perftests import reading as perftests
 from portal import beat
 from portal.celery import app, prepare_broker
-from portal.server.processes import turn_file, wanted_file
+from portal.server.processes import MODEL_SERVERS, turn_file
 from projects import middleware
 from queues import history as turns
 from quotas import listeners as quotas
@@ -105,6 +106,11 @@ def gate_tick() -> None:
             if is_wanted:
                 file.touch(mode=0o600)
             elif time.time() - file.stat().st_mtime > LINGERS_S:
+                file.unlink()
+    for name in MODEL_SERVERS:  # what waits for one touches it (serving.environments)
+        file = wanted_file(settings.BERTH_VAR, name)
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > LINGERS_S:
                 file.unlink()
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from common.making import wanted_file
 from portal.server.paths import ROOT, Paths
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def rotate(log: Path) -> bool:
 
 
 LOOK_EVERY_S = 1.0
+MODEL_SERVERS = ("serving", "serving-tensorflow", "serving-pytorch")
 GRACE_S = 12.0
 GATEWAY_GRACE_S = 15.0  # it gives open requests ten seconds
 
@@ -202,9 +204,18 @@ def gateway_standby(places: Paths, env: Mapping[str, str], listener: socket.sock
     return Standby("gateway", wanted_file(places.var, "gateway"), make, listener.fileno())
 
 
-def wanted_file(var: Path, name: str) -> Path:
-    """It is there while the process ``name`` is needed; its time says until when it was."""
-    return var / "run" / f"{name}.wanted"
+def environment_standbys(places: Paths, environments: str, logs: Path) -> list[Standby]:
+    """Each makes an environment of model servers, and waits until nobody wants it any more."""
+
+    def of(name: str) -> Standby:
+        command = [sys.executable, "-m", "portal.server.environments", name, environments]
+
+        def make() -> Child:
+            return Child(f"The maker of {name}", command, logs / f"{name}.log")
+
+        return Standby(name, wanted_file(places.var, name), make)
+
+    return [of(name) for name in MODEL_SERVERS]
 
 
 def turn_file(var: Path) -> Path:

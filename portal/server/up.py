@@ -55,7 +55,7 @@ def portal(places: Paths, *, insecure_http: bool) -> int:
     plan = begun_plan(places, insecure_http=insecure_http)
     sockets, kept = bind_all(plan)
     children = portal_children(places, plan, sockets)
-    if GO in os.environ:
+    if is_half := GO in os.environ:
         go = int(os.environ.pop(GO))
         os.write(go, (json.dumps(plan["supervisor"]) + "\n").encode())
         os.close(go)
@@ -65,6 +65,9 @@ def portal(places: Paths, *, insecure_http: bool) -> int:
         processes.gate_standby(places, LEAN, sockets),
         processes.gateway_standby(places, LEAN, sockets["gateway"]),
     ]
+    environments = plan["supervisor"]["environments"]
+    if not is_half:  # root's half does it where there is one: what runs there must not change it
+        standby += processes.environment_standbys(places, environments, places.log)
     manager = Manager(children, logs=places.log, standby=standby)
     manager.when_ready(plan["ports"]["internal"], lambda: announce(plan, begun))
     say("Starting Berth; Ctrl-C ends it, workspaces go on.")
@@ -184,7 +187,9 @@ class Unprivileged(Child):
 
 
 class Rooted:
-    """Root's half: starts the other half as berth, and keeps the supervisor. Nothing else."""
+    """Root's half: starts the other half as berth, keeps the supervisor, and makes environments
+    of model servers that are wanted. Nothing else.
+    """
 
     def __init__(self, places: Paths, user: pwd.struct_passwd, *, insecure_http: bool) -> None:
         self.places = places
@@ -207,10 +212,11 @@ class Rooted:
             return half.process.wait() if half.process else 1
         paths = json.loads(line)
         children: list[Child] = [half]
+        logs = self.places.var / "supervisor"
         if paths["wanted"]:
-            logs = self.places.var / "supervisor"
             children.insert(0, keeper(paths, logs, identity.NAME))
-        return Manager(children, until=half).run()
+        standby = processes.environment_standbys(self.places, paths["environments"], logs)
+        return Manager(children, until=half, standby=standby).run()
 
 
 PATIENCE_S = 60.0

@@ -515,6 +515,7 @@ class FakeDriver:
             replicas = [
                 {**item, "index": n, "seen": states[one]}
                 | {"address": f"127.0.0.1:{port + n}" if one else ""}
+                | {"started_at": item["serving"][n]}
                 for n, one in enumerate(answer)
             ]
             address = next((one["address"] for one in replicas if one["address"]), "")

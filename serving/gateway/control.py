@@ -6,9 +6,11 @@ No request passes through it. While it is away HAProxy goes on by what it was to
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import httpx
@@ -33,6 +35,9 @@ TIDIES_EVERY_S = 1.0
 MEASURES_EVERY_S = 2.0
 FINISHES_WITHIN_S = 10.0
 WAKES_EVERY_S = 5.0  # while somebody waits
+LONGEST_REASON = 500  # letters
+HEARS_EVERY_S = 0.05
+HEARD_BYTES = 2**20
 PAUSE_S = 0.5  # after a start that failed
 GOOD = ("New server registered.", "")  # what commands of a change answer, line by line
 
@@ -48,7 +53,8 @@ class Gateway:
         self._listener = listener
         self._wake = wake  # returns why not
         self._woken_at: dict[str, float] = {}  # by uid of an endpoint
-        self._refused: set[str] = set()  # of these nobody waits until they are asked to wake again
+        # Of these nobody waits until they are asked to wake again: why, by uid of an endpoint.
+        self._refused: dict[str, str] = {}
         self._table = RoutingTable()
         self._wanted = Wanted()
         self._generations: list[Generation] = []  # the last one listens
@@ -70,7 +76,7 @@ class Gateway:
         haproxy.write(self.folder / "control.pid", f"{os.getpid()}\n{os.getppid()}\n")
         calls = self.folder / "calls.sock"
         calls.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(self._hear_calls, calls)
+        server = await asyncio.start_unix_server(self._hear_calls, calls, limit=HEARD_BYTES)
         calls.chmod(0o600)  # who writes to it counts requests for others
         try:
             await self.apply(table)
@@ -95,6 +101,11 @@ class Gateway:
             if self._takes_away:
                 await self._cut_off()
                 self._takes_away = False
+
+    async def renew(self) -> None:
+        """Have a process with the certificate that is in the folder now take over."""
+        async with self._turn:
+            await self._next_generation(self._want())
 
     async def _go_by(self, wanted: Wanted) -> None:
         try:
@@ -123,8 +134,8 @@ class Gateway:
             wanted.maps["keys"][digest] = ":".join(
                 [
                     principal.word,
-                    str(principal.requests_per_s or NO_LIMIT),
-                    str(principal.concurrent or NO_LIMIT),
+                    str(self._part_of(principal.requests_per_s)),
+                    str(self._part_of(principal.concurrent)),
                     "exhausted" if principal.is_exhausted else "ok",
                 ]
             )
@@ -132,10 +143,20 @@ class Gateway:
                 wanted.maps["grants"][f"{principal.word}/{grant}"] = "1"
         return wanted
 
+    def _part_of(self, limit: int) -> int:
+        """What this gateway allows of a limit; rounded up, so that each allows one at least."""
+        return -(-limit // self._table.gateways) if limit else NO_LIMIT
+
     def _want_rows(self, endpoint: Endpoint, maps: dict[str, dict[str, str]]) -> None:
         maps["endpoints"][f"{endpoint.project}/{endpoint.name}"] = endpoint.uid
         waits = f"{endpoint.wait_s * 1000:.0f}:{endpoint.waiting}"
         maps["waits"][endpoint.uid] = "0:0" if endpoint.uid in self._refused else waits
+        for origin in endpoint.origins:
+            maps["origins"][f"{endpoint.uid}/{origin}"] = "1"
+        if refused := self._refused.get(endpoint.uid):
+            maps["reasons"][endpoint.uid] = f"not-woken:{_in_a_word(refused)}"
+        elif endpoint.stopped:
+            maps["reasons"][endpoint.uid] = f"stopped:{_in_a_word(endpoint.stopped)}"
         for row in endpoint.rows:
             if row.replicas:
                 is_main = row is endpoint.main
@@ -156,7 +177,7 @@ class Gateway:
                 for name in names
                 for command in haproxy.map_commands(old.maps[name], wanted.maps[name], name)
             ]
-            for names in (haproxy.SECRETS, ("rows", "canaries", "waits", "endpoints"))
+            for names in (haproxy.SECRETS, haproxy.ROUTES)
         )
         bring, drop = haproxy.server_commands(old.servers, wanted.servers, self._leaving)
         for answer in await current.ask([*secrets, *bring, *routes, *drop]):
@@ -240,12 +261,12 @@ class Gateway:
         told = await self._generations[-1].waiting() if asleep else {}
         self.waiting = {uid: count for uid, count in told.items() if uid in asleep}
         rests = {uid for uid, at in self._woken_at.items() if now - at < WAKES_EVERY_S}
-        refused = self._refused & rests & asleep
+        refused = {uid: why for uid, why in self._refused.items() if uid in rests and uid in asleep}
         for uid in self.waiting.keys() - refused:
             if uid not in before or uid not in rests:
                 self._woken_at[uid] = now
-                if await self._wake(uid):
-                    refused.add(uid)
+                if why := await self._wake(uid):
+                    refused[uid] = why
         self._woken_at = {uid: at for uid, at in self._woken_at.items() if uid in asleep}
         if refused != self._refused:
             async with self._turn:
@@ -314,11 +335,12 @@ class Gateway:
     async def _hear_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """HAProxy's lines: one for each request that ended."""
         rest = b""
-        while part := await reader.read(2**18):
+        while part := await reader.read(HEARD_BYTES):
             *lines, rest = (rest + part).split(b"\n")
             now = time.time()
-            for line in lines:
-                self.counts.add(line.decode(errors="replace"), now)
+            for line, times in Counter(lines).items():
+                self.counts.add(line.decode(errors="replace"), now, times)
+            await asyncio.sleep(HEARS_EVERY_S)  # many of those that came meanwhile are alike
         writer.close()
 
     async def _finish(self) -> None:
@@ -331,6 +353,12 @@ class Gateway:
                 await asyncio.sleep(LOOKS_EVERY_S)
         for one in self._generations:
             one.kill()
+        await asyncio.sleep(2 * HEARS_EVERY_S)  # their last lines
+
+
+def _in_a_word(text: str) -> str:
+    """A sentence without anything that commands or maps could take for something else."""
+    return base64.b64encode(text[:LONGEST_REASON].encode()).decode()
 
 
 def _grants(principal: Principal) -> list[str]:

@@ -36,8 +36,8 @@ class Counts:
     def __init__(self) -> None:
         self._by_slice: dict[Slice, Count] = {}
 
-    def add(self, line: str, now: float) -> None:
-        """Count one request; a line of nobody (no key, no such endpoint) is not counted."""
+    def add(self, line: str, now: float, times: int = 1) -> None:
+        """Count requests that had this line; one of nobody (no key, no such endpoint) has none."""
         try:
             word, endpoint, row, status, took_ms, bytes_in, bytes_out, ended = line.split()
             code, seconds = int(status), max(0, int(took_ms)) / 1000
@@ -49,19 +49,19 @@ class Counts:
         part = Slice(int(now // 60 * 60), endpoint, "" if row == "-" else row, word)
         count = self._by_slice.setdefault(part, Count())
         count.latest = max(count.latest, now)
-        count.bytes_in += received
-        count.bytes_out += sent
+        count.bytes_in += times * received
+        count.bytes_out += times * sent
         if code == REFUSED and row == "-":
-            count.refused += 1
+            count.refused += times
             return
-        count.requests += 1
-        count.seconds += seconds
+        count.requests += times
+        count.seconds += times * seconds
         bucket = bucket_of(seconds)
-        count.histogram[bucket] = count.histogram.get(bucket, 0) + 1
+        count.histogram[bucket] = count.histogram.get(bucket, 0) + times
         if code >= SERVER_ERROR or (ended[0] in "Ss" and row != "-"):
-            count.server_errors += 1
+            count.server_errors += times
         elif code >= CLIENT_ERROR:
-            count.client_errors += 1
+            count.client_errors += times
 
     def take(self) -> dict[Slice, Count]:
         taken, self._by_slice = self._by_slice, {}

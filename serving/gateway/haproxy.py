@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CERTIFICATE = "tls.pem"  # with its key, where HAProxy speaks TLS itself
 SECRETS = ("keys", "grants")  # maps of who may call
-MAPS = (*SECRETS, "endpoints", "rows", "canaries", "waits")
+ROUTES = ("rows", "canaries", "reasons", "waits", "origins", "endpoints")
+MAPS = (*SECRETS, *ROUTES)
 STARTS_WITHIN_S = 10.0
 ALONE_S = 30  # it goes on so long after the control process was killed
 ANSWERS_WITHIN_S = 5.0
 ANSWER_BYTES = 2**26
 PROMPT = b"\n> "
+STREAM = re.compile(r" id=(\d+) proto=")  # its number
 STAYS_S = 25 * 3600  # longer than a process does whose successor took over
 COMMANDS_BYTES = 8000  # it reads 16 KiB of commands at once
 WEIGHT = 128  # of a server of which nothing is known; 256 is the most
@@ -147,19 +151,27 @@ class Generation:
     async def end_streams(self, may: Callable[[str], bool]) -> int:
         """End the open streams of each ``word/uid`` that may not; return how many."""
         (table,) = await self.ask(["show table streams"])
-        addresses = set()
+        numbers = defaultdict[str, set[str]](set)  # of streams, by where they come from
         for line in table.splitlines():
             words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-            whose, _, address = words.get("key", "").partition("@")
+            whose, _, where = words.get("key", "").partition("@")
             if whose and words.get("use") != "0" and not may(whose):
-                addresses.add(f"src={address}")
-        if not addresses:
+                address, _, number = where.partition("/")
+                numbers[f"src={address}"].add(number)
+        if not numbers:
             return 0
         (sessions,) = await self.ask(["show sess"])
-        found = [
-            line.partition(":")[0]
+        from_there = {
+            line.partition(":")[0]: numbers[source]
             for line in sessions.splitlines()
-            if addresses.intersection(line.split(" ", 3)[:3]) and " fe=gateway " in line
+            for source in numbers.keys() & line.split(" ", 3)[:3]
+            if " fe=gateway " in line
+        }
+        told = await self.ask(f"show sess {one}" for one in from_there)
+        found = [
+            one
+            for (one, ended), text in zip(from_there.items(), told, strict=True)
+            if "" in ended or ended.intersection(STREAM.findall(text))
         ]
         await self.ask(f"shutdown session {one}" for one in found)
         return len(found)

@@ -10,7 +10,9 @@ import contextlib
 import secrets
 import signal
 import socket
+import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +37,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 LOOKS_EVERY_S = 0.5
+CERTIFICATE_EVERY_S = 10.0
 READS_EVERY_S = 5.0  # all of it, whether or not something seems to have changed
 COUNTS_EVERY_S = 5.0
 SAYS_EVERY_S = 1.0
@@ -44,12 +47,14 @@ class Process:
     def __init__(self, folder: Path, listener: socket.socket) -> None:
         self.gateway = Gateway(folder, listener, self._wake)
         self.tallies = Tallies(secrets.token_hex(8))
+        self._name_file = folder / "name"
         self._table: RoutingTable | None = None
         self._print: object = None
         self._read_at = 0.0
 
     async def run(self) -> None:
         """Carry requests until cancelled."""
+        await _logged(self._follow_on)
         while self._table is None:
             await _logged(self._read)
             if self._table is None:
@@ -60,9 +65,17 @@ class Process:
                 tasks.create_task(self._follow())
                 tasks.create_task(self._every(SAYS_EVERY_S, self._say))
                 tasks.create_task(self._every(COUNTS_EVERY_S, self._count))
+                tasks.create_task(self._every(CERTIFICATE_EVERY_S, self._renew))
         finally:
             await _logged(self._count)
             await in_database(self.tallies.leave)
+
+    async def _follow_on(self) -> None:
+        """Who was here before and was killed is no gateway any more."""
+        before = self._name_file.read_text() if self._name_file.exists() else ""
+        haproxy.write(self._name_file, self.tallies.name)
+        if before:
+            await in_database(Tallies(before).leave)
 
     async def _follow(self) -> None:
         """Look twice a second, and at once when somebody says that an endpoint changed."""
@@ -81,7 +94,9 @@ class Process:
         is_due = time.monotonic() - self._read_at > READS_EVERY_S
         if found is None or (found == self._print and not is_due):
             return
-        table = await in_database(rows.read_table)
+        table = await in_database(
+            lambda: replace(rows.read_table(), gateways=self.tallies.others() + 1)
+        )
         if table is None:
             return
         if self._table is not None and table != self._table:
@@ -116,6 +131,12 @@ class Process:
             taken = self.gateway.counts.take()
             await in_database(lambda: self.tallies.write_calls(taken, table))
 
+    async def _renew(self) -> None:
+        """Go by another certificate as soon as its files are another pair that fits."""
+        if await asyncio.to_thread(bring_certificate, self.gateway.folder):
+            log.info("gateway.certificate")
+            await self.gateway.renew()
+
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(seconds)
@@ -146,17 +167,33 @@ async def in_database(ask: Callable[[], T]) -> T | None:
     return await sync_to_async(asked)()
 
 
+def bring_certificate(folder: Path) -> bool:
+    """Write certificate and key as one file for HAProxy; whether they are others than before.
+
+    A pair that does not fit (one of them is being replaced) is no news.
+    """
+    there = folder / haproxy.CERTIFICATE
+    if not settings.BERTH_TLS_CERT:
+        there.unlink(missing_ok=True)
+        return False
+    files = settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY
+    text = "\n".join(Path(one).read_text() for one in files)
+    if there.exists() and there.read_text() == text:
+        return False
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*files)
+    except ssl.SSLError as error:
+        log.warning("gateway.certificate_refused", error=str(error))
+        return False
+    haproxy.write(there, text)
+    return True
+
+
 def serve(listener: socket.socket) -> None:
     """Carry requests until SIGTERM."""
     folder = Path(settings.BERTH_VAR) / "run" / "gateway"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if settings.BERTH_TLS_CERT:
-        files = settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY
-        haproxy.write(
-            folder / haproxy.CERTIFICATE, "\n".join(Path(one).read_text() for one in files)
-        )
-    else:
-        (folder / haproxy.CERTIFICATE).unlink(missing_ok=True)
+    bring_certificate(folder)
 
     async def until_told() -> None:
         running = asyncio.ensure_future(Process(folder, listener).run())

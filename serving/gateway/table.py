@@ -7,12 +7,13 @@ compares it with the one before.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62})")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 ADDRESS = re.compile(r"(?:[0-9.]+|\[[0-9a-f:.]+\]):[0-9]{1,5}")
+ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 CANARY = "canary"
 
@@ -45,10 +46,13 @@ class Endpoint:
     canary_percent: int = 0
     wait_s: float = 120.0  # a request for a sleeping one waits so long at most
     waiting: int = 100  # so many wait for it at once at most
+    stopped: str = ""  # why no request wakes it, for its callers
+    origins: tuple[str, ...] = ()  # whose pages may call it in a browser
 
     def __post_init__(self) -> None:
         _check(NAME, self.project, self.name)
         _check(WORD, self.uid)
+        _check(ORIGIN, *self.origins)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -77,9 +81,11 @@ class Principal:
 class RoutingTable:
     endpoints: tuple[Endpoint, ...] = ()
     principals: dict[str, Principal] = field(default_factory=dict)  # by SHA-256 of the secret
+    gateways: int = 1  # that carry together: each allows its part of a limit
 
     def __post_init__(self) -> None:
-        _check(DIGEST, *self.principals)
+        for digest in self.principals:
+            checked_digest(digest)
 
     def at(self, now: float) -> RoutingTable:
         """The same without whom it is too late for."""
@@ -88,7 +94,7 @@ class RoutingTable:
             for digest, one in self.principals.items()
             if one.expires_at is None or one.expires_at > now
         }
-        return RoutingTable(self.endpoints, live)
+        return replace(self, principals=live)
 
 
 def from_json(document: dict[str, Any]) -> RoutingTable:
@@ -99,9 +105,8 @@ def from_json(document: dict[str, Any]) -> RoutingTable:
 
     def endpoint(told: dict[str, Any]) -> Endpoint:
         canary = told.get("canary")
-        return Endpoint(
-            **{**told, "main": row(told["main"]), "canary": row(canary) if canary else None}
-        )
+        rows = {"main": row(told["main"]), "canary": row(canary) if canary else None}
+        return Endpoint(**{**told, **rows, "origins": tuple(told.get("origins", ()))})
 
     def principal(told: dict[str, Any]) -> Principal:
         sets = {name: frozenset(told.get(name, ())) for name in ("endpoints", "projects")}
@@ -111,6 +116,11 @@ def from_json(document: dict[str, Any]) -> RoutingTable:
         tuple(endpoint(one) for one in document.get("endpoints", ())),
         {digest: principal(one) for digest, one in document.get("principals", {}).items()},
     )
+
+
+def checked_digest(text: str) -> str:
+    _check(DIGEST, text)
+    return text
 
 
 def _check(pattern: re.Pattern[str], *words: str) -> None:

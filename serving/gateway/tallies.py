@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Sum
 
 from common.clock import now
 from runtime.models import Lease
@@ -136,9 +137,15 @@ class Tallies:
         if not is_all:
             return
         if self._said_at and not self._unwritten:  # it has looked, and told all that it knows
-            until = at + timedelta(seconds=LIVES_S)
-            Lease.objects.update_or_create(name=self._lease, defaults={"until": until})
+            word = {"until": at + timedelta(seconds=LIVES_S), "worked_at": at}
+            first = {**word, "turned_at": at}
+            Lease.objects.update_or_create(name=self._lease, defaults=word, create_defaults=first)
         self._said_at = moment
+
+    def others(self) -> int:
+        """How many gateways carry requests besides."""
+        alive = Lease.objects.filter(name__startswith=GATEWAY, until__gt=now())
+        return alive.exclude(name=self._lease).count()
 
     @property
     def _lease(self) -> str:
@@ -148,6 +155,38 @@ class Tallies:
         """A gateway that ended has nothing."""
         Pressure.objects.filter(gateway=self.name).delete()
         Lease.objects.filter(name=self._lease).delete()
+
+
+@dataclass(frozen=True)
+class Told:
+    """A gateway as it was last heard of, and what it carries."""
+
+    name: str
+    since: datetime | None
+    latest: datetime | None
+    is_live: bool
+    requests: int  # within the last hour
+    answering: int
+    waiting: int
+
+
+def gateways() -> list[Told]:
+    """Return those that were heard of within the hour, who tells now first: three questions."""
+    at = now()
+    lately = Calls.objects.filter(minute__gte=at - FORGOTTEN).order_by()
+    counts = dict(lately.values_list("gateway").annotate(n=Sum("requests")))
+    busy = Pressure.objects.filter(seen_at__gte=at - timedelta(seconds=LIVES_S)).order_by()
+    sums = busy.values_list("gateway").annotate(a=Sum("answering"), w=Sum("waiting"))
+    now_open = {name: (answering, waiting) for name, answering, waiting in sums}
+    rows = Lease.objects.filter(name__startswith=GATEWAY).order_by("-until", "name")
+    found = []
+    for row in rows:
+        name = row.name.removeprefix(GATEWAY)
+        answering, waiting = now_open.get(name, (0, 0))
+        is_live = row.until is not None and row.until > at
+        told = (row.turned_at, row.worked_at, is_live, counts.get(name, 0))
+        found.append(Told(name, *told, answering, waiting))
+    return found
 
 
 def some_gateway_tells(at: datetime) -> bool:

@@ -26,8 +26,9 @@ IDLE_S = 2.0  # after which a connection may be closed on the other side
 MOST_ANSWER = 256 * 2**20
 AWAY = 69
 BUSY, NOT_LET_IN = {429, 503}, {401, 403, 404}
+LET_IN_WITHIN_S = 15.0  # a gateway has heard of a new key by then
 BROKE_OFF = {502, 504}  # of a gateway: what was sent may have been done
-OK, TOO_LARGE = 200, 413
+OK, NOT_THERE, TOO_LARGE = 200, 404, 413
 
 
 class StoppedError(Exception):
@@ -46,6 +47,7 @@ class BrokenError(Exception):
 class Answer:
     prediction: Any = None
     problem: str = ""
+    version: str = ""  # that answered, where an endpoint says it
 
 
 class Endpoint:
@@ -79,18 +81,6 @@ class Endpoint:
 
     def path(self, rest: str) -> str:
         return urlsplit(self.url).path + rest
-
-    def takes(self, name: str) -> Sequence[Any]:
-        """Return its inputs by the metadata of Open Inference; (): it tells none."""
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            one = self.connect()
-            one.request("GET", self.path(f"/v2/models/{name}"), headers=self.headers())
-            said = json.loads(one.getresponse().read(2**20))
-            one.close()
-            inputs = said.get("inputs") if isinstance(said, dict) else None
-            if isinstance(inputs, list) and all(isinstance(its, dict) for its in inputs):
-                return inputs
-        return ()
 
 
 class OwnServer(Endpoint):
@@ -148,15 +138,29 @@ class Caller:
     """Asks chunk by chunk from several threads, each with a connection of its own."""
 
     def __init__(self, asked: Endpoint, name: str) -> None:
-        self.asked = asked
+        self.asked, self.name = asked, name
         self.where = asked.path(f"/v1/models/{name}:predict")
         self.held = threading.local()
         self.alone = _Alone()
-        self.answered_at = time.monotonic()
+        self.began_at = self.answered_at = time.monotonic()
+        self.is_let_in = False
         self.stopped = threading.Event()
 
     def stop(self) -> None:
         self.stopped.set()
+
+    def takes(self) -> Sequence[Any]:
+        """Return its inputs by the metadata of Open Inference; (): it tells none."""
+        try:
+            status, said, _version = self._sent("GET", self.asked.path(f"/v2/models/{self.name}"))
+        except BrokenError as problem:
+            raise StoppedError(f"It does not answer: {problem}") from problem
+        if status in NOT_LET_IN - {NOT_THERE}:
+            raise StoppedError(f"It is not answered: {_sentence(status, said)}")
+        inputs = said.get("inputs") if status == OK and isinstance(said, dict) else None
+        if isinstance(inputs, list) and all(isinstance(its, dict) for its in inputs):
+            return inputs
+        return ()
 
     def answers(self, bodies: Sequence[bytes]) -> list[Answer]:
         """Return what came of each instance, in their order."""
@@ -185,11 +189,12 @@ class Caller:
 
     def _ask(self, bodies: Sequence[bytes]) -> list[Answer]:
         """Ask together; where that is refused, ask the halves, so that one spoils no other."""
-        status, said = self._post(b'{"instances": [' + b", ".join(bodies) + b"]}")
+        body = b'{"instances": [' + b", ".join(bodies) + b"]}"
+        status, said, version = self._sent("POST", self.where, body)
         if status == OK:
             made = said.get("predictions") if isinstance(said, dict) else None
             if isinstance(made, list) and len(made) == len(bodies):
-                return [Answer(one) for one in made]
+                return [Answer(one, version=version) for one in made]
             said = {"error": "The answer has not one prediction for each instance."}
         elif status in NOT_LET_IN:
             raise StoppedError(f"It is not answered: {_sentence(status, said)}")
@@ -198,21 +203,26 @@ class Caller:
         middle = len(bodies) // 2
         return self._ask(bodies[:middle]) + self._ask(bodies[middle:])
 
-    def _post(self, body: bytes) -> tuple[int, Any]:
-        """Send until it is answered: again only where nothing was sent, or it was told to wait."""
+    def _sent(self, method: str, where: str, body: bytes | None = None) -> tuple[int, Any, str]:
+        """Send until it is answered: again only where nothing was sent, or it was told to wait.
+
+        Return status, answer, and which version that was.
+        """
         pause = 0.2
         while not self.stopped.is_set():
             try:
-                status, said, wait_s = self._once(body)
+                status, said, version, wait_s = self._once(method, where, body)
             except ConnectionError as problem:  # nothing was sent
                 status, said, wait_s = 0, {"error": str(problem)}, pause
                 pause = min(pause * 2, MOST_PAUSE_S)
                 if self.asked.again:
                     self.asked.revive()
             else:
-                if status not in BUSY:
+                if self._is_unknown(status):
+                    wait_s = pause
+                elif status not in BUSY:
                     self.answered_at = time.monotonic()
-                    return status, said
+                    return status, said, version
             if time.monotonic() - self.answered_at > PATIENCE_S:
                 raise StoppedError(
                     f"Nothing was answered for 15 minutes. {_sentence(status, said)}"
@@ -220,11 +230,17 @@ class Caller:
             self.stopped.wait(wait_s)
         raise StoppedError("It was stopped.")
 
-    def _once(self, body: bytes) -> tuple[int, Any, float]:
-        """Return status, answer and how long to wait. ConnectionError: nothing was sent."""
+    def _is_unknown(self, status: int) -> bool:
+        """Whether its key may be too new to be known where it asks."""
+        self.is_let_in = self.is_let_in or status not in NOT_LET_IN | BUSY
+        is_new = time.monotonic() - self.began_at < LET_IN_WITHIN_S
+        return status in NOT_LET_IN and not self.is_let_in and is_new and bool(self.asked.key)
+
+    def _once(self, method: str, where: str, body: bytes | None) -> tuple[int, Any, str, float]:
+        """Return status, answer, version, how long to wait. ConnectionError: nothing was sent."""
         one = self._connection()
         try:
-            one.request("POST", self.where, body, self.asked.headers())
+            one.request(method, where, body, self.asked.headers())
             answer = one.getresponse()
             content = answer.read(MOST_ANSWER + 1)
         except (OSError, http.client.HTTPException) as problem:
@@ -233,13 +249,14 @@ class Caller:
         self.held.at = time.monotonic()
         if len(content) > MOST_ANSWER:
             one.close()
-            return TOO_LARGE, {"error": "The answer is too large."}, 0.0
+            return TOO_LARGE, {"error": "The answer is too large."}, "", 0.0
         said: Any = None
         with contextlib.suppress(ValueError, RecursionError):
             said = json.loads(content)
         after = answer.getheader("retry-after", "")
         wait_s = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else 1.0  # noqa: PLR2004 - digits
-        return answer.status, said, min(wait_s, MOST_PAUSE_S)
+        version = answer.getheader("x-berth-version", "")[:64]
+        return answer.status, said, version, min(wait_s, MOST_PAUSE_S)
 
     def _connection(self) -> http.client.HTTPConnection:
         """Return this thread's, connected; a fresh one where the other side may have closed it."""

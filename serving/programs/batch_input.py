@@ -5,12 +5,14 @@ Nothing is held but the record that is read. What is no instance is a record wit
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
+import heapq
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +21,10 @@ from .files import LACKS, MISSING, REFUSED, RefusedError
 
 MOST_LINE = 8 * 2**20  # bytes of one line, and of one row of CSV
 KINDS = {".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+ENCODINGS = ("utf-8", "cp932", "euc_jp")  # of CSV; in none of them is half a letter an end of line
+LOOKED_AT = 2**20  # bytes of a CSV file by which its letters are known
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+PARQUET_BUFFER = 2**20  # bytes of each column
 csv.field_size_limit(MOST_LINE)
 
 
@@ -53,6 +58,7 @@ class Shape:
     names: tuple[str, ...] = ()
     count: int = 0
     is_single: bool = False  # of the one column its value, in no list
+    encoding: str = "utf-8"  # of CSV
 
     def check(self, header: Sequence[str], width: int) -> str:
         """Return what is wrong with columns that are called so; "": they fit."""
@@ -109,7 +115,8 @@ def check_columns(files: Sequence[Path], shape: Shape) -> None:
             header = [str(name) for name in _parquet(path).schema_arrow.names]
             width = len(header)
         else:
-            header, width, _after = _header(path)
+            _check_letters(path, shape.encoding)
+            header, width, _after = _header(path, shape.encoding)
         if width and (wrong := shape.check(header, width)):
             raise RefusedError(f"{path.name}: {wrong}", REFUSED)
 
@@ -179,11 +186,34 @@ class _TooLongError(Exception):
     """A row that does not end."""
 
 
+def _check_letters(path: Path, encoding: str) -> None:
+    """Refuse a file of other letters before anything is predicted, and say what they may be."""
+    with opened(path) as file:
+        head = file.read(LOOKED_AT)
+    if head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        raise RefusedError(f"{path.name} is UTF-16: save it as UTF-8.", REFUSED)
+    if _reads(head, encoding):
+        return
+    likely = next((one for one in ENCODINGS if one != encoding and _reads(head, one)), "")
+    name = {"utf-8": "UTF-8", "cp932": "Shift-JIS", "euc_jp": "EUC-JP"}
+    said = f"{path.name} is not {name.get(encoding, encoding)}"
+    if likely:
+        said += f"; it reads as {name[likely]}: say so by the encoding {likely}, or save it anew"
+    raise RefusedError(f"{said}.", REFUSED)
+
+
+def _reads(head: bytes, encoding: str) -> bool:
+    """Whether so much of a file is of these letters; its end may cut one, a few may be wrong."""
+    text = head.decode(encoding, "replace")
+    return text.count("\ufffd") <= 1 + len(text) // 1000
+
+
 class _Lines:
     """Lines of a file as text for ``csv``, which takes as many as a row has; it counts bytes."""
 
-    def __init__(self, file: IO[bytes], at: Place) -> None:
+    def __init__(self, file: IO[bytes], at: Place, encoding: str) -> None:
         self.file, self.line, self.offset = file, at.line, at.offset
+        self.encoding = encoding
         self.began = at.offset
 
     def __iter__(self) -> _Lines:
@@ -197,20 +227,21 @@ class _Lines:
         self.line += data.endswith(b"\n") or len(data) <= MOST_LINE
         if self.offset - self.began > MOST_LINE:
             raise _TooLongError
-        return data.decode("utf-8-sig" if is_first else "utf-8")
+        is_utf8 = self.encoding == "utf-8"
+        return data.decode("utf-8-sig" if is_first and is_utf8 else self.encoding)
 
 
-def _header(path: Path) -> tuple[list[str], int, Place]:
+def _header(path: Path, encoding: str) -> tuple[list[str], int, Place]:
     """Return the names of the columns, how many there are, and where the rows begin.
 
     Numbers alone are no names: then there are none.
     """
     with opened(path) as file:
-        lines = _Lines(file, Place())
+        lines = _Lines(file, Place(), encoding)
         try:
             first = next(csv.reader(lines), [])
         except (csv.Error, UnicodeDecodeError, _TooLongError) as problem:
-            said = "is not UTF-8" if isinstance(problem, UnicodeDecodeError) else "can't be read"
+            said = f"is not {encoding}" if isinstance(problem, UnicodeError) else "can't be read"
             raise RefusedError(f"{path.name}: its first line {said}.", REFUSED) from problem
     names = [name.strip() for name in first]
     if all(NUMBER.fullmatch(name) or not name for name in names):
@@ -221,11 +252,11 @@ def _header(path: Path) -> tuple[list[str], int, Place]:
 
 
 def _csv_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Record]:
-    header, width, first = _header(path)
+    header, width, first = _header(path, shape.encoding)
     start = at if at.offset >= first.offset else Place(at.file, first.line, first.offset)
     with opened(path) as file:
         file.seek(start.offset)
-        lines = _Lines(file, start)
+        lines = _Lines(file, start, shape.encoding)
         reader = csv.reader(lines)
         while True:
             lines.began, line, body, problem = lines.offset, lines.line + 1, b"", ""
@@ -241,7 +272,7 @@ def _csv_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Record
             except StopIteration:
                 return
             except UnicodeDecodeError:
-                problem = "The row is not UTF-8."
+                problem = f"The row is not {shape.encoding.upper()}."
             except UnicodeEncodeError:
                 problem = "The row has characters that are none."
             except _TooLongError:
@@ -273,8 +304,8 @@ def _parquet(path: Path) -> Any:
     except ImportError as problem:
         said = "pyarrow, which reads Parquet, is not installed here"
         raise RefusedError(f"{path.name}: {said}.", LACKS) from problem
-    try:
-        return ParquetFile(path)
+    try:  # a piece of each column at a time: a row group may be larger than the memory
+        return ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False)
     except (ArrowException, OSError) as problem:
         raise RefusedError(f"{path.name} is no Parquet file.", REFUSED) from problem
 
@@ -291,7 +322,7 @@ def _parquet_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Re
             groups.append(group)
         else:
             row += size
-    for batch in file.iter_batches(batch_size=256, row_groups=groups):
+    for batch in file.iter_batches(batch_size=256, row_groups=groups, use_threads=False):
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             row += 1
             if row <= at.offset:
@@ -299,8 +330,53 @@ def _parquet_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Re
             after, body, problem = Place(at.file, row, row), b"", ""
             try:
                 instance = shape.instance(header, values)
-                text = json.dumps(instance, ensure_ascii=False, allow_nan=False, default=str)
+                text = json.dumps(instance, ensure_ascii=False, allow_nan=False, default=_plain)
                 body = text.encode()
+                if len(body) > MOST_LINE:
+                    body, problem = b"", f"The row is longer than {MOST_LINE // 2**20} MiB."
             except (ValueError, TypeError) as error:
                 problem = f"The row can't be written as JSON: {error}."
             yield Record(name, row, after, body, problem)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has for what it has not: bytes as the model server takes them, else text."""
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+# --- what another one could not predict -----------------------------------------------------------
+
+
+def only(found: Iterator[Record], errors: Path, names: Sequence[str]) -> Iterator[Record]:
+    """Return those of ``found`` that are in the errors of another one: both are in one order.
+
+    Of several replicas each wrote its own file; what it says twice is meant once.
+    """
+    files = [path for path in sorted(errors.glob("errors*.jsonl")) if not path.is_symlink()]
+    if not files:
+        raise RefusedError(f"There is no errors.jsonl in {errors.name}.", MISSING)
+    number = {name: place for place, name in enumerate(names)}
+    wanted = heapq.merge(*(_errors_in(path, number) for path in files))
+    following = next(wanted, None)
+    for record in found:
+        here = (number[record.file], record.line)
+        while following is not None and following < here:
+            following = next(wanted, None)
+        if following == here:
+            yield record
+        if following is None:
+            return
+
+
+def _errors_in(path: Path, number: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    with path.open("rb") as file:
+        for data in file:
+            try:
+                said = json.loads(data)
+                place = (number[said["file"]], int(said["line"]))
+            except (ValueError, KeyError, TypeError) as problem:
+                message = "These errors are of another input: run all of it again."
+                raise RefusedError(message, REFUSED) from problem
+            yield place

@@ -2,7 +2,8 @@
 
 What is written is appended. A small file says from time to time how far the input is and how long
 each file of the output is by then; who begins again cuts them to that, and reads on from there.
-So no instance is there twice, and none is missing.
+So no instance is there twice, and none is missing. Parquet can't be appended to: it is made of
+the lines when all are there, and only when that counts do the lines go.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .batch_input import Place
+from .batch_parquet import parquet_of, to_parquet
 
 MOST_FILE = 256 * 2**20  # bytes of one file with predictions
 STATE = "batch-progress"
@@ -42,6 +44,7 @@ class Results:
         shard, shards = about["shard"]
         mark = f"{shard:02}-of-{shards:02}-" if shards > 1 else ""
         self.folder, self.mark = folder, mark
+        self.is_parquet = about.get("format") == "parquet"
         self.errors = f"errors-{mark[:-1]}.jsonl" if mark else "errors.jsonl"
         self.state = kept / f"{STATE}{f'-{mark[:-1]}' if mark else ''}.json"
         self.open: dict[str, IO[bytes]] = {}
@@ -71,6 +74,8 @@ class Results:
         for file in self.open.values():
             file.flush()
             os.fsync(file.fileno())
+        if is_done and self.is_parquet and not self.progress.is_done:
+            to_parquet(self._lines())
         self.progress.is_done = is_done
         part = self.state.with_suffix(".part")
         with part.open("wb") as made:
@@ -78,6 +83,12 @@ class Results:
             made.flush()
             os.fsync(made.fileno())
         part.replace(self.state)
+        if is_done and self.is_parquet:
+            for path in self._lines():
+                path.unlink(missing_ok=True)
+
+    def _lines(self) -> list[Path]:
+        return [self.folder / name for name in self.progress.lengths if name != self.errors]
 
     def _found(self, about: Mapping[str, Any]) -> Progress:
         """Return how far it was; where its output is another folder, what counts is copied over."""
@@ -91,6 +102,9 @@ class Results:
         if found.about != about or (elsewhere and found.is_done):
             return anew
         before = Path(found.output)
+        if found.is_done and self.is_parquet:
+            lines = [before / name for name in found.lengths if name != self.errors]
+            return found if all(parquet_of(path).is_file() for path in lines) else anew
         for name, length in found.lengths.items():
             its = before / name
             if its.is_symlink() or not its.is_file() or its.stat().st_size < length:
@@ -102,11 +116,13 @@ class Results:
 
     def _cut(self) -> None:
         """What was written after the last commit does not count, nor what no commit knows."""
-        for path in self.folder.glob(f"predictions-{self.mark}[0-9]*.jsonl"):
-            if path.name not in self.progress.lengths:
+        is_made = self.progress.is_done and self.is_parquet
+        for path in self.folder.glob(f"predictions-{self.mark}[0-9]*"):
+            if path.name not in self.progress.lengths and not is_made:
                 path.unlink()
         for name, length in self.progress.lengths.items():
-            self._file(name).truncate(length)
+            if not is_made or name == self.errors:
+                self._file(name).truncate(length)
         self.commit(is_done=self.progress.is_done)
 
     def _file(self, name: str) -> IO[bytes]:

@@ -22,13 +22,23 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from .batch_calls import Answer, Caller, Endpoint, OwnServer, StoppedError
-from .batch_input import Place, Record, Shape, check_columns, files_in, records
-from .batch_output import Results
+from .batch_input import (
+    ENCODINGS,
+    Place,
+    Record,
+    Shape,
+    check_columns,
+    files_in,
+    only,
+    records,
+)
+from .batch_output import STATE, Results
+from .batch_parquet import require_parquet
 from .files import FRAMEWORKS, REFUSED, RefusedError
 
 FULL, NONE_PREDICTED = 74, 1  # exit codes
@@ -51,7 +61,6 @@ def main(words: list[str] | None = None) -> None:
     volumes = Path(os.environ.get("BERTH_VOLUMES", "."))
     output = Path(os.environ["BERTH_OUTPUT"])
     kept = Path(os.environ.get("BERTH_CHECKPOINTS") or output)
-    shard = (int(os.environ.get("BERTH_REPLICA", "0")), int(os.environ.get("WORLD_SIZE", "1")))
     asked: OwnServer | Endpoint = Endpoint(options.endpoint, os.environ.get("BERTH_ENDPOINT_KEY"))
     if not options.endpoint:
         asked = OwnServer(options.framework, volumes / options.model_dir, options.name)
@@ -65,24 +74,19 @@ def main(words: list[str] | None = None) -> None:
         place = volumes / options.input
         files = files_in(place, output)
         names = [str(path.relative_to(place)) if path != place else path.name for path in files]
-        sizes = [path.stat().st_size for path in files]
-        times = [path.stat().st_mtime_ns for path in files]
-        seen = [list(its) for its in zip(names, sizes, times, strict=True)]
-        about = {"input": seen, "shard": list(shard), "batch": options.batch, "what": options.what}
-        output.mkdir(parents=True, exist_ok=True)
-        kept.mkdir(parents=True, exist_ok=True)
-        results = Results(output, kept, about)
+        stats = [path.stat() for path in files]
+        seen = [[name, it.st_size, it.st_mtime_ns] for name, it in zip(names, stats, strict=True)]
+        results = _results(options, volumes, output, kept, seen)
         said = results.progress
-        if said.chunk:
-            told = f"{said.predicted} instances are predicted, {said.failed} are not"
-            _say(f"goes on where it was: {told}.")
         if not said.is_done:
             with asked:
-                shape = shape_of(asked.takes(options.name))
-                check_columns(files, shape)
                 caller = Caller(asked, options.name)
+                shape = replace(shape_of(caller.takes()), encoding=options.encoding)
+                check_columns(files, shape)
                 found = records(files, names, said.place, shape)
-                Run(options, results, caller, shard, sizes).all(found)
+                if options.only:
+                    found = only(found, volumes / options.only, names)
+                Run(options, results, caller, [its.st_size for its in stats]).all(found)
     except (RefusedError, StoppedError) as problem:
         _end(str(problem), problem.code)
     except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
@@ -95,6 +99,27 @@ def main(words: list[str] | None = None) -> None:
         _end("Not one instance was predicted: errors.jsonl says why.", NONE_PREDICTED)
 
 
+def _results(
+    options: argparse.Namespace, volumes: Path, output: Path, kept: Path, seen: list[list[Any]]
+) -> Results:
+    """Return what it writes to, which knows how far it was."""
+    shard = [int(os.environ.get("BERTH_REPLICA", "0")), int(os.environ.get("WORLD_SIZE", "1"))]
+    about = {"input": seen, "shard": shard, "batch": options.batch, "what": options.what}
+    about |= {"format": options.format, "only": options.only}
+    if options.format == "parquet":
+        require_parquet()
+    if options.only_state:
+        same_input(volumes / options.only_state, seen)
+    output.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(parents=True, exist_ok=True)
+    results = Results(output, kept, about)
+    if results.progress.chunk:
+        said = results.progress
+        told = f"{said.predicted} instances are predicted, {said.failed} are not"
+        _say(f"goes on where it was: {told}.")
+    return results
+
+
 class Run:
     """From records to answers in their order, some requests at a time, none held for long."""
 
@@ -103,11 +128,10 @@ class Run:
         options: argparse.Namespace,
         results: Results,
         caller: Caller,
-        shard: tuple[int, int],
         sizes: Sequence[int],
     ) -> None:
-        self.options, self.results, self.caller, self.shard = options, results, caller, shard
-        self.sizes = sizes
+        self.options, self.results, self.caller, self.sizes = options, results, caller, sizes
+        self.shard, self.shards = results.progress.about["shard"]
         self.told_at = 0.0
 
     def all(self, found: Iterator[Record]) -> None:
@@ -116,7 +140,7 @@ class Run:
         waiting: deque[tuple[Chunk, Future[list[Answer]]]] = deque()
         try:
             for chunk in chunks(found, self.options.batch):
-                mine = number % self.shard[1] == self.shard[0]
+                mine = number % self.shards == self.shard
                 number += 1
                 taken = chunk if mine else Chunk((), chunk.after)
                 bodies = [record.body for record in taken.records if not record.problem]
@@ -147,7 +171,8 @@ class Run:
             else:
                 head = json.dumps(line, ensure_ascii=False).encode(errors="replace")[:-1]
                 made = json.dumps(answer.prediction, ensure_ascii=False).encode(errors="replace")
-                predictions.append(head + its + b', "prediction": ' + made + b"}\n")
+                by = f', "version": {json.dumps(answer.version)}' if answer.version else ""
+                predictions.append(head + its + b', "prediction": ' + made + by.encode() + b"}\n")
         self.results.write(predictions, errors, chunk.after)
         if time.monotonic() - self.told_at > COMMIT_EVERY_S:
             self.results.commit()
@@ -165,6 +190,15 @@ class Run:
         told |= {"progress": round(done, 4), "failed": said.failed}
         with contextlib.suppress(OSError), Path(where).open("a") as file:
             file.write(json.dumps(told) + "\n")
+
+
+def same_input(kept: Path, seen: Sequence[Any]) -> None:
+    """Refuse where the input is another than the one that the errors are of."""
+    for path in kept.glob(f"{STATE}*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if json.loads(path.read_bytes())["about"]["input"] != list(seen):
+                said = "The input has changed since: its lines are others. Run all of it again."
+                raise RefusedError(said, REFUSED)
 
 
 def chunks(found: Iterator[Record], most: int) -> Iterator[Chunk]:
@@ -213,6 +247,12 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--what", default="", help="which version: another one begins anew")
     parser.add_argument("--batch", type=int, default=32, help="instances in one request")
     parser.add_argument("--at-once", type=int, default=4, help="requests at a time")
+    parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl")
+    parser.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="of CSV")
+    parser.add_argument(
+        "--only", default="", help="only what is in the errors.jsonl of this folder"
+    )
+    parser.add_argument("--only-state", default="", help="where that one kept how far it was")
     parser.add_argument("--no-instances", dest="instances", action="store_false")
     return parser.parse_args(words)
 

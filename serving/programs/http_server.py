@@ -37,6 +37,10 @@ LINGERS_S = 2.0  # for the rest of a body that is refused
 WAITING_FOR_EACH = 64  # requests, for each that is answered at once
 BODIES_HELD = 8  # largest bodies that are in memory at once
 TOO_LATE, TOO_LARGE, GONE, FULL = 408, 413, 499, 503
+BUSY = "Too many requests wait here; try again in a moment."
+_LIST, _VALUE = 100, 64  # bytes of one that was read from JSON, an array of it included
+_DIGITS = 18  # of a length
+_LONGEST = 500  # sentence
 SERVES = {"name": "berth-model-server", "version": "1", "extensions": ["binary_tensor_data"]}
 
 TRACES_EACH_S = 10.0  # of what failed: a caller makes no log grow
@@ -57,13 +61,16 @@ class TurnedAwayError(Exception):
 class Server:
     """Answers ``at_once`` requests in threads; a bounded number of others waits."""
 
-    def __init__(self, model: Model, options: argparse.Namespace, at_once: int) -> None:
+    def __init__(
+        self, model: Model, options: argparse.Namespace, at_once: int, memory: int
+    ) -> None:
         self.model, self.name, self.version = model, options.name, options.version
         self.most_body = options.most_body_mib * 2**20
         self.drains_s = options.drain_seconds
         self.most_waiting = at_once * WAITING_FOR_EACH
         self.pool = ThreadPoolExecutor(at_once, "predict")
         self.inside, self.held, self.ending = 0, 0, False
+        self.unpacked, self.most_unpacked = 0, memory // 2
         self.traced_at = -TRACES_EACH_S
         of = self.figures = CollectorRegistry()
         self.running = Gauge("berth_model_requests_running", "Answered now", registry=of)
@@ -101,25 +108,31 @@ class Server:
 
     async def infer(self, request: Request) -> Response:
         """Answer Open Inference v2, with tensors as JSON or as bytes behind it."""
-        said = request.headers.get(BINARY, "")
+        said = request.headers.get(BINARY, "")[:_DIGITS]
         length = int(said) if said.isascii() and said.isdigit() else None
         return await self._answer(
-            request, lambda body: infer_v2(self.model, self.name, self.version, body, length)
+            request,
+            lambda body: infer_v2(self.model, self.name, self.version, body, length),
+            length,
         )
 
-    async def _answer(self, request: Request, predicts: Predicts) -> Response:
-        body = bytearray()
+    async def _answer(
+        self, request: Request, predicts: Predicts, length: int | None = None
+    ) -> Response:
+        """``length``: how much of the body is JSON; None: all of it."""
+        body, needs = bytearray(), 0
         self.inside += 1
         try:
             await self._body(request, body)
+            needs = self._room(body, length)
             made, length = await self._in_turn(predicts, body)
             headers = {BINARY: str(length)} if length is not None else {}
             media = "application/octet-stream" if headers else "application/json"
             answer = Response(made, media_type=media, headers=headers)
         except TurnedAwayError as problem:
             answer = _problem(problem.status, str(problem))
-        except WrongInputError as problem:
-            answer = _problem(400, str(problem))
+        except WrongInputError as problem:  # which may quote what was sent
+            answer = _problem(400, str(problem)[:_LONGEST])
         except (ValueError, TypeError) as problem:
             answer = _problem(400, f"The model does not take this: {first_line(problem)}")
         except BrokenError as problem:
@@ -133,6 +146,7 @@ class Server:
         finally:
             self.inside -= 1
             self.held -= len(body)
+            self.unpacked -= needs
         self.answers.labels(answer.status_code).inc()
         if self.ending:
             answer.headers["connection"] = "close"
@@ -151,7 +165,7 @@ class Server:
         """Fill ``body``, of bounded size, with all that are here at once; the caller lets it go."""
         if wrong := self._not_named(request):
             raise TurnedAwayError(404, wrong)
-        full = TurnedAwayError(FULL, "Too many requests wait here; try again in a moment.")
+        full = TurnedAwayError(FULL, BUSY)
         if self.inside > self.most_waiting:
             raise full
         said = request.headers.get("content-length", "0")
@@ -180,6 +194,23 @@ class Server:
                     async for _piece in stream:
                         pass
             raise TurnedAwayError(TOO_LARGE, f"A body may have {self.most_body // 2**20} MiB.")
+
+    def _room(self, body: Body, length: int | None) -> int:
+        """Take the memory that its values may need, as Python has them: up to forty times as much.
+
+        Else two bytes, written often enough, would end the process.
+        """
+        end = len(body) if length is None else length
+        needs = _LIST * (body.count(b"[", 0, end) + body.count(b"{", 0, end))
+        needs += _VALUE * (body.count(b",", 0, end) + body.count(b":", 0, end))
+        if needs > self.most_unpacked:
+            raise TurnedAwayError(
+                TOO_LARGE, "The body has more values than fit in memory: send fewer at once."
+            )
+        if self.unpacked + needs > self.most_unpacked:
+            raise TurnedAwayError(FULL, BUSY)
+        self.unpacked += needs
+        return needs
 
     async def _in_turn(self, predicts: Predicts, body: Body) -> tuple[bytes, int | None]:
         def does() -> tuple[bytes, int | None]:

@@ -50,7 +50,7 @@ def main(words: list[str] | None = None) -> None:
         sys.stdout.write(described(options.framework, model) + "\n")
         return
     sys.stderr.write(f"berth: {options.name} is served on port {options.port}.\n")
-    server = Server(model, options, at_once)
+    server = Server(model, options, at_once, _memory())
     asyncio.run(server.serve(options.host, options.port, options.ends_within))
 
 

@@ -86,12 +86,15 @@ def infer_v2(
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             raise WrongInputError("Each input is an object with a name.")
         given[one["name"]], tail = _input(one, tail)
-    asked = [o for o in said.get("outputs") or [] if isinstance(o, dict)]
+    outputs = said.get("outputs") or []
+    if not isinstance(outputs, list):
+        raise WrongInputError("“outputs” is a list of objects with a name.")
+    asked = [one for one in outputs if isinstance(one, dict)]
     wanted = [str(one.get("name")) for one in asked]
     made = model.predict(given, wanted)
     everything = bool(_parameters(said).get("binary_data_output"))
     raw = {str(o.get("name")): _parameters(o).get("binary_data", everything) for o in asked}
-    outputs, tails = [], []
+    told, tails = [], []
     for key, value in made.items():
         if not isinstance(value, np.ndarray):
             continue  # a sequence or map of ONNX has no place in this protocol
@@ -102,8 +105,8 @@ def infer_v2(
             output["parameters"] = {"binary_data_size": len(tails[-1])}
         else:
             output["data"] = plain(value.reshape(-1))
-        outputs.append(output)
-    answer: dict[str, Any] = {"model_name": name, "outputs": outputs}
+        told.append(output)
+    answer: dict[str, Any] = {"model_name": name, "outputs": told}
     if version:
         answer["model_version"] = version
     if "id" in said:

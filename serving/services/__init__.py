@@ -10,7 +10,7 @@ from serving.services.canary import (
 )
 from serving.services.keys import key_make, key_revoke, keys_of
 from serving.services.scale import Scaler, replicas_set
-from serving.services.sleep import endpoint_wake, endpoints_sleep
+from serving.services.sleep import endpoint_sleep, endpoint_wake, endpoints_sleep
 from serving.services.trying import endpoint_try
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "canary_make",
     "canary_promote",
     "canary_split",
+    "endpoint_sleep",
     "endpoint_try",
     "endpoint_wake",
     "endpoints_sleep",

@@ -1,18 +1,22 @@
 """Beginning a batch prediction: the job that predicts, and the row that says what it asks.
 
-The job has the program with it, so it is that of this portal whatever its image has. Instances of a
+The job has the program with it, so it is that of this portal whatever its image has. It asks a
+model server of its own, or a live endpoint through the gateway (``batch_access``). Instances of a
 bucket are brought by a load that the job waits for; what it writes goes where outputs of jobs go.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 import serving
@@ -22,19 +26,26 @@ from common.errors import BerthError, Conflict, Invalid, wrong
 from common.ids import new_uid
 from events import services as events
 from jobs.kind import JOB
+from jobs.models import Run
 from jobs.packages import PREFIX, package_keep, packed
+from jobs.states import OVER, state_of
 from loaders import policies
 from loaders import services as loads
 from projects.access import Permission, project_enter
-from serving.choices import Files
+from serving import selectors
+from serving.address import address_of
+from serving.choices import Files, State
 from serving.kind import version_named
 from serving.models import BatchPrediction, Endpoint
 from serving.programs.files import FRAMEWORKS
-from serving.runtimes import runtimes_for
+from serving.runtimes import runtime_of, runtimes_for
 from serving.services.sources import BUCKETS, VOLUME
+from serving.states import STATES
 from volumes.choices import VolumeKind
 from volumes.selectors import volume_for_use, volume_named, volumes_mountable
 from volumes.services.create import project_volume_ensure
+from work.kinds import kind_of
+from work.selectors import visible_to
 from work.services import workload_create
 
 if TYPE_CHECKING:
@@ -50,11 +61,29 @@ INPUTS, PROGRESS = "batch-inputs", "batch-progress"  # folders of a volume
 RETRIES = 2
 BATCH, AT_ONCE = 32, 4  # instances in a request, requests at a time
 MAX_BATCH, MAX_AT_ONCE = 10_000, 64
+# How the program writes and reads, the usual first.
+FORMATS, ENCODINGS = ("jsonl", "parquet"), ("utf-8", "cp932", "euc_jp")
 # Of its job, as they are said for any: what is not said is as jobs have it.
 BESIDE = (
     *("name", "image", "environment", "cluster", "pool", "replicas"),
     *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "time_limit_minutes"),
 )
+# What is kept, to begin the same again.
+SAID = (
+    *("model", "endpoint", "credential", "output_credential", "batch", "at_once", "instances"),
+    *("format", "encoding", *BESIDE),
+)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What predicts: ``endpoint``, else a server of its own with ``version``."""
+
+    called: str
+    label: str
+    cluster: str
+    version: ModelVersion | None
+    endpoint: Endpoint | None = None
 
 
 @dataclass
@@ -88,37 +117,30 @@ class _Place:
 def batch_create(
     *, principal: Principal, project: Project, said: Mapping[str, Any]
 ) -> BatchPrediction:
-    """Begin one. ``said``: model, input, output, credential, output_credential, batch, at_once,
-    instances (whether predictions have their instance beside them), and ``BESIDE``.
+    """Begin one. ``said``: model or endpoint, input, output, credential, output_credential, batch,
+    at_once, instances (whether predictions have their instance beside them), format, encoding, and
+    ``BESIDE``; errors_of: one of which only what it could not predict is tried again.
     """
     for right in (Permission.MODEL_READ, Permission.JOB_CREATE):
         project_enter(principal, project.slug, right)
-    version = _version(project, str(said.get("model") or ""))
+    asked = _asked(principal, project, said)
     job = _Job({name: said[name] for name in BESIDE if said.get(name)})
-    cluster = job.said.setdefault("cluster", version.volume.cluster_key if version.volume else "")
-    job.said.setdefault("name", f"predict-{version.model.name}-{new_uid().hex[-5:]}")
+    cluster = job.said.setdefault("cluster", asked.cluster)
+    job.said.setdefault("name", f"predict-{asked.called[:48]}-{new_uid().hex[-5:]}")
     source = _place(principal, project, "input", str(said.get("input") or ""), cluster)
     target = _place(principal, project, "output", str(said.get("output") or ""), cluster)
     _check_apart(source, target)
-    _serve_beside(principal, project, job, version)
+    if asked.endpoint is not None:
+        _ask(job, asked.endpoint)
+    else:
+        _serve_beside(principal, project, job, asked.version)
     work = target.volume or project_volume_ensure(
         principal=principal, project=project, cluster_key=cluster
     )
     job.mount(work, read_only=False)
-    job.args += ["--batch", str(said.get("batch") or BATCH)]
-    job.args += ["--at-once", str(said.get("at_once") or AT_ONCE)]
-    job.args += [] if said.get("instances", True) else ["--no-instances"]
+    job.args += _how(said)
     package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
-    load = _bring(principal, project, job, source, work, str(said.get("credential") or ""))
-    made: list[BatchPrediction] = []
-
-    def keep(row: Job) -> None:
-        one = BatchPrediction(project=project, job=row, version=version, asked=str(version))
-        one.input, one.output = str(said["input"]), str(said["output"])
-        one.save(force_insert=True)
-        made.append(one)
-        _record(principal, one, version)
-
+    load = _bring(principal, project, job, source, work, said)
     whole = {
         **job.said,
         "code": f"{PREFIX}{package.sha256}",
@@ -131,44 +153,154 @@ def batch_create(
         "retries": RETRIES,
         "needs": [str(load.uid)] if load else None,
     }
+    row = BatchPrediction(project=project, asked=asked.label, version=asked.version)
+    row.endpoint, row.errors_of = asked.endpoint, said.get("errors_of")
+    row.input, row.output = str(said["input"]), str(said["output"])
+    row.said = {name: said[name] for name in SAID if said.get(name) not in (None, "")}
     try:
-        workload_create(principal=principal, project=project, kind=JOB, said=whole, beside=keep)
+        workload_create(
+            principal=principal,
+            project=project,
+            kind=JOB,
+            said=whole,
+            beside=lambda job: _keep(principal, row, job),
+        )
     except BerthError:
         if load is not None:
             loads.made_drop(load)
         raise
-    return made[0]
+    return row
 
 
-def _record(principal: Principal, row: BatchPrediction, version: ModelVersion) -> None:
+def batch_again(
+    *, principal: Principal, row: BatchPrediction, errors_only: bool = False
+) -> BatchPrediction:
+    """Begin the same once more, of what its input is now; or only what it could not predict."""
+    said: dict[str, Any] = {**row.said, "input": row.input, "output": row.output}
+    said.pop("name", None)  # of its job: that one is there
+    if errors_only:
+        said["errors_of"] = row
+    return batch_create(principal=principal, project=row.project, said=said)
+
+
+def _keep(principal: Principal, row: BatchPrediction, job: Job) -> None:
+    row.job = job
+    row.save(force_insert=True)
+    target = row.endpoint or (row.version.model if row.version is not None else job)
     events.record(
         actor=principal,
-        verb="model.batch-begun",
-        target=version.model,
+        verb=f"{target.KIND}.batch-begun",
+        target=target,
         project_uid=row.project.uid,
-        data={"version": version.name, "job": row.job.name, "input": row.input},
+        data={"asked": row.asked, "job": job.name, "input": row.input},
     )
+
+
+def _how(said: Mapping[str, Any]) -> list[str]:
+    """Return the options by which the program reads, asks and writes."""
+    words = ["--batch", str(said.get("batch") or BATCH)]
+    words += ["--at-once", str(said.get("at_once") or AT_ONCE)]
+    for name, may in (("format", FORMATS), ("encoding", ENCODINGS)):
+        value = said.get(name) or may[0]
+        if value not in may:
+            raise wrong(name, _("One of: %(names)s.") % {"names": ", ".join(may)})
+        words += [f"--{name}", value] if value != may[0] else []
+    return words if said.get("instances", True) else [*words, "--no-instances"]
+
+
+def _asked(principal: Principal, project: Project, said: Mapping[str, Any]) -> _Asked:
+    """Return what is asked: an endpoint that answers or wakes, or a version of a model."""
+    if not (name := str(said.get("endpoint") or "")):
+        version = _version(project, str(said.get("model") or ""))
+        cluster = version.volume.cluster_key if version.volume is not None else ""
+        return _Asked(version.model.name, str(version), cluster, version)
+    if said.get("model"):
+        raise wrong("endpoint", _("Say a model or an endpoint, not both."))
+    project_enter(principal, project.slug, Permission.ENDPOINT_CALL)
+    rows = visible_to(principal, kind_of(Endpoint.KIND), project)
+    row = rows.filter(name=name).select_related("version__model", "project").first()
+    if row is None:
+        raise wrong(
+            "endpoint", _("There is no such endpoint here: %(name)s.") % {"name": name[:63]}
+        )
+    state = STATES.of(row)
+    if state in {State.STOPPED, State.STOPPING, State.FAILED, State.DELETING}:
+        told = {"name": row.name, "state": state.label}
+        raise wrong("endpoint", _("%(name)s answers nobody: %(state)s. Start it first.") % told)
+    return _Asked(row.name, row.name, row.cluster_key, row.version, row)
+
+
+def _ask(job: _Job, row: Endpoint) -> None:
+    """Have it asked through the gateway, by a program that needs Python only."""
+    runtime = runtime_of(row)
+    cluster = registry.row_for(job.said["cluster"])
+    if not cluster.runs_images:
+        if runtime.environment:
+            job.said.setdefault("environment", runtime.environment)
+    elif _is_here_only(settings.BERTH_GATEWAY_URL):
+        said = _("Pods do not reach the gateway at %(url)s; an operator names another address.")
+        raise wrong("endpoint", said % {"url": settings.BERTH_GATEWAY_URL})
+    elif not job.said.get("image"):
+        options = options_of(cluster.options)
+        images = options.serving_images
+        there = images.get(runtime.image) or next(iter(images.values()), options.data_image)
+        if not there:
+            said = _("Say an image with Python: this cluster names none that could be taken.")
+            raise wrong("image", said)
+        job.said["image"] = there
+    called = (row.model or row.name).partition("/")[0]
+    job.args += ["--endpoint", address_of(row), "--name", called, "--what", f"endpoint {row.name}"]
+
+
+def _is_here_only(url: str) -> bool:
+    """Whether only programs of this machine reach an address."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+def _only_errors(job: _Job, before: BatchPrediction) -> None:
+    """Have only those instances asked that are in the errors of another one's latest run."""
+    if state_of(before.job) not in OVER:
+        said = _("%(name)s is not over yet: what failed is known then.")
+        raise Conflict(said % {"name": before.job.name}, code="not-over")
+    told = selectors.progress_of([before]).get(before.job_id)
+    runs = Run.objects.filter(job=before.job).select_related("output_volume__owner")
+    run = runs.order_by("-launch").first()
+    if told is not None and told.is_whole and not told.failed:
+        raise Conflict(
+            _("Everything was predicted: nothing is left to try again."), code="no-errors"
+        )
+    if run is None or run.output_volume is None or run.output_cleared_at is not None:
+        said = _("Its folder was removed, and errors.jsonl with it. Run all of it again.")
+        raise Conflict(said, code="errors-gone")
+    job.mount(run.output_volume, read_only=True)
+    job.args += ["--only", f"{run.output_volume.mount_name}/{run.output_folder}"]
+    job.args += ["--only-state", f"{before.job.checkpoints}/{before.job.short_id}"]
 
 
 def _version(project: Project, name: str) -> ModelVersion:
     """Return what MODEL or MODEL/VERSION means, where its own server can run in a job."""
     if not name:
-        raise wrong("model", _("The name of a model, or MODEL/VERSION."))
+        raise wrong("model", _("The name of a model, or MODEL/VERSION; or an endpoint."))
     version = version_named(Endpoint(project=project, model=name))
     if version.files != Files.THERE:
         said = _("The files of %(name)s are being brought.")
         raise Conflict(said % {"name": version}, code="files-coming")
     if version.framework not in FRAMEWORKS or version.volume is None:
         said = _("A batch prediction serves %(names)s by itself, and %(name)s is %(framework)s.")
+        instead = _("Ask an endpoint that serves it instead.")
         names = ", ".join(one.title for one in FRAMEWORKS.values())
         told = {"names": names, "name": version, "framework": version.get_framework_display()}
-        raise wrong("model", said % told)
+        raise wrong("model", f"{said % told} {instead}")
     return version
 
 
-def _serve_beside(principal: Principal, project: Project, job: _Job, version: ModelVersion) -> None:
+def _serve_beside(
+    principal: Principal, project: Project, job: _Job, version: ModelVersion | None
+) -> None:
     """Have the version's files read-only, and what can load them."""
-    assert version.volume is not None  # noqa: S101 - looked at before
+    assert version is not None  # noqa: S101 - looked at before
+    assert version.volume is not None  # noqa: S101
     volume = volume_for_use(principal, project, version.volume.uid, write=False)
     runtime = runtimes_for(version.framework)[0]
     cluster = registry.row_for(job.said["cluster"])
@@ -215,26 +347,37 @@ def _check_apart(source: _Place, target: _Place) -> None:
 
 
 def _bring(
-    who: Principal, project: Project, job: _Job, source: _Place, work: Volume, credential: str
+    who: Principal,
+    project: Project,
+    job: _Job,
+    source: _Place,
+    work: Volume,
+    said: Mapping[str, Any],
 ) -> Load | None:
     """Have the instances in a volume; return the load that brings them from a bucket."""
+    before: BatchPrediction | None = said.get("errors_of")
+    if before is not None:
+        _only_errors(job, before)
     if source.volume is not None:
         job.mount(source.volume, read_only=True)
         place = f"{source.volume.mount_name}/{source.folder}".rstrip("/")
         job.args += ["--input", place]
         return None
+    if before is not None:  # what was brought then: the errors are of it
+        words = dict(itertools.pairwise(before.job.args))
+        job.args += ["--input", words.get("--input", "")]
+        return None
     folder = f"{INPUTS}/{job.said['name']}"
     job.args += ["--input", f"{work.mount_name}/{folder}"]
-    said = {
+    wanted = {
         "name": f"{job.said['name'][:57]}-input",
         "url": source.url,
         "volume": str(work.uid),
         "folder": folder,
+        "credential": said.get("credential") or None,
     }
-    if credential:
-        said["credential"] = credential
     try:
-        return loads.load_create(principal=who, project=project, said=said)
+        return loads.load_create(principal=who, project=project, said=wanted)
     except Invalid as error:
         raise wrong(
             "credential" if "credential" in error.fields else "input", error.message

@@ -23,10 +23,10 @@ from serving.models import WITH, Endpoint
 from serving.services.base import for_each, tell_gateways
 from serving.states import STATES
 from work import kinds
-from work.attached import attached_to
+from work.attached import Attached, attached_to
 from work.fields import Edit
 from work.selectors import values_of
-from work.services.attachments import changed_attachments
+from work.services.attachments import attached_wanted, changed_attachments
 from work.services.base import changed, lock, locked, own
 from work.services.edit import workload_edit
 from work.services.ending import request_delete, request_stop
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Until every gateway has heard of a change of the split, nothing that it took traffic from ends.
 SETTLES = timedelta(seconds=3)
 # What a canary has of the endpoint beside it whatever is said of it.
-_OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s")
+_OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s", "origins")
 
 
 def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any]) -> Endpoint:
@@ -48,22 +48,20 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
     It is its owner's, whoever manages it. Never inside a transaction: a registry may be asked.
     """
     own(principal, row)
-    if row.desired != Desired.RUNNING:
-        raise Conflict(
-            _("Start it first: a canary stands beside what answers."), code="not-running"
-        )
-    _require_none(row)
+    _require_alone(row)
     for name in ("name", *_OF_THE_FIRST):
         if said.get(name) is not None:
             raise wrong(name, _("A canary has it of the endpoint that it stands beside."))
     who = _in_name_of(principal, row)
+    if who is not principal:
+        said = {**said, **_given_by(principal, row, said)}
     same = values_of(row, private=True)
     same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
     same |= {"cluster": row.cluster_key, "name": f"canary-{row.short_id}"}
 
     def beside(made: Endpoint) -> None:
         first = lock(row)
-        _require_none(first)
+        _require_alone(first)
         made.canary_of = first
         made.save(update_fields=["canary_of", "updated_at"])
         _record(principal, first, "canary-made", serves=made.model or made.image)
@@ -169,14 +167,8 @@ def _step(found: Endpoint) -> bool:
 
 def _become(row: Endpoint, canary: Endpoint) -> bool:
     """Restart the first row as what its canary is; where that is refused, all goes back to it."""
-    given = attached_to(canary)
-    said: dict[str, Any] = kinds.kind_of(row.kind).own.read(canary, private=True) | {
-        "volumes": [
-            {"volume": str(one.volume.uid), "read_only": one.read_only} for one in given.volumes
-        ],
-        "credentials": [str(one.uid) for one in given.credentials],
-        "needs": [str(one.uid) for one in given.needs],
-    }
+    said: dict[str, Any] = kinds.kind_of(row.kind).own.read(canary, private=True)
+    said |= _as_said(attached_to(canary))
     names = {*_differing(row, canary), "image"}  # what the digest is one of
     said = {name: value for name, value in said.items() if name in names}
     who = Principal(row.owner)
@@ -223,7 +215,38 @@ def stopping(row: Endpoint, reason: str) -> Collection[str]:
     return ("replicas", "scaling_problem")
 
 
-def _require_none(row: Endpoint) -> None:
+def _given_by(principal: Principal, row: Endpoint, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said to be attached as ids of what ``principal`` may use.
+
+    It is put into the owner's canary; what is private to the owner is none of a manager's words.
+    """
+    kind = kinds.kind_of(row.kind)
+    given = attached_wanted(
+        principal=principal,
+        project=row.project,
+        cluster_key=row.cluster_key,
+        said=said,
+        before=Attached(),
+        takes=kind.attachments,
+    )
+    return {name: value for name, value in _as_said(given).items() if said.get(name) is not None}
+
+
+def _as_said(given: Attached) -> dict[str, Any]:
+    return {
+        "volumes": [
+            {"volume": str(one.volume.uid), "read_only": one.read_only} for one in given.volumes
+        ],
+        "credentials": [str(one.uid) for one in given.credentials],
+        "needs": [str(one.uid) for one in given.needs],
+    }
+
+
+def _require_alone(row: Endpoint) -> None:
+    if row.desired != Desired.RUNNING:
+        raise Conflict(
+            _("Start it first: a canary stands beside what answers."), code="not-running"
+        )
     if row.canary_leaves or row.canary is not None:
         said = _("It has a canary: promote it or take it away first.")
         raise Conflict(said, code="has-canary")

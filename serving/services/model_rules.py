@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Exists, OuterRef
@@ -13,6 +14,7 @@ from django.utils.translation import ngettext
 from common.errors import Conflict, wrong
 from serving.fields import SLUG
 from serving.models import Endpoint, ModelVersion
+from work.fields import is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 TEXT_MAX = 500
 METRICS_MOST, NAME_MOST, SIGNATURE_MOST = 50, 80, 64 * 1024
+AXES_MOST, SIZE_MOST = 32, 2**53  # of a tensor
 _NAMED = 5
 
 
@@ -80,7 +83,7 @@ def clean_metrics(said: Mapping[str, Any]) -> dict[str, float]:
     found = {}
     for name, value in said.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value):
+        if not is_number or not abs(value) <= sys.float_info.max:  # nor NaN
             raise wrong("metrics", _("“%(name)s” is no number.") % {"name": str(name)[:NAME_MOST]})
         if not 1 <= len(name) <= NAME_MOST or not name.isprintable():
             raise wrong("metrics", _("Names of 1 to %(n)d characters.") % {"n": NAME_MOST})
@@ -89,6 +92,31 @@ def clean_metrics(said: Mapping[str, Any]) -> dict[str, float]:
 
 
 def clean_signature(said: Mapping[str, Any]) -> dict[str, Any]:
-    if len(repr(said)) > SIGNATURE_MOST:
+    """Return what goes in and comes out, as the metadata of Open Inference v2 has it."""
+    text = json.dumps(said, ensure_ascii=False)
+    if len(text) > SIGNATURE_MOST:
         raise wrong("signature", _("The signature is too long."))
+    if "\\u0000" in text or not is_storable(text):
+        raise wrong("signature", _("It has characters that are no text."))
+    for name in ("inputs", "outputs"):
+        tensors = said.get(name, [])
+        if not isinstance(tensors, list) or not all(map(_is_tensor, tensors)):
+            message = _("“%(name)s” is a list of objects with a name, a datatype and a shape.")
+            raise wrong("signature", message % {"name": name})
     return dict(said)
+
+
+def _is_tensor(said: object) -> bool:
+    if not isinstance(said, dict):
+        return False
+    shape, more = said.get("shape", []), said.get("parameters", {})
+    if not isinstance(shape, list) or not isinstance(more, dict) or len(shape) > AXES_MOST:
+        return False
+    columns = more.get("columns", [])
+    return (
+        isinstance(said.get("name"), str)
+        and isinstance(said.get("datatype", ""), str)
+        and all(type(size) is int and -1 <= size <= SIZE_MOST for size in shape)
+        and isinstance(columns, list)
+        and all(isinstance(column, str) for column in columns)
+    )

@@ -11,16 +11,16 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError
+from common.errors import BerthError, Conflict, Forbidden, NotFound
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.gateway.tallies import LIVES_S, some_gateway_tells
 from serving.models import Endpoint, Pressure
 from serving.services.base import for_each
-from serving.states import STATES
+from serving.states import STATES, stopped_says
 from work.choices import StopReason
-from work.services.base import locked
-from work.services.ending import request_stop
+from work.services.base import locked, require_end
+from work.services.ending import request_stop, workload_stop
 from work.services.launch import launch_again
 
 if TYPE_CHECKING:
@@ -82,6 +82,23 @@ def _sleep(found: Endpoint) -> bool:
     return request_stop(row, reason=StopReason.ASLEEP, actor=None)
 
 
+@transaction.atomic
+def endpoint_sleep(*, principal: Principal, row: Endpoint, said: str = "") -> Endpoint:
+    """Put it to sleep for a person, whatever it was told of when. What it is asked meanwhile is
+    answered, and the next request wakes it.
+    """
+    require_end(principal, row)
+    found: Endpoint = locked(row)
+    if found.promoting:
+        raise Conflict(_("Its canary is being promoted: wait, or roll back."), code="promoting")
+    if STATES.of(found) != State.READY:
+        raise Conflict(_("It does not answer now: there is nothing to put to sleep."))
+    stopped: Endpoint = workload_stop(
+        principal=principal, row=found, said=said, reason=StopReason.ASLEEP
+    )
+    return stopped
+
+
 def endpoint_wake(pk: int) -> str:
     """Launch one that sleeps, for a request of somebody who may call it.
 
@@ -101,10 +118,12 @@ def endpoint_wake(pk: int) -> str:
                 Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
                 return ""
     except BerthError as error:  # its callers learn that it does not answer, its page says why
-        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=str(error)[:500])
-        return str(error)
+        owner_lost_it = isinstance(error, Forbidden | NotFound)
+        why = _("Its owner may not run it here any more.") if owner_lost_it else str(error)
+        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=why[:500])
+        return why
     if state in {State.DELETING, State.STOPPED, State.STOPPING}:
-        return _("It is stopped; it answers when somebody starts it.")
+        return stopped_says(row)
     if state == State.FAILED:
         why = STATES.why(row).text
         return _("It failed: %(why)s") % {"why": why}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from common.clock import now
 from common.errors import BerthError, Conflict, Invalid, Unavailable, wrong
 from events import services as events
 from files.below import files_below
+from files.selectors import place_get
 from loaders import services as loads
 from loaders.choices import Result, Task
 from loaders.models import Load
@@ -53,8 +55,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 BATCH = 20
+FOLDER_MAX = 512
 SOON = timedelta(seconds=2)
 SELDOM = timedelta(minutes=5)
+LOOKED_WITHIN_S = 3.0  # a page waits
+_PAUSE_S = 0.2
 _NUMBERED = re.compile(r"v([0-9]{1,6})")
 
 
@@ -132,6 +137,7 @@ def _create(
         if found.volume is None:
             row.volume = models_volume(principal, row.model.project, wanted.cluster)
             row.folder = f"{row.model.name}/{row.name}-{row.uid.hex[:8]}"
+    _fitting(row.folder)
     if row.source == Source.UPLOAD and row.volume is not None:
         row.origin = row.origin or f"{UPLOAD}{row.name}"
     row.save(force_insert=True)
@@ -176,7 +182,8 @@ def version_check(*, principal: Principal, row: ModelVersion, credential: str = 
     on_its_way = row.load is not None and row.load.is_on_its_way
     if row.files == Files.COMING and (on_its_way or row.look_at is not None):
         return row
-    row.created_by = row.created_by or principal.user  # in whose name it is looked at
+    if row.created_by is None or not _may_look(row):
+        row.created_by = principal.user  # in whose name it is looked at
     url = _copied_from(principal, row) if row.files == Files.FAILED else ""
     if url:
         row.files, row.problem = Files.COMING, ""
@@ -283,6 +290,16 @@ def versions_look() -> int:
     return sum(_look(row) for row in due.select_related(*related)[:BATCH])
 
 
+def version_look(row: ModelVersion) -> ModelVersion:
+    """Look at its files at once, for a person who waits a moment; later the duty does."""
+    give_up = time.monotonic() + LOOKED_WITHIN_S
+    while row.files == Files.COMING and row.look_at and time.monotonic() < give_up:
+        if not _look(row):
+            time.sleep(_PAUSE_S)
+        row.refresh_from_db()
+    return row
+
+
 def _look(row: ModelVersion) -> bool:
     """Ask for the names below its folder, in the name of who registered it."""
     who, volume = row.created_by, row.volume
@@ -290,6 +307,8 @@ def _look(row: ModelVersion) -> bool:
     if who is None or volume is None:
         said = _("Whoever registered it, or the volume with its files, is gone.")
         return _found(row, {"files": Files.FAILED, "problem": said})
+    # What was there may be there still while nobody can look.
+    keeps = Files.THERE if row.files == Files.THERE else Files.FAILED
     try:
         with override(who.reads_in):
             seen = files_below(
@@ -300,11 +319,12 @@ def _look(row: ModelVersion) -> bool:
             )
             if not seen.is_open and not seen.has_failed:
                 return _later(row)
+            keeps = keeps if seen.has_failed else Files.FAILED
             columns = _judged(row, seen)
     except Unavailable:
         return _later(row)
     except BerthError as error:
-        columns = {"files": Files.FAILED, "problem": error.message[:500]}
+        columns = {"files": keeps, "problem": error.message[:500]}
     except Exception:
         log.exception("model-files", version=row.pk)  # it holds up no other
         return _later(row)
@@ -338,15 +358,33 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
     paths = [path for path, _size in seen.files]
     columns: dict[str, Any] = {}
     if deeper := place_in(paths):
-        columns["folder"] = f"{row.folder}/{deeper}".strip("/")
+        columns["folder"] = _fitting(f"{row.folder}/{deeper}".strip("/"))
         paths = [path.partition("/")[2] for path in paths]
     hint = row.registry.get("framework", "")
     framework = framework_of(paths, row.framework or (hint if hint in frameworks_in(paths) else ""))
-    size = sum(size for _path, size in seen.files)
+    size = min(sum(size for _path, size in seen.files), 2**63 - 1)
     columns |= {"framework": framework, "size_bytes": size, "files": Files.THERE, "problem": ""}
     if row.files == Files.THERE and row.size_bytes not in {None, size}:
         columns["problem"] = _("Its files have changed since it was registered.")
     return columns
+
+
+def _may_look(row: ModelVersion) -> bool:
+    """Whether who registered it may see its files still: they may have left."""
+    who, volume = row.created_by, row.volume
+    if who is None or volume is None:
+        return False
+    try:
+        place_get(Principal(who), volume.uid, row.model.project)
+    except BerthError:
+        return False
+    return True
+
+
+def _fitting(folder: str) -> str:
+    if len(folder) > FOLDER_MAX:
+        raise wrong("origin", _("The folder's name is too long or has control characters."))
+    return folder
 
 
 def _copied_from(who: Principal, row: ModelVersion) -> str:

@@ -3,32 +3,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from uuid import UUID
 
 from django import forms
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import BerthError
+from common.ids import is_uid
 from common.paging import paginate
 from common.ui.responses import refuse
 from jobs.fields import MAX_REPLICAS
 from jobs.models import Job
-from jobs.states import state_of
+from jobs.states import OVER, state_of
 from jobs.ui.pages import PAGES
-from projects.access import Permission
+from projects.access import Permission, permissions_of
 from projects.ui.base import ProjectView
 from serving import selectors
-from serving.models import BatchPrediction
-from serving.services.batch import AT_ONCE, BATCH, MAX_AT_ONCE, MAX_BATCH, batch_create
+from serving.models import BatchPrediction, Endpoint
+from serving.selectors import versions_deployable
+from serving.services.batch import (
+    AT_ONCE,
+    BATCH,
+    MAX_AT_ONCE,
+    MAX_BATCH,
+    batch_again,
+    batch_create,
+)
+from serving.ui.tables import BatchFilter
 from work.fields import MAX_GPUS
+from work.kinds import kind_of
+from work.selectors import visible_to
 from work.ui.panels import Panel, Slot
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from projects.models import Project
 
-FIRST = ("model", "input", "output")
+FIRST = ("model", "endpoint", "input", "output")
+MOST_NAMED = 500
+PER_PAGE = 25
 _WIDE = {"class": "font-monospace", "spellcheck": "false"}
 
 
@@ -36,7 +53,16 @@ class BatchForm(forms.Form):
     """Three fields; the rest is folded away and has good values."""
 
     model = forms.CharField(
-        label=_("Model"), max_length=101, help_text=_("MODEL, or MODEL/VERSION.")
+        label=_("Model"),
+        required=False,
+        max_length=101,
+        widget=forms.TextInput(attrs={"list": "batch-models", "autocomplete": "off"}),
+        help_text=_("MODEL, or MODEL/VERSION: it runs model servers of its own."),
+    )
+    endpoint = forms.ChoiceField(
+        label=_("Or a live endpoint"),
+        required=False,
+        help_text=_("It is asked through the gateway, and woken where it sleeps."),
     )
     input = forms.CharField(
         label=_("Input"),
@@ -53,6 +79,16 @@ class BatchForm(forms.Form):
     credential = forms.CharField(label=_("Credential of the input"), required=False, max_length=80)
     output_credential = forms.CharField(
         label=_("Credential of the output"), required=False, max_length=80
+    )
+    format = forms.ChoiceField(
+        label=_("Format of the predictions"),
+        choices=[("jsonl", "JSON lines"), ("parquet", "Parquet")],
+        required=False,
+    )
+    encoding = forms.ChoiceField(
+        label=_("Letters of CSV files"),
+        choices=[("utf-8", "UTF-8"), ("cp932", "Shift-JIS (CP932)"), ("euc_jp", "EUC-JP")],
+        required=False,
     )
     batch = forms.IntegerField(
         label=_("Instances in one request"), min_value=1, max_value=MAX_BATCH, initial=BATCH
@@ -74,6 +110,14 @@ class BatchForm(forms.Form):
         label=_("Each prediction has its instance beside it"), required=False, initial=True
     )
 
+    def __init__(self, *args: Any, who: Principal, project: Project, **more: Any) -> None:
+        super().__init__(*args, **more)
+        rows = visible_to(who, kind_of(Endpoint.KIND), project).order_by("name")
+        endpoints = rows.values_list("name", flat=True)[:MOST_NAMED]
+        self.versions = [str(one) for one in versions_deployable(who, project)[:MOST_NAMED]]
+        named = [(name, name) for name in endpoints]
+        cast("forms.ChoiceField", self.fields["endpoint"]).choices = [("", "-"), *named]
+
     @property
     def first(self) -> list[forms.BoundField]:
         return [self[name] for name in FIRST]
@@ -94,8 +138,10 @@ class BatchList(ProjectView):
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         name = request.GET.get("model", "")
         model = selectors.model_get(self.principal, self.project, name) if name else None
-        rows = selectors.predictions_visible_to(self.principal, self.project, model)
-        page = paginate(request, rows)
+        endpoint = request.GET.get("endpoint", "")[:63]
+        rows = selectors.predictions_visible_to(self.principal, self.project, model, endpoint)
+        filters = BatchFilter(request.GET)
+        page = paginate(request, filters.narrowed(rows), per_page=PER_PAGE)
         found: list[BatchPrediction] = list(page.object_list)
         how_far = selectors.progress_of(found)
         shown = [
@@ -103,7 +149,9 @@ class BatchList(ProjectView):
             for row in found
             for state in (state_of(row.job),)
         ]
-        return self.render({"page": page, "rows": shown, "model": model})
+        said: dict[str, Any] = {"page": page, "rows": shown, "filters": filters}
+        said |= {"model": model, "endpoint": endpoint}
+        return self.render(said)
 
 
 class BatchNew(ProjectView):
@@ -112,10 +160,13 @@ class BatchNew(ProjectView):
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         given = {name: request.GET[name][:1024] for name in FIRST if name in request.GET}
-        return self.render({"form": BatchForm(initial=given)})
+        if uid := request.GET.get("like", ""):
+            given |= _like(self.principal, self.project, uid)
+        form = BatchForm(initial=given, who=self.principal, project=self.project)
+        return self.render({"form": form})
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = BatchForm(request.POST)
+        form = BatchForm(request.POST, who=self.principal, project=self.project)
         if not form.is_valid():
             return self.render({"form": form}, status=422)
         try:
@@ -127,15 +178,45 @@ class BatchNew(ProjectView):
         return HttpResponseRedirect(row.get_absolute_url())
 
 
-def panel(_who: Principal, row: Any, slot: Slot) -> Panel | None:
+class BatchAgain(ProjectView):
+    """Begin the same once more, or only what it could not predict."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
+
+    def post(self, request: HttpRequest, project: str, prediction: UUID) -> HttpResponse:
+        row = selectors.prediction_get(self.principal, self.project, prediction)
+        errors_only = request.POST.get("errors_only") == "1"
+        try:
+            made = batch_again(principal=self.principal, row=row, errors_only=errors_only)
+        except BerthError as error:
+            messages.error(request, error.message)
+            return HttpResponseRedirect(row.get_absolute_url())
+        return HttpResponseRedirect(made.get_absolute_url())
+
+
+def _like(who: Principal, project: Project, uid: str) -> dict[str, Any]:
+    """Return what was said of another one."""
+    if not is_uid(uid):
+        return {}
+    row = selectors.prediction_get(who, project, UUID(uid))
+    return {**row.said, "input": row.input, "output": row.output}
+
+
+def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
     """Return how far a batch prediction is, on the page of its job."""
     if row.kind != Job.KIND or slot is not Slot.CARD:
         return None
-    found = BatchPrediction.objects.filter(job=row.pk).first()
+    rows = BatchPrediction.objects.filter(job=row.pk)
+    found = rows.select_related("errors_of__job__project", "endpoint__project").first()
     if found is None:
         return None
-    told = selectors.progress_of([found]).get(row.pk)
-    return Panel("serving/_batch.html", {"batch": found, "how_far": told})
+    said = {
+        "batch": found,
+        "how_far": selectors.progress_of([found]).get(row.pk),
+        "over": state_of(row) in OVER,
+        "may_begin": Permission.JOB_CREATE in permissions_of(who, row.project),
+    }
+    return Panel("serving/_batch.html", said)
 
 
 app_name = "batches"
@@ -143,4 +224,5 @@ _HERE = "projects/<slug:project>/batch-predictions"
 urlpatterns = [
     path(f"{_HERE}/", BatchList.as_view(), name="list"),
     path(f"{_HERE}/new", BatchNew.as_view(), name="new"),
+    path(f"{_HERE}/<uuid:prediction>/again", BatchAgain.as_view(), name="again"),
 ]

@@ -19,13 +19,13 @@ from serving.choices import Files, Framework, Stage
 from serving.models import Endpoint, Model, ModelVersion
 from serving.runtimes import CUSTOM, RUNTIMES, Runtime, runtimes_for
 from serving.sizing import GpuKind, Size, recommended
+from serving.ui.form import gpu_kinds
 from work.ui.base import WorkView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clusters.models import Cluster
-    from projects.models import Project
 
 PER_PAGE = 24
 
@@ -63,7 +63,7 @@ class Catalogue(WorkView):
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         page = paginate(request, self._models(), per_page=PER_PAGE)
         clusters = clusters_of(self.project)
-        kinds = _kinds(self.project, clusters)
+        kinds = gpu_kinds(Fleet(clusters, self.project.uid))
         shown = {one.newest: one for one in page if one.newest}
         versions = ModelVersion.objects.in_bulk(shown.keys())
         served = Endpoint.objects.filter(version__model__in=list(page), deleted_at=None)
@@ -120,13 +120,6 @@ class Catalogue(WorkView):
         query = {field: value for field, value in said.items() if value}
         url = self.pages.list_address("new", self.project.slug, query=query)
         return Card(model, version, runtime, size, url, problem, served)
-
-
-def _kinds(project: Project, clusters: Sequence[Cluster]) -> list[GpuKind]:
-    """Return the kinds of GPU that an endpoint of the project may get."""
-    offers = Fleet(clusters, project.uid).offers({Endpoint.KIND})
-    found = {kind.name: kind for room, kind, _pools in offers if room.total}
-    return [GpuKind(one.name, one.label or one.name, one.memory_mib) for one in found.values()]
 
 
 def _server(one: Runtime) -> Server:

@@ -24,7 +24,7 @@ from serving import examples, services, traffic
 from serving.address import address_of
 from serving.choices import Files, Stage
 from serving.models import Endpoint, ModelVersion
-from serving.runtimes import OPENAI, runtime_of
+from serving.runtimes import OPENAI
 from serving.services.keys import MAX_LIMIT, NAME_MAX
 from serving.services.trying import MOST_BODY, Answer, endpoint_try
 from serving.ui.charts import chart
@@ -135,7 +135,9 @@ class Keys(OneView):
             )
         except BerthError as error:
             return self._page(row, form, status=refuse(request, form, error))
-        return self._page(row, KeyForm(), made=key, secret=secret)
+        curl = examples.as_curl(address_of(row), examples.examples_of(row)[0])
+        told = {"made": key, "secret": secret, "code": f"export BERTH_KEY={secret}\n{curl}"}
+        return self._page(row, KeyForm(), **told)
 
     def _page(self, row: Endpoint, form: KeyForm, status: int = 200, **more: Any) -> HttpResponse:
         made = services.keys_of(self.principal, row)
@@ -198,8 +200,7 @@ class Try(OneView):
     ) -> HttpResponse:
         version = row.version
         signature = {} if version is None else version.signature
-        model = (row.model or row.name).partition("/")[0]
-        begin = examples.examples(runtime_of(row).speaks, signature, model)
+        begin = examples.examples_of(row)
         asked = self.request.GET.get("as", "")
         shown = next((one for one in begin if one.protocol == asked), begin[0])
         if form is None:
@@ -236,7 +237,7 @@ def _versions(row: Endpoint) -> list[tuple[str, Any]]:
 
 
 class CanaryForm(forms.Form):
-    model = forms.ChoiceField(label=_("Version"), required=False)
+    model = forms.ChoiceField(label=_("Version"))
     image = forms.CharField(label=_("Image"), max_length=512, required=False)
     min_replicas = forms.IntegerField(label=_("Replicas"), min_value=1, max_value=64, initial=1)
 

@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
+from django_tables2 import RequestConfig
 
 from common.errors import BerthError, wrong
 from common.ids import slugify
@@ -25,10 +26,12 @@ from jobs.ui.artifacts import Offer
 from projects.access import Permission, permissions_of
 from projects.ui.base import ProjectView
 from serving import mlflow, selectors
-from serving.choices import Files, Framework, Stage
+from serving.choices import Files, Framework
 from serving.models import Model
-from serving.services import models, reading, versions
+from serving.services import models, versions
 from serving.services.sources import MLFLOW
+from serving.ui.tables import ModelFilter, ModelTable
+from serving.ui.versions import VersionPage, deploys, told_of
 from volumes.choices import VolumeKind
 from volumes.selectors import volumes_mountable
 
@@ -37,15 +40,10 @@ if TYPE_CHECKING:
     from jobs.models import Run
     from serving.models import ModelVersion
 
+PER_PAGE = 25
 FIRST = ("model", "origin", "framework")
 LEFT = ("name", "description", "metrics", "credential", "cluster")  # folded away
 _LATEST_MS = 4_000_000_000_000  # in the year 2096
-_BADGES = {
-    Files.COMING: ("starting", "loader-2"),
-    Files.THERE: ("good", "circle-check"),
-    Files.FAILED: ("failed", "alert-triangle"),
-}
-_STAGES = {Stage.CANDIDATE: "pending", Stage.SERVING: "good", Stage.RETIRED: "quiet"}
 
 
 class VersionForm(forms.Form):
@@ -128,16 +126,12 @@ class ModelList(ProjectView):
     template_name = "serving/models.html"
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        rows = selectors.models_visible_to(self.principal, self.project)
-        words = request.GET.get("q", "").strip()[:50]
-        rows = rows.filter(name__icontains=words) if words else rows
-        page = paginate(request, rows)
-        labels = dict(Framework.choices)
-        shown = [
-            (row, labels.get(getattr(row, "newest_framework", None) or "", ""))
-            for row in page.object_list
-        ]
-        return self.render({"page": page, "rows": shown, "words": words})
+        filters = ModelFilter(request.GET)
+        table = ModelTable(
+            filters.narrowed(selectors.models_visible_to(self.principal, self.project))
+        )
+        RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
+        return self.render({"table": table, "filters": filters})
 
 
 class VersionNew(ProjectView):
@@ -161,6 +155,11 @@ class VersionNew(ProjectView):
             row = self._add(form)
         except BerthError as error:
             return self._shown(form, status=refuse(request, form, error))
+        if request.POST.get("then") == "deploy":
+            row = versions.version_look(row)
+            if row.files != Files.FAILED:
+                messages.success(request, _t("%(name)s is registered.") % {"name": row})
+                return HttpResponseRedirect(deploys(row))
         said = _t("%(name)s is registered; its files are looked at now.")
         messages.success(request, said % {"name": row})
         return HttpResponseRedirect(row.model.get_absolute_url())
@@ -245,7 +244,8 @@ class ModelPage(ProjectView):
     def get(self, request: HttpRequest, project: str, model: str) -> HttpResponse:
         row = selectors.model_get(self.principal, self.project, model)
         all_of_it = selectors.versions_of(self.principal, row)
-        page, default = paginate(request, all_of_it), selectors.default_of(all_of_it)
+        page = paginate(request, all_of_it, per_page=PER_PAGE)
+        default = selectors.default_of(all_of_it)
         rows = list(page.object_list)
         asked = request.GET.getlist("compare")[:10]
         chosen = list(all_of_it.filter(name__in=asked)) if asked else []
@@ -253,72 +253,29 @@ class ModelPage(ProjectView):
         said = {
             "row": row,
             "page": page,
-            "rows": [self._told(one) for one in rows],
+            "rows": [told_of(self.principal, one) for one in rows],
             "default": default,
             "chosen": [one.name for one in chosen],
             "compared": selectors.compared(chosen),
-            "stages": Stage.choices,
             "owner": "" if mine or row.created_by is None else row.created_by.label,
             "comes": any(one.files == Files.COMING for one in rows),
-            "served": any(getattr(one, "served_by", ()) for one in rows),
+            "served": bool(getattr(row, "endpoint_count", 0)),
         }
         return self.render(said)
 
-    def _told(self, row: ModelVersion) -> dict[str, Any]:
-        mine = row.created_by_id in {None, self.principal.user.pk}
-        new = reverse("endpoints:new", kwargs={"project": self.project.slug})
-        folder = ""
-        if row.volume is not None:
-            keys = {"project": self.project.slug, "volume": row.volume.uid}
-            folder = f"{reverse('files:browse', kwargs=keys)}#{row.folder}"
-        return {
-            "version": row,
-            "badge": (row.get_files_display(), *_BADGES[Files(row.files)]),
-            "stage": (row.get_stage_display(), _STAGES[Stage(row.stage)]),
-            "deploy": f"{new}?{urlencode({'model': str(row)})}" if row.framework else "",
-            "folder": folder,
-            "owner": "" if mine or row.created_by is None else row.created_by.label,
-        }
 
-
-class _Act(ProjectView):
+class ModelDelete(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.MODEL_MANAGE}
     stands_on = ModelPage
 
-
-class ModelDelete(_Act):
     def post(self, request: HttpRequest, project: str, model: str) -> HttpResponse:
         row = selectors.model_get(self.principal, self.project, model)
+        if request.POST.get("confirm", "").strip() != row.name:
+            raise wrong("confirm", _t("Type “%(name)s” to confirm.") % {"name": row.name})
         said = request.POST.get("reason", "")
         models.model_delete(principal=self.principal, row=row, said=said)
         messages.success(request, _t("%(name)s is deleted.") % {"name": row.name})
         return HttpResponseRedirect(reverse("models:list", args=[self.project.slug]))
-
-
-class VersionAct(_Act):
-    """Stage it, look at its files again, make it the default, or delete it."""
-
-    def post(self, request: HttpRequest, project: str, model: str, version: str) -> HttpResponse:
-        its = selectors.model_get(self.principal, self.project, model)
-        row = selectors.version_get(self.principal, its, version)
-        act, who = request.POST.get("act", ""), self.principal
-        if act == "delete":
-            versions.version_delete(principal=who, row=row, said=request.POST.get("reason", ""))
-            said = _t("%(name)s is deleted. Its files stay where they are.")
-        elif act == "check":
-            versions.version_check(principal=who, row=row)
-            said = _t("The files of %(name)s are looked at.")
-        elif act == "read":
-            reading.version_read(principal=who, row=row)
-            said = _t("The files of %(name)s are read in a job.")
-        elif act == "default":
-            versions.version_default(principal=who, row=row)
-            said = _t("%(name)s is meant where only its model is named.")
-        else:
-            versions.version_stage(principal=who, row=row, stage=request.POST.get("stage", ""))
-            said = _t("The stage of %(name)s is changed.")
-        messages.success(request, said % {"name": row})
-        return HttpResponseRedirect(its.get_absolute_url())
 
 
 def offer_of_run(who: Principal, run: Run) -> Offer | None:
@@ -342,5 +299,5 @@ urlpatterns = [
     path("projects/<slug:project>/mlflow", RegistryPage.as_view(), name="mlflow"),
     path(f"{_HERE}/<slug:model>/", ModelPage.as_view(), name="detail"),
     path(f"{_HERE}/<slug:model>/delete", ModelDelete.as_view(), name="delete"),
-    path(f"{_HERE}/<slug:model>/<slug:version>", VersionAct.as_view(), name="version"),
+    path(f"{_HERE}/<slug:model>/<slug:version>", VersionPage.as_view(), name="version"),
 ]

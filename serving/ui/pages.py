@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.translation import gettext as _t
@@ -15,25 +16,30 @@ from django.utils.translation import ngettext
 
 from common.clock import now
 from common.ui.components import Tab
+from projects.access import Permission, permissions_of
 from runtime.protocol import Desired, Seen
 from serving import traffic
 from serving.address import address_of
 from serving.choices import State
 from serving.cost import cost_of
+from serving.examples import examples_of
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.replicas import replicas_of
 from serving.runtimes import runtime_of
+from serving.services import endpoint_sleep
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart
-from work.selectors import may_change
-from work.ui.pages import Column, Fact, Pages, Words
+from serving.ui.form import endpoint_form, size_that_follows
+from work.selectors import may_change, may_end
+from work.ui.pages import Column, Fact, Pages, Verb, Words
 
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString
 
     from accounts.principal import Principal
+    from work.fields import Text
 
 _NOTHING = "\N{EN DASH}"
 _COSTS_OF = timedelta(days=30)
@@ -67,7 +73,11 @@ def _seen(rows: Sequence[Endpoint]) -> None:
 
 def _serves(_who: Principal, row: Endpoint) -> SafeString:
     name = row.model or row.image or str(runtime_of(row).label)
-    return format_html('<span class="text-break">{}</span>', name)
+    if row.version is None:
+        return format_html('<span class="text-break">{}</span>', name)
+    keys = {"model": row.version.model.name, "version": row.version.name}
+    url = reverse("models:version", kwargs={"project": row.project.slug, **keys})
+    return format_html('<a class="text-break" href="{}">{}</a>', url, name)
 
 
 def _replica_count(_who: Principal, row: Endpoint) -> SafeString:
@@ -94,15 +104,21 @@ _COLUMNS = (
     "name",
     "state",
     Column("serves", _("Serves"), _serves),
-    Column("replicas", _("Replicas"), _replica_count),
-    Column("rate", _("Requests a minute"), lambda _who, row: _figure(rate(row.lately.per_minute))),
-    Column("p99", _("p99"), lambda _who, row: _figure(latency(row.lately.p99))),
+    Column("replicas", _("Replicas"), _replica_count, number=True),
+    Column(
+        "rate",
+        _("Requests a minute"),
+        lambda _who, row: _figure(rate(row.lately.per_minute)),
+        number=True,
+    ),
+    Column("p99", _("p99"), lambda _who, row: _figure(latency(row.lately.p99)), number=True),
     Column(
         "errors",
         _("Errors"),
         lambda _who, row: _figure(percent_of_errors(row.lately.failed_share)),
+        number=True,
     ),
-    Column("split", _("Canary"), _canary_share),
+    Column("split", _("Canary"), _canary_share, number=True),
     "acts",
 )
 
@@ -110,7 +126,11 @@ _COLUMNS = (
 def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
     """Return what stands below its timeline: requests, canary, replicas, cost."""
     canary = row.canary if row.canary_of_id is None else None
-    is_ready = canary is not None and STATES.of(canary) == State.READY
+    canary_state = None if canary is None else STATES.of(canary)
+    is_ready, current = canary_state == State.READY, STATES.of(row)
+    answers = current in {State.READY, State.ASLEEP} and Permission.ENDPOINT_CALL in permissions_of(
+        who, row.project
+    )
     apart = {} if canary is None else traffic.lately([row, canary], apart=True)
     share = row.canary_percent if is_ready else 0
     hour = traffic.series(row, "hour")
@@ -119,6 +139,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
     counts = Counter(str(word) for _one, word, _tone, _shape in shown)
     return {
         "address": address_of(row),
+        "example": examples_of(row)[0] if answers else None,
         "sums": traffic.lately([row])[row.pk],
         "hour": chart([part.per_minute if part.minutes else None for _begin, part in hour]),
         "was_called": any(part.requests for _begin, part in hour),
@@ -130,6 +151,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
             if one is not None and one.pk in apart
         ],
         "canary_ready": is_ready,
+        "canary_state": canary_state,
         "canary_why": None if canary is None else STATES.why(canary),
         "may_change": may_change(who, row) and not row.project.archived_at,
         "replicas": shown,
@@ -155,6 +177,11 @@ def _logs(row: Endpoint) -> list[tuple[int, str]]:
     return [(n, _t("Replica %(n)d") % {"n": n}) for n in numbers]
 
 
+def _sleep(who: Principal, row: Endpoint) -> Text:
+    sleeps = STATES.of(row) == State.READY and not row.promoting
+    return _("Put to sleep") if sleeps and may_end(who, row) else ""
+
+
 PAGES = Pages(
     kind=ENDPOINT,
     routes="endpoints",
@@ -167,6 +194,7 @@ PAGES = Pages(
             "as many replicas as its requests need, and none while nobody calls."
         ),
         again=_("Start"),
+        wake=_("Wake"),
         stop=_("Stop"),
         stop_chosen=_("Stop the chosen"),
         stopped=_("“%(name)s” is being stopped."),
@@ -208,9 +236,22 @@ PAGES = Pages(
     seen=_seen,
     own_part="serving/_endpoint.html",
     style="css/serving.css",
-    script="js/split.js",
+    script="js/endpoints.js",
+    form=endpoint_form,
+    follows=size_that_follows,
     own_part_of=_own_part,
     tabs=_tabs,
+    more_verbs=(
+        Verb(
+            name="sleep",
+            icon="moon",
+            word=_sleep,
+            act=endpoint_sleep,
+            done=_("“%(name)s” goes to sleep. The next request wakes it."),
+            ends=True,
+            lost=_("It gives all it holds back. The next request wakes it, and is answered."),
+        ),
+    ),
     logs_of=_logs,
     links=(("endpoints:catalogue", _("Catalogue"), "layout-grid"),),
 )

@@ -61,6 +61,46 @@ function refresh(nodes) {
   }
 }
 
+// What was typed, ticked or opened and is not sent is so again after a refresh: a field in another
+// place of the page has the focus meanwhile, or a button.
+const FIELDS = "input:not([type=hidden]):not(.row-mark), textarea, select";
+const placeOf = (field) => [field.form?.getAttribute("action"), field.form?.id, field.name || field.id,
+  field.type === "checkbox" || field.type === "radio" ? field.value : ""].join("|");
+const isTicked = (field) => field.type === "checkbox" || field.type === "radio";
+function isEdited(field) {
+  if (isTicked(field)) return field.checked !== field.defaultChecked;
+  if (field.localName !== "select") return field.value !== field.defaultValue;
+  return [...field.options].some((option) => option.selected !== option.defaultSelected)
+    && [...field.options].some((option) => option.defaultSelected);
+}
+let edited = null;
+
+function keepEdited(node) {
+  const fields = [...node.querySelectorAll(FIELDS)].filter(isEdited);
+  const opened = [...node.querySelectorAll("details[open]:not([name])")];
+  edited = {
+    id: node.id,
+    fields: fields.map((field) => [placeOf(field), isTicked(field) ? field.checked : field.value]),
+    opened: opened.map((one) => one.querySelector("summary")?.textContent.trim()),
+  };
+}
+
+function putBack() {
+  const node = edited && document.getElementById(edited.id);
+  if (!node) return;
+  for (const [place, value] of edited.fields) {
+    const field = [...node.querySelectorAll(FIELDS)].find((one) => placeOf(one) === place);
+    if (!field) continue;
+    if (isTicked(field)) field.checked = value;
+    else field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  for (const one of node.querySelectorAll("details:not([open])")) {
+    if (edited.opened.includes(one.querySelector("summary")?.textContent.trim())) one.open = true;
+  }
+  edited = null;
+}
+
 // Who walks by keyboard is not thrown out: the same thing has the focus after a refresh.
 const FOCUSABLE = "a[href], button, summary, .row-mark, [tabindex]";
 let walked = null;
@@ -80,6 +120,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     stale.add(node);
     return;
   }
+  if (event.detail.requestConfig?.elt === node) keepEdited(node);
   if (active === node || !node.contains(active)) return;
   const all = [...node.querySelectorAll(FOCUSABLE)];
   const mark = markOf(active);
@@ -87,6 +128,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   walked = { id: node.id, mark, twin: twins.indexOf(active), at: all.indexOf(active) };
 });
 
+document.addEventListener("htmx:afterSettle", putBack);
 document.addEventListener("htmx:afterSwap", () => {
   if (!walked || document.activeElement !== document.body) return;
   const all = [...(document.getElementById(walked.id)?.querySelectorAll(FOCUSABLE) ?? [])];

@@ -48,6 +48,7 @@ KEPT_BY_OLDER_VERSIONS = {
     "quotas.quotas_project_limit_once": "the same as theirs: none of them is for each",
     "quotas.quotas_each_limit_once": "none of theirs is for each",
     "quotas.quotas_each_of_a_project": "none of theirs is for each",
+    "usage.usage_interval_part_once": "all of theirs are the first part of their launch",
     "volumes.volumes_one_home": "the same as theirs, for each cluster",
     "volumes.volumes_one_shared": "they make homes only",
     "volumes.volumes_name_once": "they make homes only",

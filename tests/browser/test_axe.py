@@ -12,7 +12,14 @@ from tools import screens
 
 AXE = screens.ROOT / "node_modules" / "axe-core" / "axe.min.js"
 SERIOUS = {"serious", "critical"}
-PEOPLE = ("", "alice", "dora", "mona", "olga")  # who looks at the pages; nobody: signed out
+PEOPLE = (
+    "",
+    "alice",
+    "dora",
+    "kenji",
+    "mona",
+    "olga",
+)  # who looks at the pages; nobody: signed out
 LOOKS = (("light", screens.WIDE), ("dark", screens.WIDE), ("light", screens.NARROW))
 # All that can find something serious; where only the colours are others, all that looks at them.
 RULES = """(mild) => ({ rules: Object.fromEntries(

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -15,20 +16,21 @@ from devcluster import serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.conftest import KUEUE, managing_queues
-from tests.serving.server import make_sample
+from tests.serving.server import debian_torch, make_sample, make_slow
+from tests.support import torch
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
 WITHIN_S = 150.0
 KSERVE = "inferenceservices.serving.kserve.io"
-_VERSIONS = """
+_VERSION = """
 from serving.models import Model, ModelVersion
 from volumes.models import Volume
 volume = Volume.objects.get(uid={uid!r})
-model = Model.objects.create(project=volume.project, name="digits")
+model, _made = Model.objects.get_or_create(project=volume.project, name={name!r})
 for name in ("v1", "v2"):
-    ModelVersion.objects.create(model=model, name=name, framework="sklearn", source="volume",
-        origin="volume:models/digits", volume=volume, folder="digits")
+    ModelVersion.objects.create(model=model, name=name, framework={framework!r}, source="volume",
+        origin="volume:models/{name}", volume=volume, folder={name!r})
 answer = True
 """
 _PRESS = """
@@ -70,25 +72,36 @@ def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
         yield client
 
 
+class Store:
+    """A volume of the project there; the node is this machine."""
+
+    def __init__(self, portal: ClusteredPortal, api: httpx.Client, kube: Kube) -> None:
+        self.portal = portal
+        said = {"name": "models", "size_mib": 1024, "cluster": KEY}
+        self.uid = ok(api.post("projects/demo/volumes", json=said)).json()["id"]
+        volume = _until(lambda: kube.get("v1", "PersistentVolume", names.volume(self.uid)))
+        self.folder = Path(volume["spec"]["hostPath"]["path"])
+        _until(self.folder.is_dir)
+
+    def registered(self, name: str, framework: str, made: Path) -> None:
+        """Copy a model there; two versions have the same files."""
+        shutil.copytree(made, self.folder / name)
+        for path in (self.folder / name, *(self.folder / name).rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        self.portal.shell(_VERSION.format(uid=self.uid, name=name, framework=framework))
+
+
 @pytest.fixture(scope="module")
-def sample(
-    portal: ClusteredPortal,
-    api: httpx.Client,
-    kube: Kube,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, Any]:
-    """A scikit-learn model in a volume of the project there, with what it predicts."""
-    made = tmp_path_factory.mktemp("sample") / "digits"
+def store(portal: ClusteredPortal, api: httpx.Client, kube: Kube) -> Store:
+    return Store(portal, api, kube)
+
+
+@pytest.fixture(scope="module")
+def sample(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A scikit-learn model in the project there, with what it predicts."""
+    made = tmp_path_factory.mktemp("sample")
     told = make_sample("sklearn", made)
-    said = {"name": "models", "size_mib": 1024, "cluster": KEY}
-    uid = ok(api.post("projects/demo/volumes", json=said)).json()["id"]
-    volume = _until(lambda: kube.get("v1", "PersistentVolume", names.volume(uid)))
-    folder = Path(volume["spec"]["hostPath"]["path"])
-    _until(folder.is_dir)
-    shutil.copytree(made, folder / "digits")
-    for path in (folder / "digits", *(folder / "digits").iterdir()):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    portal.shell(_VERSIONS.format(uid=uid))
+    store.registered("digits", "sklearn", made)
     return told
 
 
@@ -132,13 +145,15 @@ class Served:
         _until(lambda: self.api.get(self.at).status_code == 404)
 
 
-def predicts(address: str, sample: dict[str, Any]) -> None:
+def predicts(address: str, sample: dict[str, Any], model: str = "digits") -> None:
     answer = httpx.post(
-        f"http://{address}/v1/models/digits:predict",
+        f"http://{address}/v1/models/{model}:predict",
         json={"instances": sample["instances"]},
         timeout=30,
     )
-    assert answer.json()["predictions"] == sample["predictions"], answer.text
+    assert answer.status_code == 200, answer.text
+    for said, wanted in zip(answer.json()["predictions"], sample["predictions"], strict=True):
+        assert said == pytest.approx(wanted, abs=1e-5)
 
 
 def space_of(portal: ClusteredPortal, kube: Kube) -> str:
@@ -157,6 +172,15 @@ def test_a_version_answers_from_a_pod_that_kueue_let_in_as_inference(
     let_in = kube.list(KUEUE, "Workload", space_of(portal, kube))
     classes = {one["spec"]["priorityClassRef"]["name"] for one in let_in}
     assert classes == {f"{portal.prefix}inference"}
+    ranks = {
+        one["metadata"]["name"]: one["value"]
+        for one in kube.list(KUEUE, "WorkloadPriorityClass")
+        if one["metadata"]["name"].startswith(portal.prefix)
+    }
+    inference = ranks.pop(f"{portal.prefix}inference")
+    assert ranks
+    assert inference > max(ranks.values())
+    assert {one["spec"]["priority"] for one in let_in} == {inference}
     served.delete()
 
 
@@ -179,3 +203,98 @@ def test_one_three_one_sleeps_and_wakes(
     predicts(*served.ready(1), sample)
     assert served.look()["launch"] == 2
     served.delete()
+
+
+@pytest.mark.long("each framework by itself: serving/test_real_model_server.py")
+@pytest.mark.timeout(900)
+def test_tensorflow_and_pytorch_answer_from_pods(
+    portal: ClusteredPortal, api: httpx.Client, store: Store, tmp_path: Path
+) -> None:
+    """Their images are made now: TensorFlow's 394 MiB packed, PyTorch beside it Debian's."""
+    images = {
+        **portal.options["serving_images"],
+        "serving-tensorflow": pinned(serving_images.publish("serving-tensorflow")),
+        "serving-pytorch": pinned(torch.server_image()),
+    }
+    ok(api.patch(f"clusters/{KEY}", json={"options": {"serving_images": images}}))
+    bare, env = debian_torch()
+    for name, told in {
+        "tensorflow": make_sample("tensorflow", tmp_path / "tensorflow", "serving-tensorflow"),
+        "pytorch": make_sample("pytorch", tmp_path / "pytorch", command=[bare], env=env),
+    }.items():
+        store.registered(name, name, tmp_path / name)
+        served = Served(portal, api, name=name, model=f"{name}/v1", memory_mib=2048)
+        predicts(*served.ready(1), told, name)
+        served.delete()
+
+
+class Load:
+    """People who call through the gateway, one request after the other, each with its answer."""
+
+    def __init__(self, url: str, key: str, seconds: float) -> None:
+        self.url, self.key, self.seconds = url, key, seconds
+        self.answered, self.wrong = 0, list[str]()
+        self.people = 0
+        self._threads: list[Thread] = []
+
+    def call(self, people: int) -> None:
+        """Have so many call from now on."""
+        self.people = people
+        for number in range(len(self._threads), people):
+            self._threads.append(Thread(target=self._call, args=(number,), daemon=True))
+            self._threads[-1].start()
+
+    def _call(self, number: int) -> None:
+        with httpx.Client(headers={"Authorization": f"Bearer {self.key}"}, timeout=60) as http:
+            while number < self.people:
+                said = self.seconds + number / 1000
+                try:
+                    answer = http.post(self.url, json={"instances": [[said]]})
+                except httpx.HTTPError as error:
+                    self.wrong.append(repr(error))
+                    continue
+                if answer.status_code != 200 or answer.json()["predictions"] != [said]:
+                    self.wrong.append(answer.text[:200])
+                self.answered += 1
+
+    def end(self) -> None:
+        self.people = 0
+        for thread in self._threads:
+            thread.join(60)
+
+
+@pytest.mark.long("the rule: serving/test_scaling.py; pods: test_one_three_one_sleeps_and_wakes")
+def test_load_through_the_gateway_makes_one_three_and_one_again_and_loses_no_answer(
+    portal: ClusteredPortal, api: httpx.Client, store: Store, tmp_path: Path
+) -> None:
+    store.registered("slow", "sklearn", make_slow(tmp_path / "slow"))
+    served = Served(portal, api, name="loaded", model="slow/v1", max_replicas=3, concurrency=2)
+    served.ready(1)
+    key = ok(api.post(f"{served.at}/keys", json={"name": "load"})).json()["key"]
+    at = f"http://127.0.0.1:{portal.port + 7}/e/demo/loaded/v1/models/slow:predict"
+    load = Load(at, key, seconds=0.2)
+    asked = {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 30}
+    # a new key is known within a second
+    _until(lambda: httpx.post(at, json={"instances": [[0]]}, **asked).status_code == 200, 10)
+    try:
+        load.call(8)
+        addresses = served.ready(3)
+        before = load.answered
+        _until(lambda: load.answered >= before + 60)
+        # each took its part: what they counted themselves
+        shares = [answers_of(httpx.get(f"http://{one}/metrics").text) for one in addresses]
+        assert min(shares) >= 10, shares
+        load.call(1)
+        served.ready(1)
+        before = load.answered
+        _until(lambda: load.answered >= before + 5)
+    finally:
+        load.end()
+    assert load.answered > 100
+    assert load.wrong == []
+    served.delete()
+
+
+def answers_of(metrics: str) -> float:
+    lines = [line for line in metrics.splitlines() if line.startswith("berth_model_answers_total")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)

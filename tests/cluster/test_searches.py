@@ -180,7 +180,7 @@ def test_e11_nothing_stays_at_katib_of_a_lost_search_and_of_a_deleted_project(
     for one in (begun, goes):
         poll(partial(_is_gone, kube, one), within_s=60, every_s=0.3)
     where = f"{portal.prefix}searches"
-    assert not kube.list("batch/v1", "Job", where)
+    poll(lambda: not kube.list("batch/v1", "Job", where), within_s=60, every_s=0.3)
 
 
 @pytest.mark.long("waits that are said; scripted in experiments/test_katib.py")

@@ -14,6 +14,7 @@ from clusters import checks, registry
 from clusters.checks import (
     CHECKS,
     connectivity,
+    models,
     network,
     queue,
     recipe,
@@ -626,7 +627,7 @@ def test_what_runs_models_is_said(kinds, words):
         v1beta1=Answer(200, {"resources": [{"name": kind} for kind in kinds]}),
         apis=Answer(200, told),
     )
-    found = training.models(subject(api), bench(api))
+    found = models.act(subject(api), bench(api))
     assert (found.state, words in found.text()) == ("green", True), found
 
 

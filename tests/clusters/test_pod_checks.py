@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from clusters import checks
-from clusters.checks import CHECKS, image, storage
+from clusters.checks import CHECKS, image, models, storage
 from clusters.checks.base import Answer
 from clusters.checks.probe_runner import MARK
 from common.clock import now
@@ -83,6 +83,53 @@ def test_an_image_that_can_not_sign_people_in_before_ports_is_found(seen, state,
     assert found.failed == (state == "unknown")
     (container,) = made[0]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == LAB  # not the one of the check
+
+
+OWN = "registry.example/berth/serving:1"
+HAS_KSERVE = {"groups": [{"versions": [{"groupVersion": "serving.kserve.io/v1beta1"}]}]}
+HAS_SERVICES = Answer(200, {"resources": [{"name": "inferenceservices"}]})
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "words"),
+    [
+        (
+            ended(0),
+            "green",
+            "for: serving-tensorflow (TensorFlow), serving-pytorch (PyTorch), vllm",
+        ),
+        (ended(image.LACKS), "red", "named for serving in serving_images, has no model server"),
+        (ended(128, "StartError", NO_PROGRAM), "red", "has no model server"),
+        (waiting("ImagePullBackOff", "not found", OWN), "red", f"{OWN}: not found"),
+        (ended(137, "OOMKilled"), "unknown", "ended with 137"),
+        (pod(FULL), "unknown", "0/3 nodes"),
+    ],
+)
+def test_a_model_server_that_no_image_is_named_for_or_no_node_gets_is_told(seen, state, words):
+    """Images of others are large, and nothing of Berth is in them: these are not tried."""
+    made = []
+    api = Api(
+        statefulsets=lambda body: made.append(body) or Answer(200, {}),
+        pods=seen,
+        v1beta1=HAS_SERVICES,
+        apis=lambda _body: Answer(200, HAS_KSERVE),
+    )
+    found = asked("models", api, serving_images={"serving": OWN, "triton": LAB})
+    assert (found.state, words in found.text()) == (state, True), found.text()
+    assert found.failed == (state == "unknown")
+    (container,) = made[0]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == OWN
+
+
+def test_the_probe_of_model_servers_says_by_its_end_that_ours_is_lacking(tmp_path):
+    asked_of = [sys.executable, "-I", "-S", "-c", models.PROGRAM_THERE]
+    assert subprocess.run(asked_of, check=False).returncode == image.LACKS
+    package = tmp_path / "serving/programs"
+    package.mkdir(parents=True)
+    (tmp_path / "serving/__init__.py").touch()
+    (package / "__init__.py").touch()
+    asked_of = [sys.executable, "-S", "-c", models.PROGRAM_THERE]
+    assert subprocess.run(asked_of, cwd=tmp_path, check=False).returncode == 0
 
 
 def test_the_probe_of_ports_says_by_its_end_that_packages_are_lacking():

@@ -281,6 +281,30 @@ def test_settings_are_changed_and_wrong_ones_come_back_with_their_sentence(
     assert "blocked_cidrs" in told.data["fields"]
 
 
+def test_images_of_model_servers_are_named_by_line_and_wrong_ones_come_back(
+    op: Any, cluster: Cluster
+) -> None:
+    form = op.get(url("cluster-settings")).context["form"]
+    data = {f.html_name: f.value() for f in form if f.value() not in {None, False}}
+    for line, said in {
+        "serving-jax=registry.example/jax:1": "no model server “serving-jax”. There are: serving,",
+        "serving=Registry Example/serving": "Not the name of an image, for serving: Registry Exa",
+        "serving=": "Not the name of an image, for serving: -",
+        "registry.example/serving:1": "Write name=value on each line",
+    }.items():
+        bad = op.post(url("cluster-settings"), {**data, "serving_images": line})
+        assert bad.status_code == 400
+        assert said in bad.content.decode(), line
+    lines = "serving=registry.example/serving:1\nvllm=registry.example/vllm@sha256:" + "a" * 64
+    assert op.post(url("cluster-settings"), {**data, "serving_images": lines}).status_code == 302
+    kept = Cluster.objects.get().options["serving_images"]
+    assert kept["serving"] == "registry.example/serving:1"
+    assert set(kept) == {"serving", "vllm"}
+    assert op.get(url("cluster-settings")).context["form"]["serving_images"].value() == lines
+    assert op.post(url("cluster-settings"), {**data, "serving_images": ""}).status_code == 302
+    assert Cluster.objects.get().options["serving_images"] == {}
+
+
 def test_a_pool_is_made_for_a_kind_of_work_and_a_project(
     op: Any, cluster: Cluster, project: Any
 ) -> None:

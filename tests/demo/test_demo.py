@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from benchmarks.lib import poll
 from clusters import services
 from clusters.models import Claim, Cluster
 from common.clock import now
@@ -19,13 +24,17 @@ from jobs.models import Job
 from notebooks.models import Workspace
 from perftests.models import PerfTest
 from portal.demo import script, world
-from portal.demo.duty import KEPT, MOST_WAITING, Day
+from portal.demo.callers import CALLERS
+from portal.demo.duty import ANSWERS, KEPT, MOST_WAITING, Day
 from portal.management.commands.berth_bootstrap import first_administrator
 from portal.server.paths import Refusal
 from portal.settings.env import TOGETHER
 from projects.models import Project
 from queues.models import Guarantee, Queue, Turn
 from runtime.drivers.local.gpus import SimulatedGpus
+from serving import traffic
+from serving.models import Endpoint
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.django_db
 GPUS = "8xH100-80,4xA100-40"
@@ -101,7 +110,7 @@ def test_within_the_first_minute_something_is_borrowed_reclaimed_and_waited_for(
     day = Day()
     go(day, 5)
     settle()
-    assert Claim.objects.filter(granted_at__isnull=False).count() == 8
+    assert Claim.objects.filter(granted_at__isnull=False, workload_kind="job").count() == 8
     assert Event.objects.filter(verb="job.launched", actor_name="aiko").count() == 6
     go(day, 21)
     settle()
@@ -186,3 +195,50 @@ def test_a_search_and_a_measurement_are_begun_and_go_when_they_are_old(
     day.tick()
     assert not Experiment.objects.exists()
     assert PerfTest.objects.get().is_baseline
+
+
+def test_models_are_served_called_tried_beside_each_other_and_one_is_asleep(
+    machine: Any, settle: Any, settings: Any
+) -> None:
+    settings.BERTH_GATEWAY_URL = "http://127.0.0.1:9"  # nobody listens: the script goes on
+    day = Day()
+    go(day, 5)
+    settle()
+    defects = Endpoint.objects.get(name=script.CALLED, canary_of=None)
+    assert (defects.model, defects.phase) == ("defects/v2", "running")
+    go(day, 30)
+    settle()
+    defects.refresh_from_db()
+    assert (defects.canary.model, defects.canary_percent) == ("defects/v3", 10)
+    assert [key.name for key in defects.access_keys.order_by("pk")] == list(CALLERS)
+    hour = traffic.total(traffic.series(defects, "hour"))
+    assert 60 * 0.4 * sum(CALLERS.values()) < hour.requests < 60 * 1.7 * sum(CALLERS.values())
+    again = Day()  # after a restart nobody has the secrets
+    again.tick()
+    live = defects.access_keys.filter(revoked_at=None)
+    assert live.count() == len(CALLERS) == defects.access_keys.count() / 2
+    assert Endpoint.objects.get(name=script.SLEEPY).sleep_after_minutes == 1
+    go(day, 250)  # somebody asks what may sleep, by a key that is void afterwards
+    assert not Endpoint.objects.get(name=script.SLEEPY).access_keys.filter(revoked_at=None)
+
+
+def test_what_answers_speaks_the_protocol_and_refuses_what_is_wrong() -> None:
+    port = free_port()
+    env = {**os.environ, "PORT": str(port)}
+    with subprocess.Popen([sys.executable, ANSWERS], env=env) as server:
+        try:
+            url = f"http://127.0.0.1:{port}/v1/models/defects:predict"
+            poll(lambda: _is_up(port), within_s=20, every_s=0.05)
+            good = httpx.post(url, json={"instances": [[0.5, 0.25], [1]]}).json()
+            assert good == {"predictions": [0.75, 1.0]}
+            assert httpx.post(url, json={"instances": 1}).status_code == 400
+            assert httpx.post(url, content=b"\xff").status_code == 400
+        finally:
+            server.terminate()
+
+
+def _is_up(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -31,6 +31,7 @@ from events.models import Event
 from jobs.models import Job
 from notebooks.models import Workspace
 from queues.models import Turn
+from serving.models import Endpoint
 rows = {row.uid: row for row in Job.objects.select_related("owner")}
 gave = [rows[t.workload_uid] for t in Turn.objects.filter(gave_back=True)]
 waiting = Claim.objects.filter(granted_at=None, expected_from__isnull=False)
@@ -40,6 +41,8 @@ answer = {
     "told": [log_read("local", str(row.uid)).text for row in gave],
     "owed": Job.objects.filter(owner__username="ines", phase="running").count(),
     "estimated": waiting.count(),
+    "called": Endpoint.objects.exclude(called_at=None).filter(canary_of=None).count(),
+    "canaries": Endpoint.objects.filter(phase="running", canary_of__canary_percent=10).count(),
     "workspaces": Workspace.objects.filter(phase="running").count(),
 }
 """
@@ -60,7 +63,8 @@ def test_a_minute_after_its_start_gpus_were_borrowed_and_came_back(portal: Porta
     deadline = time.monotonic() + WITHIN_S
     while True:
         seen = portal.shell(LOOK)
-        if seen["owed"] == 2 and seen["estimated"] and seen["workspaces"]:
+        served = seen["called"] and seen["canaries"]
+        if seen["owed"] == 2 and seen["estimated"] and seen["workspaces"] and served:
             break
         assert time.monotonic() < deadline, f"{seen}\n{portal.tail()}"
         time.sleep(1)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from common.clock import now
+from common.making import wanted_file
 from portal.server import duties
-from portal.server.processes import turn_file, wanted_file
+from portal.server.processes import turn_file
 from serving.models import Endpoint
 
 

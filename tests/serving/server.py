@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from tests.support import torch
 from tests.support.locked_environments import locked_environment
 from tests.support.ports import free_ports
 
@@ -23,6 +24,16 @@ FRAMEWORK_OF = {
     "sklearn_texts": "sklearn",
     "xgboost_columns": "xgboost",
 }
+# A model that waits, as one with work to do: its instances say how long.
+SLOW = """
+import joblib, sys, time
+class Slow:
+    n_features_in_ = 1
+    def __reduce__(self):
+        return (eval, ("__import__('types').SimpleNamespace(n_features_in_=1, "
+            "predict=lambda rows: (__import__('time').sleep(float(rows[0, 0])), rows[:, 0])[1])",))
+joblib.dump(Slow(), sys.argv[1])
+"""
 PROGRAM = ["-m", "serving.programs.model_server"]
 READY_WITHIN_S = 60.0
 
@@ -48,11 +59,40 @@ def python(name: str = "serving") -> list[str | Path]:
     return [locked_environment(name) / "bin/python", "-I"]
 
 
-def make_sample(kind: str, folder: Path, name: str = "serving-samples") -> dict[str, Any]:
+def debian_torch() -> tuple[Path, dict[str, str]]:
+    """Return an interpreter that has the server, and what it is told to find Debian's PyTorch."""
+    unpacked, server = torch.unpacked(), locked_environment("model-server")
+    site = next(server.glob("lib/python3.*/site-packages"))
+    # The server's own packages first: Debian's are older than what it needs.
+    places = (site, unpacked / "usr/lib/python3/dist-packages", Path(__file__).parents[2])
+    return server / "bin/python", {
+        **torch.told(unpacked),
+        "PYTHONPATH": ":".join(map(str, places)),
+    }
+
+
+def make_slow(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [*python("serving-samples"), "-c", SLOW, folder / "model.joblib"]
+    subprocess.run(made, check=True)
+    return folder
+
+
+def make_sample(
+    kind: str,
+    folder: Path,
+    name: str = "serving-samples",
+    command: Sequence[str | Path] = (),
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Make a model; return instances and what its library predicts for them."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [*python(name), SAMPLES, kind, folder], capture_output=True, text=True, check=False
+        [*(command or python(name)), SAMPLES, kind, folder],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

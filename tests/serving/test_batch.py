@@ -28,7 +28,8 @@ def begin(api: Any, alice: Any, digits: Any) -> Any:
     del digits
 
     def make(who: Any = None, *, refused: bool = False, **said: Any) -> Any:
-        answer = api(who or alice, "POST", HERE, {**SAID, **said})
+        body = {name: value for name, value in {**SAID, **said}.items() if value is not None}
+        answer = api(who or alice, "POST", HERE, body)
         assert (answer.status_code >= 400) == refused, answer.content
         return answer.json()
 
@@ -127,6 +128,171 @@ def test_instances_of_a_bucket_are_brought_first_and_no_load_stays_of_what_is_re
     begin(refused=True, **bucket, gpu_flavor="no such kind", gpus=1)
     assert [one.desired for one in Load.objects.order_by("pk")][1:] == ["absent"]
     assert BatchPrediction.objects.count() == 1
+
+
+@pytest.fixture
+def endpoint(serve, digits) -> Any:
+    """An endpoint of Alice's that serves the version."""
+    del digits
+    return serve(name="live", model="digits/v1", command=None)
+
+
+def test_a_live_endpoint_is_asked_with_a_secret_of_the_launch_that_ends_with_it(
+    begin, endpoint, project, alice, fake, settle
+) -> None:
+    from accounts.services.tokens import digest_of
+    from jobs.runtime_spec import workload_spec
+    from projects.models import Membership
+    from serving.gateway.rows import fingerprint, read_table
+
+    def who() -> dict[str, Any]:
+        return {d: one for d, one in read_table().principals.items() if one.word[0] == "b"}
+
+    before = fingerprint()
+    made = begin(model=None, endpoint="live")
+    assert (made["model"], made["endpoint"]) == (None, "live")
+    job = settle(Job.objects.get(short_id=made["job"]))
+    words = " ".join(job.args)
+    assert "--endpoint http" in words
+    assert "/e/vision/live --name digits --what endpoint live" in words
+    assert "--framework" not in words
+    assert [m.volume.name for m in job.mounts.all()] == ["data"]
+    secret = workload_spec(job).secret_env()["BERTH_ENDPOINT_KEY"]
+    assert secret not in repr(workload_spec(job))
+    ((digest, principal),) = who().items()
+    assert digest == digest_of(secret)
+    assert principal.endpoints == {str(endpoint.pk)}
+    assert not principal.projects
+    assert fingerprint() != before
+    running = fingerprint()
+    Membership.objects.filter(user=alice).update(role="viewer")
+    assert not who()  # what its owner may no longer do
+    Membership.objects.filter(user=alice).update(role="owner")
+    Job.objects.filter(pk=job.pk).update(launch=job.launch + 1)
+    assert set(who()) != {digest}  # another launch has another
+    Job.objects.filter(pk=job.pk).update(finished_at="2026-01-01T00:00Z")
+    assert not who()
+    assert fingerprint() != running
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "sentence"),
+    [
+        ({"endpoint": "live"}, "endpoint", "not both"),
+        ({"model": None, "endpoint": "nothing"}, "endpoint", "no such endpoint"),
+    ],
+)
+def test_a_model_or_an_endpoint_and_one_that_is_there(
+    begin, endpoint, said, field, sentence
+) -> None:
+    del endpoint
+    answer = begin(refused=True, **said)
+    assert list(answer["fields"]) == [field]
+    assert sentence in answer["detail"]
+
+
+def test_one_that_sleeps_is_asked_and_one_that_somebody_stopped_is_refused(begin, endpoint) -> None:
+    type(endpoint).objects.filter(pk=endpoint.pk).update(
+        desired="stopped", phase="stopped", stop_reason="asleep"
+    )
+    begin(model=None, endpoint="live")
+    type(endpoint).objects.filter(pk=endpoint.pk).update(stop_reason="user")
+    answer = begin(refused=True, model=None, endpoint="live", output="volume:data/2")
+    assert "Start it first" in answer["detail"]
+
+
+def test_its_calls_are_told_as_those_of_the_batch_prediction(begin, endpoint) -> None:
+    from common.clock import now
+    from serving.models import Calls
+    from serving.traffic import by_caller
+
+    made = begin(model=None, endpoint="live")
+    row = BatchPrediction.objects.get(uid=made["id"])
+    Calls.objects.create(
+        endpoint=endpoint, minute=now(), gateway="g", caller=f"b{row.pk}", requests=3
+    )
+    ((caller, sums),) = by_caller(endpoint, "hour")
+    assert (caller.name, caller.is_key, sums.requests) == (made["name"], False, 3)
+
+
+def over(job: Job, *, failed: int) -> None:
+    """Have it ended, with so many errors in what it left."""
+    Told.objects.create(job=job, launch=1, state={"progress": [1.0, 120, failed]})
+    Job.objects.filter(pk=job.pk).update(phase="failed", observed_generation=job.generation)
+
+
+def test_only_what_failed_is_tried_again_or_all_of_it_is(begin, api, alice, data) -> None:
+    made = begin(batch=8, memory_mib=512)
+    job = Job.objects.get(short_id=made["job"])
+    again = f"{HERE}/{made['id']}/again"
+    early = api(alice, "POST", again, {"errors_only": True})
+    assert (early.status_code, early.json()["code"]) == (409, "not-over")
+    over(job, failed=2)
+    tried = api(alice, "POST", again, {"errors_only": True})
+    assert tried.status_code == 202, tried.content
+    assert tried.json()["errors_of"] == made["id"]
+    second = Job.objects.get(short_id=tried.json()["job"])
+    words = " ".join(second.args)
+    assert f"--only data/out/{job.name}-{job.short_id}/1" in words
+    assert f"--only-state data/batch-progress/{job.short_id}" in words
+    assert "--input data/in" in words
+    assert "--batch 8" in words
+    assert second.memory_mib == 512
+    whole = api(alice, "POST", again, {}).json()
+    assert whole["errors_of"] is None
+    assert "--only" not in " ".join(Job.objects.get(short_id=whole["job"]).args)
+    Told.objects.filter(job=job).update(state={"progress": [1.0, 120, 0]})
+    nothing = api(alice, "POST", again, {"errors_only": True})
+    assert (nothing.status_code, nothing.json()["code"]) == (409, "no-errors")
+
+
+def test_errors_of_a_bucket_are_of_what_was_brought_then(begin, api, alice, credential) -> None:
+    credential("lake")
+    made = begin(input="s3://bucket/in/", credential="lake")
+    job = Job.objects.get(short_id=made["job"])
+    over(job, failed=1)
+    tried = api(alice, "POST", f"{HERE}/{made['id']}/again", {"errors_only": True}).json()
+    second = Job.objects.get(short_id=tried["job"])
+    assert f"--input data/batch-inputs/{job.name}" in " ".join(second.args)
+    assert not second.needs.exists()
+    assert Load.objects.count() == 1
+
+
+def test_how_fast_it_is_and_how_long_it_takes_from_here(begin, api, alice) -> None:
+    made = begin()
+    job = Job.objects.get(short_id=made["job"])
+    marks = [[0, 1, [[100, 1_000], [200, 2_000]], [500, 4_000, 0]]]
+    state = {"progress": [0.25, 500, 0], "starts": marks}
+    Told.objects.create(job=job, launch=1, state=state)
+    found = api(alice, "GET", f"{HERE}/{made['id']}").json()
+    assert (round(found["per_second"], 1), found["seconds_left"]) == (133.3, 11)
+    Job.objects.filter(pk=job.pk).update(phase="stopped", observed_generation=job.generation)
+    found = api(alice, "GET", f"{HERE}/{made['id']}").json()
+    assert (found["per_second"], found["seconds_left"]) == (None, None)
+
+
+def test_a_document_begins_it_once_and_a_plan_begins_nothing(begin, api, alice) -> None:
+    spec = {**SAID, "batch": 8}
+    meta = {"name": "nightly", "project": "vision"}
+    document = {
+        "apiVersion": "berth.dev/v1",
+        "kind": "BatchPrediction",
+        "metadata": meta,
+        "spec": spec,
+    }
+    planned = api(alice, "POST", f"{HERE}/apply?plan=1", document)
+    assert (planned.status_code, planned.json()["action"]) == (200, "create"), planned.content
+    assert planned.json()["allowed"]
+    assert not Job.objects.exists()
+    first = api(alice, "POST", f"{HERE}/apply", document)
+    assert (first.status_code, first.json()["name"]) == (202, "nightly"), first.content
+    assert api(alice, "POST", f"{HERE}/apply", document).json()["id"] == first.json()["id"]
+    assert api(alice, "POST", f"{HERE}/apply?plan=1", document).json()["action"] == "none"
+    other = api(alice, "POST", f"{HERE}/apply", {**document, "spec": {**spec, "batch": 9}})
+    assert other.status_code == 409
+    strange = api(alice, "POST", f"{HERE}/apply", {**document, "spec": {**spec, "bacth": 9}})
+    assert "bacth" in strange.content.decode()
+    assert Job.objects.count() == 1
 
 
 def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.programs import batch_input
+from serving.programs import batch_input, batch_parquet
 from serving.programs.batch_input import Place, Record, Shape, check_columns, files_in, records
 from serving.programs.batch_output import Results
 from serving.programs.batch_predict import Chunk, chunks, shape_of
@@ -95,6 +95,91 @@ def test_a_quote_that_is_left_open_takes_no_memory_and_hides_nothing_before_it(
     found = told(tmp_path)
     assert found[0] == {"a": 1, "b": 2}
     assert "is a quote left open?" in str(found[1])
+
+
+def test_csv_of_other_letters_is_refused_with_what_it_is_and_read_where_that_is_said(
+    tmp_path,
+) -> None:
+    table = '品名,数\n"林檎、\n青",3\n蜜柑,\n'
+    (tmp_path / "a.csv").write_bytes(table.encode("cp932"))
+    files = files_in(tmp_path, tmp_path / "none")
+    with pytest.raises(RefusedError, match=r"a\.csv is not UTF-8; it reads as Shift-JIS: .*cp932"):
+        check_columns(files, Shape())
+    japanese = Shape(encoding="cp932")
+    check_columns(files, japanese)
+    rows = [{"品名": "林檎、\n青", "数": 3}, {"品名": "蜜柑", "数": None}]
+    assert told(tmp_path, japanese) == rows
+    middle = read(tmp_path, japanese)[0].after
+    assert [json.loads(one.body) for one in read(tmp_path, japanese, middle)] == rows[1:]
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + table.encode())  # as Excel writes UTF-8
+    check_columns(files, Shape())
+    assert told(tmp_path) == rows
+    with pytest.raises(RefusedError, match=r"is not Shift-JIS; it reads as UTF-8"):
+        check_columns(files, japanese)
+    (tmp_path / "a.csv").write_bytes(table.encode("utf-16"))
+    with pytest.raises(RefusedError, match="is UTF-16"):
+        check_columns(files, Shape())
+
+
+def test_one_row_of_other_letters_is_an_error_of_its_own(tmp_path) -> None:
+    rows = [f"{n},x\n".encode() for n in range(2000)]
+    rows[7] = b"\x93\xfa,x\n"
+    (tmp_path / "a.csv").write_bytes(b"n,t\n" + b"".join(rows))
+    check_columns(files_in(tmp_path, tmp_path / "none"), Shape())
+    found = told(tmp_path)
+    assert found[7] == "The row is not UTF-8."
+    assert len(found) == 2000
+
+
+def test_only_what_is_in_the_errors_of_another_one_is_read(tmp_path) -> None:
+    folder, errors = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    errors.mkdir()
+    (folder / "a.jsonl").write_text("".join(f"{n}\n" for n in range(9)))
+    (folder / "b.jsonl").write_text("".join(f"{n}\n" for n in range(9)))
+    for name, places in (("00-of-02", ["a3", "b1"]), ("01-of-02", ["a1", "a3", "b8"])):
+        lines = [json.dumps({"file": f"{p[0]}.jsonl", "line": int(p[1])}) for p in places]
+        (errors / f"errors-{name}.jsonl").write_text("\n".join(lines))
+
+    def tried(at: Place = Place()) -> list[str]:  # noqa: B008 - frozen
+        files = files_in(folder, errors)
+        names = [path.name for path in files]
+        found = batch_input.only(records(files, names, at, Shape()), errors, names)
+        return [f"{one.file[0]}{one.line}" for one in found]
+
+    assert tried() == ["a1", "a3", "b1", "b8"]
+    assert tried(Place(0, 2, 4)) == ["a3", "b1", "b8"]  # it goes on where it was
+    (errors / "errors-00-of-02.jsonl").write_text('{"file": "c.jsonl", "line": 1}')
+    with pytest.raises(RefusedError, match="of another input"):
+        tried()
+    with pytest.raises(RefusedError, match="no errors"):
+        list(batch_input.only(iter(()), folder, []))
+
+
+VALUES = st.recursive(
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=2), one, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(VALUES, max_size=6))
+def test_values_of_any_kinds_have_one_type_that_loses_none_of_them(values) -> None:
+    kind: batch_parquet.Kind = None
+    for value in values:
+        kind = batch_parquet.joined(kind, batch_parquet.kind_of(value))
+    for value in values:
+        again = batch_parquet.joined(kind, batch_parquet.kind_of(value))
+        assert again == kind  # it has room for each
+        made = batch_parquet.fitted(value, kind)
+        if kind == "json" and value is not None:
+            assert json.loads(made) == value
+        elif kind in ("int", "float", "bool", "text") and value is not None:
+            assert made == value
 
 
 def test_empty_files_and_others_are_no_instances_and_links_are_not_followed(tmp_path) -> None:

@@ -61,7 +61,8 @@ def test_versions_are_compared_staged_looked_at_and_deleted(as_user, alice, vers
     assert ModelVersion.objects.get(name="v1").stage == "serving"
     assert as_user(alice).post(act, {"act": "check"}).status_code == 302
     assert as_user(alice).post(act, {"act": "delete"}).status_code == 302
-    assert as_user(alice).post(f"{HERE}/digits/delete").status_code == 302
+    assert as_user(alice).post(f"{HERE}/digits/delete", {"confirm": "x"}).status_code == 422
+    assert as_user(alice).post(f"{HERE}/digits/delete", {"confirm": "digits"}).status_code == 302
     assert not Model.objects.exists()
 
 
@@ -101,5 +102,87 @@ def test_a_run_that_left_something_offers_to_register_it(
     where = f"/projects/vision/jobs/{job.short_id}/artifacts/"
     assert "Register as model" not in as_user(alice).get(where).content.decode()
     ends(job, fake, settle)
-    page = as_user(alice).get(where).content.decode()
-    assert f"models/new?model=train-1&amp;origin=run%3A{job.short_id}%2F1" in page
+    for address in (where, f"/projects/vision/jobs/{job.short_id}/"):
+        page = as_user(alice).get(address).content.decode()
+        assert f"models/new?model=train-1&amp;origin=run%3A{job.short_id}%2F1" in page
+
+
+def test_one_press_registers_it_and_leads_to_the_form_of_an_endpoint(
+    as_user, alice, data, look, monkeypatch
+) -> None:
+    from serving.services import versions
+
+    said = {"model": "digits", "origin": "volume:data/m", "then": "deploy"}
+    monkeypatch.setattr(versions, "LOOKED_WITHIN_S", 0.1)  # nobody serves its files meanwhile
+    answer = as_user(alice).post(f"{HERE}/new", said)
+    assert answer["Location"] == "/projects/vision/endpoints/new/?model=digits%2Fv1"
+    assert ModelVersion.objects.get().files == "coming"
+    where = look()
+    (where / "data" / "m").mkdir()
+    (where / "data" / "m" / "model.onnx").write_bytes(b"x")
+    as_user(alice).post(f"{HERE}/new", said)
+    assert ModelVersion.objects.get(name="v2").framework == "onnx"
+
+
+def test_what_does_not_fit_is_not_led_to_the_form(as_user, alice, data, look) -> None:
+    said = {"model": "digits", "origin": "volume:data/m"}
+    as_user(alice).post(f"{HERE}/new", said)
+    where = look()
+    (where / "data" / "m").mkdir()
+    (where / "data" / "m" / "notes.txt").write_text("no model")
+    answer = as_user(alice).post(f"{HERE}/new", {**said, "then": "deploy"})
+    assert answer["Location"] == f"{HERE}/digits/"
+
+
+def test_a_version_says_where_it_serves_also_as_a_canary(
+    as_user, alice, vera, version, serve, api, settle
+) -> None:
+    from serving.models import Endpoint
+
+    version("v1", metrics={"accuracy": 0.9})
+    version("v2", signature={"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]})
+    first = serve(model="digits/v1", command=[])
+    made = {"model": "digits/v2"}
+    url = f"/api/v1/projects/vision/endpoints/{first.short_id}/canary"
+    assert api(alice, "POST", url, made).status_code == 202
+    settle(Endpoint.objects.get(canary_of=first))
+    page = as_user(alice).get(f"{HERE}/digits/v1").content.decode()
+    assert first.get_absolute_url() in page
+    assert "What an endpoint serves can&#x27;t be deleted." in page.replace("'", "&#x27;")
+    beside = as_user(vera).get(f"{HERE}/digits/v2").content.decode()
+    assert "as its canary, with 0 % of the requests" in beside
+    assert "n \N{MULTIPLICATION SIGN} 4" in beside
+    for word in ("Deploy</", "Look at its files again", 'popovertarget="delete-version"'):
+        assert word not in beside
+    listed = as_user(alice).get("/projects/vision/endpoints/").content.decode()
+    assert f'href="{HERE}/digits/v1"' in listed
+
+
+def test_a_refused_stage_is_said_on_the_page_of_the_version(as_user, alice, version) -> None:
+    version("v1")
+    answer = as_user(alice).post(f"{HERE}/digits/v1", {"stage": "best"})
+    assert answer.status_code == 422
+    assert "Where it serves" in answer.content.decode()
+    assert as_user(alice).get(f"{HERE}/digits/v9").status_code == 404
+
+
+def test_models_are_searched_narrowed_sorted_and_paged(
+    as_user, alice, version, model, project
+) -> None:
+    version("v1", framework="onnx")
+    for n in range(30):
+        about = "Nuclei" if n == 3 else ""
+        Model.objects.create(project=project, name=f"m{n:02}", description=about, created_by=alice)
+    client = as_user(alice)
+
+    def named(query: str) -> list[str]:
+        table = client.get(f"{HERE}/?{query}").context["table"]
+        return [row.record.name for row in table.paginated_rows]
+
+    assert named("q=nuclei") == ["m03"]
+    assert named("framework=onnx") == ["digits"]
+    assert named("served=1") == []
+    assert named("sort=-name")[:2] == ["m29", "m28"]
+    assert len(named("page=2")) == 6
+    assert len(named("framework=nothing&page=99&served=x")) == 6  # what makes no sense
+    assert "Nothing matches these filters" in client.get(f"{HERE}/?q=zzz").content.decode()

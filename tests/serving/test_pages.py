@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from serving.models import Endpoint, EndpointKey
+from projects.models import Project
+from serving.models import Endpoint, EndpointKey, Model
 from tests.serving.test_traffic import called
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
@@ -72,6 +74,28 @@ def test_the_list_asks_as_often_for_many_as_for_few(signed, serve, alice, projec
     assert questions() <= few
 
 
+@pytest.mark.long("a thousand rows; of twenty beside it")
+def test_a_thousand_endpoints_are_listed_in_six_questions(
+    signed, serve, version, alice, project
+) -> None:
+    version("v1")
+    first = serve(model="digits/v1", command=[])
+    with transaction.atomic():
+        for number in range(1000):
+            row = Endpoint.objects.create(
+                project=project, owner=alice, name=f"e{number:04}", model="digits/v1",
+                version=first.version, canary_of=first if number == 999 else None,
+            )  # fmt: skip
+            called(row, 1, "u1", 0.02)
+    signed.get(HERE)
+    with CaptureQueriesContext(connection) as seen:
+        text = text_of(signed.get(f"{HERE}?sort=name"))
+    own = [one["sql"] for one in seen if "serving_" in one["sql"] or "work_workload" in one["sql"]]
+    assert len(own) <= 6, "\n".join(own)
+    assert re.search(r"1 to \d+ of 1,?000\b", text)
+    assert text_of(signed.get(f"{HERE}?q=e0500&state=queued")).count("name-cell") == 1
+
+
 def test_nothing_yet_leads_to_the_form(signed) -> None:
     assert "Deploy a model" in text_of(signed.get(HERE))
 
@@ -93,7 +117,7 @@ def test_a_canary_is_made_split_rolled_back_and_promoted_by_forms(signed, at, fi
     assert made.status_code == 302, made.content
     canary = Endpoint.objects.get(canary_of=first)
     assert canary.model == "digits/v2"
-    assert "It is not ready, so it gets no request." in text_of(signed.get(at))
+    assert "It is starting. Once it answers it gets the share" in text_of(signed.get(at))
     assert signed.post(f"{at}canary-split/", {"percent": "20"}).status_code == 302
     first.refresh_from_db()
     assert first.canary_percent == 20
@@ -207,3 +231,55 @@ def test_a_model_without_files_is_not_deployed(signed, version) -> None:
     text = text_of(signed.get("/projects/vision/endpoints/catalogue/"))
     assert "None of its versions has its files here." in text
     assert "endpoints/new/?model=" not in text
+
+
+def offered_in(text: str) -> list[tuple[str, list[str]]]:
+    """Return what the list of models has: model, and its versions as they are sent."""
+    return [
+        (model, re.findall(r'<option value="([^"]+)"', group))
+        for model, group in re.findall(
+            r'<optgroup label="([^"]+)">(.*?)</optgroup>', text, re.DOTALL
+        )
+    ]
+
+
+def test_a_model_is_chosen_by_version_the_newest_that_serves_first(
+    signed, version, alice, project, fake
+) -> None:
+    for name, stage in (("v1", "serving"), ("v2", "serving"), ("v3", "candidate")):
+        version(name, stage=stage, metrics={"accuracy": 0.5})
+    version("old", stage="retired")
+    version("gone", files="failed")
+    version("unread", framework="")
+    other = Model.objects.create(project=project, name="another", created_by=alice)
+    version("v1", model=other, size_bytes=3 * 2**30, framework="lightgbm")
+    strangers = Project.objects.create(slug="speech", name="Speech", phase="running")
+    version("v1", model=Model.objects.create(project=strangers, name="secret"))
+    text = text_of(signed.get(f"{HERE}new/"))
+    assert offered_in(text) == [
+        ("another", ["another/v1"]),
+        ("digits", ["digits/v2", "digits/v1", "digits/v3"]),
+    ]
+    assert "scikit-learn · accuracy 0.5. 1 CPU" in text
+    assert "&quot;memory&quot;: &quot;7&quot;" in text
+    assert 'name="model"' in text  # any other is typed
+
+
+def test_a_link_that_names_a_model_has_the_size_that_follows(signed, version) -> None:
+    version("v1", size_bytes=3 * 2**30)
+    form = signed.get(f"{HERE}new/?model=digits/v1").context["form"]
+    assert (form["memory"].value(), form["cpu"].value(), form["gpus"].value()) == (7, 1, 0)
+    said = signed.get(f"{HERE}new/?model=digits&memory_mib=4096").context["form"]
+    assert said["memory"].value() == 4
+
+
+def test_who_has_no_model_is_led_to_register_one(signed, vera, client, fake) -> None:
+    text = text_of(signed.get(f"{HERE}new/"))
+    assert "/projects/vision/models/new" in text
+    assert "<optgroup" not in text
+
+
+def test_the_settings_of_an_endpoint_offer_its_models_too(signed, at) -> None:
+    text = text_of(signed.get(f"{at}settings/"))
+    assert offered_in(text) == [("digits", ["digits/v2", "digits/v1"])]
+    assert "data-follow" not in text  # its size stays

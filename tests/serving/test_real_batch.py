@@ -181,6 +181,117 @@ def test_where_nothing_is_predicted_the_job_has_failed_and_nothing_asked_is_no_f
     assert batch.run()[0] == 0
 
 
+def with_pyarrow(code: str, *words: Any) -> Any:
+    """Run a piece in the model server's environment; return what it printed, as JSON."""
+    said = [python()[0], "-c", code, *map(str, words)]
+    done = subprocess.run(said, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout or "null")
+
+
+_MAKE = """
+import sys, pyarrow as pa
+from pyarrow import parquet
+count, size = int(sys.argv[2]), int(sys.argv[3])
+with parquet.ParquetWriter(sys.argv[1], pa.schema([("x", pa.float64())])) as writer:
+    for first in range(0, count, size):
+        rows = pa.array([float(n) for n in range(first, min(count, first + size))])
+        writer.write_table(pa.table({"x": rows}), row_group_size=size)
+"""
+_READ = """
+import json, sys
+from pyarrow import parquet
+table = parquet.read_table(sys.argv[1])
+print(json.dumps({"rows": table.to_pylist()[:5], "types": [str(f.type) for f in table.schema],
+    "sum": sum(table["prediction"].to_pylist()), "count": table.num_rows}))
+"""
+
+
+def test_parquet_goes_in_and_out_and_killed_in_the_middle_it_goes_on(batch) -> None:
+    batch.model("time.sleep(0.01)")
+    with_pyarrow(_MAKE, batch.folder / "v/in/a.parquet", 3000, 700)
+    kept = batch.folder / "kept/batch-progress.json"
+    words = ("--format", "parquet", "--batch", "16")
+    process = batch.begin(*words)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        if kept.exists() and json.loads(kept.read_text())["predicted"] >= 800:
+            break
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    code, said = batch.run(*words)
+    assert code == 0, said
+    assert "goes on where it was" in said
+    found = with_pyarrow(_READ, batch.folder / "out/predictions-00000.parquet")
+    assert (found["count"], found["sum"]) == (3000, sum(range(3000)))
+    row = {"file": "a.parquet", "line": 1, "instance": [0.0], "prediction": 0.0}
+    assert found["rows"][0] == row
+    assert found["types"] == ["string", "int64", "list<element: double>", "double"]
+    left = sorted(path.name for path in (batch.folder / "out").iterdir())
+    assert left == ["errors.jsonl", "predictions-00000.parquet"]
+    assert batch.run(*words)[0] == 0  # done already
+    batch.write(2)
+    (batch.folder / "v/in/a.parquet").unlink()
+    assert batch.run(*words)[0] == 0  # another input: it begins anew
+    assert with_pyarrow(_READ, batch.folder / "out/predictions-00000.parquet")["count"] == 2
+
+
+_MEMORY = """
+import json, resource, sys
+from pathlib import Path
+from serving.programs.batch_input import Place, Shape, _parquet, records
+path = Path(sys.argv[1])
+_parquet(path)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+count = sum(1 for _one in records([path], ["a"], Place(), Shape(count=1)))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps([count, (after - before) // 1024]))
+"""
+
+
+def test_a_row_group_of_a_million_rows_is_not_held(tmp_path) -> None:
+    path = tmp_path / "a.parquet"
+    with_pyarrow(_MAKE, path, 1_000_000, 1_000_000)
+    count, grown_mib = with_pyarrow(_MEMORY, path)
+    assert count == 1_000_000
+    assert grown_mib < 60, grown_mib  # its numbers alone are 8 MiB, as rows of Python over 200
+
+
+def test_a_row_of_100_mb_is_an_error_and_holds_up_no_other(batch) -> None:
+    batch.model("pass")
+    with (batch.folder / "v/in/a.jsonl").open("w") as file:
+        file.write("[1]\n[")
+        for _part in range(100):
+            file.write("1," * 500_000)
+        file.write("1]\n[2]\n")
+    code, said = batch.run()
+    assert code == 0, said
+    assert [one["prediction"] for one in batch.predictions()] == [1, 2]
+    (wrong,) = batch.errors()
+    assert (wrong["line"], wrong["error"]) == (2, "The line is longer than 8 MiB.")
+
+
+def test_only_the_errors_are_tried_again_and_another_input_is_refused(batch) -> None:
+    batch.model("assert os.path.exists('mended') or not (rows % 7 == 3).any(), 'not yet'")
+    batch.write(50)
+    assert batch.run("--batch", "4")[0] == 0
+    failed = [one["line"] for one in batch.errors()]
+    assert failed == [n + 1 for n in range(50) if n % 7 == 3]
+    (batch.folder / "out").rename(batch.folder / "v/first")
+    (batch.folder / "kept").rename(batch.folder / "v/state")
+    batch.model("pass")
+    words = ("--only", "first", "--only-state", "state", "--batch", "4")
+    code, said = batch.run(*words)
+    assert code == 0, said
+    assert [one["line"] for one in batch.predictions()] == failed
+    assert not batch.errors()
+    batch.write(51)
+    code, said = batch.run(*words)
+    assert code == 65, said
+    assert "input has changed since" in said
+
+
 class Odd(BaseHTTPRequestHandler):
     """An endpoint that is busy at first, breaks off once, and answers with what it was sent."""
 
@@ -240,3 +351,52 @@ def test_an_endpoint_is_asked_again_only_where_it_says_so(batch, endpoint) -> No
     assert sum([4] in sent for sent in Odd.seen) <= 2  # busy, and the one that broke off
     everywhere = said + "".join(p.read_text() for p in batch.folder.rglob("*.json*"))
     assert "bep_secret" not in everywhere
+
+
+class Counting(Odd):
+    """An endpoint that answers slowly, with the version that did."""
+
+    def do_POST(self) -> None:
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))["instances"]
+        if len(self.seen) < 2:  # it has not heard of the key yet
+            self.seen.append([])
+            self.say(401, {"detail": "unknown"}, {})
+            return
+        time.sleep(0.01)
+        self.say(200, {"predictions": [one[0] for one in sent]}, {"X-Berth-Version": "v7"})
+
+    def do_GET(self) -> None:
+        columns = {"name": "input", "shape": [-1, 1]}
+        self.say(200 if len(self.seen) >= 2 else 401, {"inputs": [columns]}, {})
+        self.seen.append([])
+
+
+def test_killed_while_an_endpoint_is_asked_nothing_is_there_twice_and_nothing_is_missing(
+    batch,
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
+    Counting.seen = []
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/e/p/n"
+    words = ("--endpoint", url, "--batch", "4")
+    batch.write(3000)
+    kept = batch.folder / "kept/batch-progress.json"
+    try:
+        for wanted in (200, 900, 1800):
+            process = batch.begin(*words, BERTH_ENDPOINT_KEY="bep_secret")
+            until = time.monotonic() + 60
+            while time.monotonic() < until and process.poll() is None:
+                if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
+                    break
+                time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            assert process.returncode == -signal.SIGKILL
+        code, said = batch.run(*words, BERTH_ENDPOINT_KEY="bep_secret")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert code == 0, said
+    assert [one["prediction"] for one in batch.predictions()] == list(range(3000))
+    assert {one["version"] for one in batch.predictions()} == {"v7"}
+    assert not batch.errors()

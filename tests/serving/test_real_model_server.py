@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -17,31 +16,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serving.server import FRAMEWORK_OF, Started, make_sample, python, run, serve
-from tests.support import torch
+from tests.serving.server import (
+    FRAMEWORK_OF,
+    Started,
+    debian_torch,
+    make_sample,
+    make_slow,
+    python,
+    run,
+    serve,
+)
 from tests.support.locked_environments import locked_environment
 
 pytestmark = pytest.mark.real
 
 PREDICT, INFER = "/v1/models/sample:predict", "/v2/models/sample/infer"
-# A model that waits, as one with work to do: its instances say how long.
-SLOW = """
-import joblib, sys, time
-class Slow:
-    n_features_in_ = 1
-    def __reduce__(self):
-        return (eval, ("__import__('types').SimpleNamespace(n_features_in_=1, "
-            "predict=lambda rows: (__import__('time').sleep(float(rows[0, 0])), rows[:, 0])[1])",))
-joblib.dump(Slow(), sys.argv[1])
-"""
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("slow")
-    made = [*python("serving-samples"), "-c", SLOW, folder / "model.joblib"]
-    subprocess.run(made, check=True)
-    return folder
+    return make_slow(tmp_path_factory.mktemp("slow"))
 
 
 @pytest.fixture(scope="module")
@@ -147,21 +141,10 @@ def test_a_saved_model_of_tensorflow_answers(tmp_path: Path) -> None:
 
 def test_torchscript_answers_under_the_systems_own_pytorch(tmp_path: Path) -> None:
     """PyTorch as PyPI has it is 5.3 GB. Debian's is beside a server without anything else."""
-    unpacked = torch.unpacked()
-    server = locked_environment("model-server")
-    bare, site = server / "bin/python", next(server.glob("lib/python3.*/site-packages"))
-    # The server's own packages first: Debian's are older than what it needs.
-    places = (site, unpacked / "usr/lib/python3/dist-packages", Path(__file__).parents[2])
-    env = {**torch.told(unpacked), "PYTHONPATH": ":".join(map(str, places))}
-    samples = Path(__file__).with_name("samples.py")
-    made = subprocess.run(
-        [bare, samples, "pytorch", tmp_path],
-        env={**os.environ, **env},
-        capture_output=True,
-        check=True,
-    )
+    bare, env = debian_torch()
+    told = make_sample("pytorch", tmp_path, command=[bare], env=env)
     with serve("pytorch", tmp_path, command=[bare], env=env) as started:
-        predicts(started, json.loads(made.stdout))
+        predicts(started, told)
         assert started.get("/v2/models/sample").json()["inputs"][0]["name"] == "input"
         wrong = started.post(PREDICT, json={"instances": [[1.0, 2.0]]})
         assert wrong.status_code == 400

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from serving.scaling import LESS_AFTER_S, Needs, needed
 from serving.services import Scaler
 from serving.services import scale as scale_module
 from tests.serving.conftest import ENDPOINTS
+from usage import selectors
+from usage.selectors import Range
 
 NUMBERS = st.integers(min_value=1, max_value=64)
 
@@ -198,3 +201,30 @@ def test_what_stops_is_not_scaled(api, alice, wide, clock) -> None:
     assert Scaler().tick() == 0
     wide.refresh_from_db()
     assert (wide.desired, wide.replicas) == ("stopped", 1)
+
+
+def test_hours_and_cost_follow_each_replica(fake, wide, settle, clock) -> None:
+    """1→3→1, by the driver's own times; the cost that its page shows adds it up."""
+    from serving.cost import cost_of
+    from usage.models import Interval
+
+    scaler, begun = Scaler(), now()
+    for seconds, hand in ((600, 6), (1200, 0), (1800, 0)):
+        with time_machine.travel(begun + timedelta(seconds=seconds), tick=False):
+            clock.at += 100
+            _press(wide, hand)
+            scaler.tick()
+            row = settle(wide, rounds=3)
+        with time_machine.travel(begun + timedelta(seconds=seconds + 2), tick=False):
+            row = settle(wide, rounds=3)  # it is looked at soon again, also unwatched
+    assert (row.replicas, row.launch) == (1, 1)
+    parts = list(Interval.objects.filter(uid=row.uid).order_by("part"))
+    sizes = [one.cpu_milli // row.cpu_milli for one in parts]
+    assert sizes == [1, 3, 1]
+    assert (parts[1].started_at - begun).total_seconds() == pytest.approx(600, abs=1)
+    with time_machine.travel(begun + timedelta(hours=1), tick=False):
+        found = cost_of(row, begun - timedelta(days=1), 10)
+        report = selectors.report(Interval.objects.all(), Range(begun, now()))
+    assert found.hours == pytest.approx(1, abs=0.01)
+    assert found.cpu_hours == pytest.approx(report.total.cpu_hours, abs=0.01)
+    assert report.total.cpu_hours == pytest.approx(2 * (1 + 2 * 600 / 3600), abs=0.01)

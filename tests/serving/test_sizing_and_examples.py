@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.options import MODEL_SERVERS
 from serving import examples
 from serving.choices import Framework
+from serving.runtimes import RUNTIMES
 from serving.sizing import GIB, GpuKind, recommended
 
 L4, H100 = GpuKind("l4", "L4", 24 * GIB), GpuKind("h100-80", "H100", 80 * GIB)
@@ -140,3 +142,7 @@ def test_a_server_of_its_own_has_no_example_but_its_address() -> None:
     (one,) = examples.examples((), {}, "m")
     assert (one.method, one.path, one.body) == ("GET", "", "")
     assert "-d" not in examples.as_curl("http://h/e/p/n", one)
+
+
+def test_each_model_server_of_clusters_has_a_word_that_operators_may_name() -> None:
+    assert [one.image for one in RUNTIMES if one.image] == list(MODEL_SERVERS)

@@ -158,7 +158,9 @@ def test_what_goes_to_sleep_is_woken_in_the_middle_of_it(quiet, settle) -> None:
 def test_what_somebody_stopped_is_not_woken(api, quiet, settle, alice) -> None:
     api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/stop")
     row = settle(quiet)
-    assert endpoint_wake(row.pk) == "It is stopped; it answers when somebody starts it."
+    assert endpoint_wake(row.pk) == (
+        "It does not answer until somebody starts it. Stopped by its owner."
+    )
     row.refresh_from_db()
     assert row.desired == "stopped"
 
@@ -200,3 +202,69 @@ def test_what_its_owner_may_not_start_any_more_is_not_woken(quiet, settle, alice
 
 def test_nothing_that_is_not_there_is_woken() -> None:
     assert endpoint_wake(0)
+
+
+def test_its_owner_puts_it_to_sleep_by_a_press_and_a_request_wakes_it(
+    client, api, serve, settle, alice
+) -> None:
+    row = serve()
+    client.force_login(alice)
+    here = f"/projects/vision/endpoints/{row.short_id}/"
+    assert "Put to sleep" in client.get(here).content.decode()
+    assert client.post(f"{here}sleep/").status_code == 302
+    row = settle(row)
+    page = client.get(here).content.decode()
+    assert ("Asleep" in page, "Put to sleep</button>" in page) == (True, False)
+    again = api(alice, "POST", f"{ENDPOINTS}/{row.short_id}/sleep", {})
+    assert "Wake</button>" in page
+    assert (again.status_code, again.json()["detail"]) == (
+        409,
+        "It does not answer now: there is nothing to put to sleep.",
+    )
+    assert endpoint_wake(row.pk) == ""
+    assert settle(row).launch == 2
+
+
+def test_who_manages_puts_anothers_to_sleep_and_says_why(
+    api, serve, settle, alice, operator
+) -> None:
+    from notifications.models import Notification
+
+    row = serve()
+    at = f"{ENDPOINTS}/{row.short_id}/sleep"
+    assert api(operator, "POST", at, {}).status_code == 400
+    assert api(operator, "POST", at, {"reason": "a demonstration needs it"}).status_code == 202
+    assert settle(row).stop_reason == "asleep"
+    told = Notification.objects.get(user=alice)
+    assert (told.kind, told.params["reason"]) == ("work.stopped", "a demonstration needs it")
+
+
+def test_who_only_sees_it_does_not_put_it_to_sleep(api, serve, vera) -> None:
+    row = serve()
+    at = f"{ENDPOINTS}/{row.short_id}/sleep"
+    assert api(vera, "POST", at, {"reason": "why not"}).status_code == 403
+    row.refresh_from_db()
+    assert row.desired == "running"
+
+
+def test_what_sleeps_can_be_stopped_and_is_woken_by_nobody_then(
+    client, api, quiet, settle, alice
+) -> None:
+    endpoints_sleep()
+    row = settle(quiet)
+    client.force_login(alice)
+    here = f"/projects/vision/endpoints/{row.short_id}/"
+    assert client.post(f"{here}stop/").status_code == 302
+    row = settle(row)
+    assert api(alice, "GET", f"{ENDPOINTS}/{row.short_id}").json()["status"]["state"] == "stopped"
+    assert endpoint_wake(row.pk) == "It is stopped; it answers when somebody starts it."
+    assert client.post(f"{here}start/").status_code == 302
+    assert settle(row).launch == 2
+
+
+def test_who_wakes_it_by_a_press_needs_no_request(client, quiet, settle, alice) -> None:
+    endpoints_sleep()
+    row = settle(quiet)
+    client.force_login(alice)
+    assert client.post(f"/projects/vision/endpoints/{row.short_id}/start/").status_code == 302
+    assert settle(row).launch == 2

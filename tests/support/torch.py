@@ -9,12 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from devcluster import images, oci
-from devcluster.layout import cache
+from devcluster import images, oci, serving_images
+from devcluster.layout import ROOT, cache
 from devcluster.programs import only_one
 from tests.support.portal import environments
 from tools.setup_shell import digest
@@ -112,14 +113,40 @@ def image() -> str:
     return published["reference"]
 
 
-def _image(say: images.Said) -> oci.Image:
-    root = unpacked()
+def server_image() -> dict[str, str]:
+    """Publish a model server beside it; what PyPI has is 5.3 GB with the libraries of GPUs."""
+    with only_one("image-torch-server"):
+        return images.publish(_server, lambda _said: None)
 
+
+def _server(say: images.Said) -> oci.Image:
+    place = serving_images.PLACE
+    packages = images.locked("model-server", place, ROOT / "requirements/model-server.txt")
+    beside: dict[str, Path | bytes] = {
+        # behind its own packages: Debian's are older than what it needs
+        f"{place}/{images.PACKAGES_OF}/torch.pth": f"{IN_IMAGE}/{_PYTHON}\n".encode()
+    }
+    path = images.Recipe(
+        "torch-path",
+        digest(*beside, IN_IMAGE),
+        lambda at: oci.write_layer(at, oci.files_as_tar(beside)),
+    )
+    recipes = (images.serving_debian(), _layer(), packages, path, serving_images.program())
+    made = serving_images.server("serving-pytorch", say, recipes)
+    env = {**made.environment, **told(IN_IMAGE)}
+    return replace(made, name="berth/serving-torch", environment=env)
+
+
+def _layer() -> images.Recipe:
     def make(folder: Path) -> oci.Layer:
-        shutil.copytree(root, folder / f"root{IN_IMAGE}", symlinks=True)
+        shutil.copytree(unpacked(), folder / f"root{IN_IMAGE}", symlinks=True)
         return images.packed(folder, folder / "root", f".{IN_IMAGE}")
 
-    layer = images.Recipe("torch", digest(_KEY), make).layer(say)
+    return images.Recipe("torch", digest(_KEY), make)
+
+
+def _image(say: images.Said) -> oci.Image:
+    layer = _layer().layer(say)
     base = images.tool(say)
     env = {**told(IN_IMAGE), "PYTHONPATH": f"{IN_IMAGE}/{_PYTHON}"}
     return oci.Image(

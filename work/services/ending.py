@@ -58,7 +58,8 @@ def workload_stop(*, principal: Principal, row: Workload, said: str = "", reason
 def request_stop(row: Any, *, reason: str, actor: Principal | None, said: str = "") -> bool:
     """Write the intent to stop; False when it was written before, or it has run to its end."""
     kind = kinds.kind_of(row.kind)
-    if row.desired != Desired.RUNNING or kind.is_over(row):
+    ends_rest = kind.is_resting(row) and reason not in kind.rests
+    if not (row.desired == Desired.RUNNING or ends_rest) or kind.is_over(row):
         return False
     own = kind.stopping(row, reason) if kind.stopping else ()
     ticket_return(row)

@@ -181,6 +181,7 @@ class New(NewView):
             for field in self.kind.table
             if (value := _given(field, request.GET.get(field.name))) is not None
         }
+        form.given = {**self.pages.follows(self.principal, self.project, form), **form.given}
         told = {n: to_form(self.kind.table[n], value) for n, value in form.given.items()}
         form.initial.update({form.names[name]: value for name, value in told.items()})
         form.choose_volume(request.GET.get("volume", "")[:36])

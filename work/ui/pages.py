@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from common.ui.components import Tab
     from placement.fleet import Fleet
+    from projects.models import Project
     from work.ui.forms import WorkForm
 
 Counted = Callable[[int], str]  # a sentence about so many of them
@@ -49,6 +50,7 @@ class Words:
     events: Text  # the link to what happened to all of them
     document: Text  # what the page of its YAML is called
     retry: Text = ""  # start what has failed; "": as what has ended
+    wake: Text = ""  # for starting what rests until it is called
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Verb:
     ends: bool = False
     listed: bool = True  # in the menu of a list too
     chosen: bool = False  # of several in a list too
+    lost: Text = ""  # what whoever ends another's work is told; "": what a stop loses
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Column:
     name: str
     label: Text
     cell: Callable[[Principal, Any], SafeString]
+    number: bool = False  # its digits stand below each other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +130,11 @@ class Pages:
     facts_of: Callable[[Any], list[Fact]] = lambda _row: []
     facts_part: str = "work/_facts.html"
     verbs: tuple[Verb, ...] = ()  # (): it is started and stopped (``work.ui.verbs``)
+    more_verbs: tuple[Verb, ...] = ()  # beside those
     # Its form, instead of one that is made of nothing but its table.
     form: Callable[..., WorkForm] | None = None  # who, project, data, row=
+    # What follows from what a link says of it (``WorkForm.given``), where the link says no more.
+    follows: Callable[[Principal, Project, WorkForm], Mapping[str, Any]] = lambda *_given: {}
     # What its fields name, by what means it alone: for documents and commands.
     named: Callable[[Principal, Any], Mapping[str, Any]] = lambda _who, _row: {}
     unread: tuple[str, ...] = ()  # columns that are too large to be read with each row
@@ -161,6 +168,8 @@ class Pages:
 
     def again(self, row: Any) -> Text:
         """Return the word for starting what has ended."""
+        if self.words.wake and self.kind.is_resting(row):
+            return self.words.wake
         failed = row.shown_phase == Phase.FAILED
         return self.words.retry if failed and self.words.retry else self.words.again
 

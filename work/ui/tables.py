@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from work.ui.pages import Pages
 
 WHOLE: dict[str, Any] = {"td": {"class": "text-nowrap"}}  # a number on the line of its unit
+NUMBER: dict[str, Any] = {"td": {"class": "end num"}, "th": {"class": "end"}}
 MENU: dict[str, Any] = {"td": {"class": "row-acts"}, "th": {"class": "row-acts"}}
 
 
@@ -31,7 +32,8 @@ class _Cell(tables.Column):
     """A column that only one kind has, as one reader sees it."""
 
     def __init__(self, column: Column, who: Principal) -> None:
-        super().__init__(verbose_name=column.label, empty_values=(), orderable=False)
+        attrs = NUMBER if column.number else {}
+        super().__init__(verbose_name=column.label, empty_values=(), orderable=False, attrs=attrs)
         self._column, self._who = column, who
 
     def render(self, record: Any) -> SafeString:

@@ -29,12 +29,14 @@ def _usual(pages: Pages) -> tuple[Verb, ...]:
 
     def again(who: Principal, row: Any) -> Text:
         here = row.desired != Desired.ABSENT and not row.project.archived_at
-        starts = here and pages.states.is_over(row) and may_change(who, row)
+        is_over = pages.states.is_over(row) or (row.is_ended and pages.kind.is_resting(row))
+        starts = here and is_over and may_change(who, row)
         return pages.again(row) if starts else ""
 
     def stop(who: Principal, row: Any) -> Text:
         goes_on = row.desired == Desired.RUNNING and not pages.states.is_over(row)
-        return pages.words.stop if goes_on and may_end(who, row) else ""
+        stops = goes_on or pages.kind.is_resting(row)
+        return pages.words.stop if stops and may_end(who, row) else ""
 
     def park(who: Principal, row: Any) -> Text:
         holds = row.desired == Desired.RUNNING and row.phase == Phase.RUNNING and row.gpus
@@ -95,7 +97,7 @@ def goes_plain(row: Any) -> bool:
 
 
 def verbs_of(pages: Pages) -> tuple[Verb, ...]:
-    return pages.verbs or _usual(pages)
+    return (*(pages.verbs or _usual(pages)), *pages.more_verbs)
 
 
 @dataclass(frozen=True)

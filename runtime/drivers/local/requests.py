@@ -193,6 +193,6 @@ def _mount(raw: Any) -> Facts:
 
 def _probe(raw: Any) -> Facts:
     path = str(raw["path"])
-    if not path.startswith("/") or any(c <= " " for c in path):
+    if path and (not path.startswith("/") or any(c <= " " for c in path)):
         raise ValueError("a probe's path starts with / and has no space")
     return {"path": path, "status": int(raw["status"])}

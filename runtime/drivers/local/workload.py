@@ -229,6 +229,7 @@ class Workload(Watching):
                 return
             if verdict == Listener.OWN and (
                 wanted is None
+                or not wanted["path"]
                 or await listeners.answers(self.port or 0, wanted["path"], wanted["status"])
             ):
                 self._ready()

@@ -12,7 +12,16 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.protocol import Mount, NotYet, Observation, Seen, Serve, Unreachable, WorkloadSpec
+from runtime.protocol import (
+    Mount,
+    NotYet,
+    Observation,
+    Probe,
+    Seen,
+    Serve,
+    Unreachable,
+    WorkloadSpec,
+)
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, processes_of, wait_for
 
 pytestmark = pytest.mark.real
@@ -198,3 +207,14 @@ def test_what_is_stopped_while_more_of_it_is_made_stays_stopped(rooted: Supervis
     scaling.join()
     assert rooted.seen(spec.uid).seen == Seen.EXITED
     assert not processes_of(f"{spec.uid}.1")
+
+
+def test_one_that_names_no_path_is_ready_when_it_listens(supervisor: Supervisor) -> None:
+    refuses = (  # it answers 501 to everything
+        "import http.server as h, sys; "
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), h.BaseHTTPRequestHandler).serve_forever()"
+    )
+    command = (PYTHON, "-I", "-S", "-c", refuses, "{port}")
+    spec = endpoint(supervisor, 1, command=command, probe=Probe(path=""))
+    supervisor.driver.ensure(spec)
+    assert scaled(supervisor, spec, 1).seen == Seen.READY

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from serving.gateway import haproxy
 from serving.gateway.control import Gateway
 from serving.gateway.table import Endpoint, Principal, RoutingTable, Row
 from tests.serving.gateway.replica import Replica
@@ -102,7 +103,16 @@ async def listener() -> AsyncIterator[socket.socket]:
 
 @pytest.fixture
 async def gateway(listener: socket.socket) -> AsyncIterator[Running]:
+    async with running_gateway(listener) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(listener: socket.socket, certificate: str = "") -> AsyncIterator[Running]:
+    """A gateway of its own; with a certificate and its key it speaks TLS."""
     folder = Path(tempfile.mkdtemp(prefix="gw-"))  # pytest's own is too long for a socket's path
+    if certificate:
+        haproxy.write(folder / haproxy.CERTIFICATE, certificate)
 
     async def wake(uid: str) -> str:
         running.woken.append(uid)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-from base64 import b64encode
 from dataclasses import dataclass, field
-
-MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 @dataclass
@@ -16,10 +12,12 @@ class Replica:
     name: str
     figures: str = ""  # what it publishes
     pause_s: float = 0.0  # before each answer
+    headers: str = ""  # of its answers, besides
     seen: list[str] = field(default_factory=list)  # the heads of requests
     received: int = 0  # bytes of bodies
     port: int = 0
     _server: asyncio.Server | None = None
+    _next: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     @property
@@ -54,7 +52,7 @@ class Replica:
     async def _act(
         self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        path = head.split()[1]
+        path = head.split()[1].partition("?")[0]
         await asyncio.sleep(self.pause_s)
         if path == "/stream":
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -66,13 +64,40 @@ class Replica:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf of it")
             await writer.drain()
             self.die()
-        elif path == "/socket":
-            await self._echo(head, reader, writer)
+        elif path in {"/large", "/chunks", "/events"}:
+            await self._send_long(path, reader, writer)
+        elif path == "/echo":
+            body = await reader.readexactly(int(_header(head, "content-length") or 0))
+            await self._answer(writer, body)
         else:
             if _header(head, "transfer-encoding"):
                 await reader.readuntil(b"0\r\n\r\n")
             await self._read(reader, int(_header(head, "content-length") or 0))
+            if path == "/next":
+                self._next.release()
             await self._answer(writer, self.name.encode())
+
+    async def _send_long(
+        self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if path == "/large":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n")
+            for _ in range(128):
+                writer.write(b"x" * 2**16)
+                await writer.drain()
+        elif path == "/events":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            for number in range(1000):
+                writer.write(f"id: {number}\ndata: token\n\n".encode())
+                await writer.drain()
+                await self._next.acquire()
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while (line := await reader.readline()) != b"0\r\n":
+                body = await reader.readexactly(int(line, 16) + 2)
+                writer.write(line + body)
+                await writer.drain()
+            writer.write(line + await reader.readexactly(2))
 
     async def _read(self, reader: asyncio.StreamReader, length: int) -> None:
         while length > 0:
@@ -83,23 +108,9 @@ class Replica:
             self.received += len(part)
 
     async def _answer(self, writer: asyncio.StreamWriter, body: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\nSet-Cookie: theirs=1\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
+        head = f"HTTP/1.1 200 OK\r\nSet-Cookie: theirs=1\r\n{self.headers}"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
-
-    async def _echo(
-        self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Accept a WebSocket, then give back each byte."""
-        key = (_header(head, "sec-websocket-key") or "").encode()
-        accept = b64encode(hashlib.sha1(key + MAGIC, usedforsecurity=False).digest()).decode()
-        writer.write(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Accept: {accept}\r\n\r\n".encode()
-        )
-        while part := await reader.read(65536):
-            writer.write(part)
-            await writer.drain()
 
 
 def _header(head: str, name: str) -> str | None:

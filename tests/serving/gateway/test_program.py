@@ -69,6 +69,12 @@ def endpoint(project: Any, alice: Any) -> Any:
 
 @pytest.fixture
 async def url(listener: socket.socket) -> AsyncIterator[str]:
+    async with process(listener) as one:
+        yield one
+
+
+@contextlib.asynccontextmanager
+async def process(listener: socket.socket) -> AsyncIterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="gw-"))
     running = asyncio.create_task(Process(folder, listener).run())
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/e/vision"
@@ -242,6 +248,66 @@ async def test_a_call_wakes_what_sleeps_and_nothing_else(
     await Endpoint.objects.filter(pk=endpoint.pk).aupdate(**asleep, stop_reason="user")
     await becomes(503, url, "of-a-key")
     assert (await Endpoint.objects.aget(pk=endpoint.pk)).desired == Desired.STOPPED
+
+
+def test_a_row_that_no_table_can_hold_is_away_alone(project: Any, alice: Any) -> None:
+    """Whatever wrote it: the rest is served, revoked and woken as before."""
+    from accounts.models import ApiToken
+    from projects.models import Membership, Project
+    from runtime.models import ObservedWorkload
+    from serving.gateway.rows import read_table
+    from serving.models import Endpoint, EndpointKey, Model, ModelVersion
+
+    def made(name: str, **columns: Any) -> Any:
+        said = {"kind": "endpoint", "cluster_key": "local", "launch": 1, "desired": "running"}
+        said |= {"project": project, "owner": alice, "name": name}
+        return Endpoint.objects.create(**said | columns)
+
+    model = Model.objects.create(project=project, name="m")
+    odd = ModelVersion.objects.create(model=model, name="-;shutdown", source="volume", origin="x")
+    good, spoiled = made("good"), made("n;a")
+    sick = made("sick", version=odd)
+    canary = made("canary-1", version=odd, canary_of=good)
+    replica = Replica("r", port=4711)
+    for row in (good, spoiled, sick, canary):
+        answers(row, replica)
+    seen = ObservedWorkload.objects.get(uid=sick.uid)
+    for n, data in enumerate([{}, {"seen": "no-such-word"}, ["x"], {"replicas": 7}]):
+        ObservedWorkload.objects.create(
+            cluster_key="local", uid=f"00000000-0000-0000-0000-{n:012}", kind="endpoint",
+            seen=seen.seen, launch=1, seen_at=seen.seen_at, data=data,
+        )  # fmt: skip
+    key_for(good, "one")
+    EndpointKey.objects.filter(pk=key_for(good, "two").pk).update(digest="no digest")
+    token_for(alice, "three")
+    ApiToken.objects.filter(pk=token_for(alice, "four").pk).update(digest="none either")
+    elsewhere = Project.objects.create(name="Odd", slug="odd_one")
+    Membership.objects.create(project=elsewhere, user=alice, role="owner")
+    table = read_table()
+    assert [one.name for one in table.endpoints] == ["good"]
+    (one,) = table.endpoints
+    assert one.main.replicas == (replica.address,)
+    assert one.canary is None
+    words = {principal.caller: principal for principal in table.principals.values()}
+    assert len(table.principals) == 2
+    assert words[f"u{alice.pk}"].projects == {project.slug}
+
+
+def test_callers_of_what_was_stopped_read_why(project: Any, alice: Any) -> None:
+    from serving.gateway.rows import read_table
+    from serving.models import Endpoint
+
+    said = {"kind": "endpoint", "project": project, "owner": alice, "desired": "stopped"}
+    Endpoint.objects.create(name="asleep", stop_reason="asleep", **said)
+    Endpoint.objects.create(name="parked", stop_reason="parked", **said)
+    told = {one.name: (one.waiting > 0, one.stopped) for one in read_table().endpoints}
+    assert told == {
+        "asleep": (True, ""),
+        "parked": (
+            False,
+            "It does not answer until somebody starts it. Parked; resume any time.",
+        ),
+    }
 
 
 def test_reading_the_table_is_as_many_queries_for_a_thousand_endpoints(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
 from serving.gateway import haproxy
 from serving.gateway.table import Endpoint, Principal, Row
@@ -88,25 +87,6 @@ async def test_a_replica_that_dies_in_the_middle_is_no_other_answer(
     assert [one.seen[0].split()[1] for one in (replica, other)] == ["/half", "/half"]
     assert len(replica.seen) == len(other.seen) == 1, "nothing was sent twice"
     await until(lambda: gateway.gateway.counts._by_slice)
-
-
-async def test_streams_arrive_as_they_are_sent_and_sockets_stay_open(
-    gateway: Running, replica: Replica
-) -> None:
-    await gateway.route(replica)
-    async with gateway.client() as client, client.stream("GET", "/stream") as stream:
-        began = time.monotonic()
-        ticks = stream.aiter_lines()
-        for _ in range(10):
-            await anext(ticks)
-        assert time.monotonic() - began < 5, "ten ticks of 50 ms each"
-    url = gateway.url.replace("http", "ws") + "/socket"
-    headers = {"Authorization": "Bearer good"}
-    async with connect(url, additional_headers=headers, proxy=None) as one:
-        # frames of a client are masked; the replica gives back the bytes that it was sent
-        reader = one.transport
-        assert reader is not None
-        await one.ping()
 
 
 @pytest.mark.slow

@@ -11,10 +11,11 @@ import pytest
 from django.db import OperationalError, connection
 
 from common.clock import now
+from runtime.models import Lease
 from serving.gateway.counts import Counts
 from serving.gateway.table import Endpoint as Routed
 from serving.gateway.table import Principal, RoutingTable, Row
-from serving.gateway.tallies import Tallies, some_gateway_tells, tallies_prune
+from serving.gateway.tallies import Tallies, gateways, some_gateway_tells, tallies_prune
 from serving.models import Calls, EndpointKey, Pressure
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
@@ -104,8 +105,6 @@ def test_what_was_not_written_of_pressure_is_said_again_at_once(row: Any) -> Non
 
 
 def test_old_calls_and_gateways_that_ended_are_forgotten(row: Any, settings: Any) -> None:
-    from runtime.models import Lease
-
     settings.BERTH_CALLS_DAYS = 31
     for days in (30, 32):
         at = now() - timedelta(days=days)
@@ -118,3 +117,33 @@ def test_old_calls_and_gateways_that_ended_are_forgotten(row: Any, settings: Any
     assert Calls.objects.get().requests == 30
     assert Pressure.objects.get().gateway == "lives"
     assert Lease.objects.get(name__startswith="gateway:").name == "gateway:lives"
+
+
+def test_operators_see_which_gateways_run_since_when_and_what_they_carry(
+    row: Any, as_user: Any, operator: Any
+) -> None:
+    from console.health import check_all
+
+    def told() -> tuple[bool, str]:
+        return next((one.ok, one.message) for one in check_all() if one.name == "gateway")
+
+    assert told() == (False, "No gateway has told anything for 30 s: endpoints answer nobody.")
+    one = Tallies("gw-1")
+    one.write_pressures({str(row.pk): 3}, {str(row.pk): 2}, moment=100)
+    one.write_pressures({str(row.pk): 3}, {str(row.pk): 2}, moment=106)
+    minute = now().replace(second=0, microsecond=0)
+    Calls.objects.create(endpoint=row, minute=minute, gateway="gw-1", caller="u1", requests=1234)
+    Lease.objects.create(name="gateway:gw-0", until=now() - timedelta(minutes=5))
+    live, gone = gateways()
+    assert (live.name, live.is_live, live.requests) == ("gw-1", True, 1234)
+    assert (live.answering, live.waiting) == (3, 2)
+    since = live.since
+    one.write_pressures({}, {}, moment=112)
+    assert gateways()[0].since == since
+    assert gateways()[0].latest >= live.latest
+    assert (gone.name, gone.is_live, gone.requests) == ("gw-0", False, 0)
+    assert told() == (True, "1 gateway")
+    page = as_user(operator).get("/console/system/").content.decode()
+    assert "1,234" in page
+    assert "Silent" in page
+    assert "gateway:gw-1" not in page  # it is no duty

@@ -95,7 +95,15 @@ async def test_who_waits_for_what_was_stopped_is_told(gateway: Running) -> None:
         began = time.monotonic()
         await gateway.route(wait_s=0, waiting=0)
         assert (await held).status_code == 503
-    assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 10
+        await gateway.route(wait_s=0, waiting=0, stopped="Stopped by its owner.")
+        told = await client.get("/v1")
+    assert (told.status_code, told.json()["code"]) == (503, "stopped")
+    assert told.json()["detail"] == "Stopped by its owner."
+    assert "Retry-After" not in told.headers, "nobody knows when somebody starts it"
+    assert (await gateway.get(secret="wrong")).status_code == 401, (
+        "of which strangers learn nothing"
+    )
 
 
 async def test_a_canary_that_is_ready_is_not_waited_for_while_the_first_row_restarts(
@@ -122,11 +130,14 @@ async def test_a_wake_that_failed_is_tried_again_and_who_waits_is_told(
     gateway: Running, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "WAKES_EVERY_S", 1.5)
-    gateway.refusals.append("Its owner's budget is spent.")
+    why = 'Its owner\'s budget "B\\" is spent; 予算 %[src]\n.'
+    gateway.refusals.append(why)
     await gateway.route(wait_s=50)
     began = time.monotonic()
     refused = await gateway.get()
-    assert (refused.status_code, refused.json()["code"]) == (503, "no-replica")
+    assert (refused.status_code, refused.json()["code"]) == (503, "not-woken")
+    assert refused.json()["detail"] == why, "as it is, whatever letters it has"
+    assert refused.headers["Retry-After"] == "30"
     assert (await gateway.get()).status_code == 503, "nobody waits for what can't wake"
     assert time.monotonic() - began < 10
     await until(lambda: not gateway.gateway._refused)

@@ -1,0 +1,54 @@
+"""The environments of this machine's model servers: made when something first needs one.
+
+Who waits for one says so by a file, and the manager of this machine, which may write there, has it
+made (``portal.server.environments``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from common.making import making_file, told, wanted_file
+from runtime.reasons import Reason
+from serving.runtimes import RUNTIMES
+
+if TYPE_CHECKING:
+    from projects.models import Project
+
+SIZES_MIB = {one.environment: one.environment_mib for one in RUNTIMES if one.environment}
+
+
+def offered_apart(_project: Project) -> list[str]:
+    """Return the environments of one machine that have a model server."""
+    return list(SIZES_MIB)
+
+
+def is_there(name: str) -> bool:
+    return (settings.BERTH_ENVIRONMENTS_DIR / name).exists()
+
+
+def waits(name: str) -> tuple[str, str] | None:
+    """Return reason and sentence of why what runs in it can't begin yet; None: it can.
+
+    Asked by what waits, again and again; so long it is wanted.
+    """
+    if name not in SIZES_MIB or is_there(name):
+        return None
+    with contextlib.suppress(OSError):  # no manager here, and no such folder
+        wanted_file(settings.BERTH_VAR, name).touch(mode=0o600)
+    making = told(making_file(settings.BERTH_ENVIRONMENTS_DIR, name))
+    numbers = {"done": making.mib, "of": SIZES_MIB[name]}
+    if not making.problem:
+        said = _("The model server of this machine is made first: %(done)d of about %(of)d MiB.")
+        return Reason.ENVIRONMENT, said % numbers
+    if making.problem == "disk":
+        said = _("The disk is full: the model server takes %(of)d MiB.") % numbers
+    elif making.problem == "network":
+        said = _("This machine does not reach the index that it has Python packages from.")
+    else:
+        said = _("The packages of the model server could not be installed.")
+    return Reason.ENVIRONMENT_MISSING, said

@@ -1,0 +1,167 @@
+"""Batch predictions in pods: by servers of their own, and by an endpoint through the gateway."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from devcluster import serving_images
+from devcluster.kube import Kube
+from runtime.drivers.kubernetes import names
+from tests.cluster.test_endpoints import _VERSIONS, KSERVE, Served
+from tests.serving.server import make_sample
+from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
+
+pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(500)]
+WITHIN_S = 240.0
+SIZE = {"cpu_milli": 500, "memory_mib": 512}
+TIMES = 400
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
+    """Pods reach its gateway by an entrance, and their network may go there."""
+    if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
+        pytest.skip("The cluster has no KServe: python -m devcluster kserve")
+    host = devcluster["host"]
+    images = {"serving": pinned(serving_images.publish("serving"))}
+    running = ClusteredPortal(
+        devcluster, f"batch{secrets.token_hex(2)}-", options={"serving_images": images}
+    )
+    with entrance(host, running.port + 7) as port:
+        running.env["BERTH_GATEWAY_URL"] = f"http://{host}:{port}"
+        running.options["allowed_cidrs"] = [f"{host}/32:{port}"]
+        try:
+            yield running.start()
+        finally:
+            running.close()
+
+
+@contextmanager
+def entrance(host: str, behind: int) -> Iterator[int]:
+    """What stands before a gateway on loopback: bytes go through, both ways."""
+
+    class Through(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", behind)) as other:
+                ways = ((self.request, other), (other, self.request))
+                back = threading.Thread(target=_pour, args=ways[1], daemon=True)
+                back.start()
+                _pour(*ways[0])
+                back.join()
+
+    with socketserver.ThreadingTCPServer((host, 0), Through) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def _pour(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture(scope="module")
+def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
+    with portal.api(portal.token("admin")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def models(
+    portal: ClusteredPortal,
+    api: httpx.Client,
+    kube: Kube,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, Any]]:
+    """A model and instances in a volume of the project there: its folder, what is predicted."""
+    made = tmp_path_factory.mktemp("sample") / "digits"
+    told = make_sample("sklearn", made)
+    said = {"name": "models", "size_mib": 1024, "cluster": KEY}
+    uid = ok(api.post("projects/demo/volumes", json=said)).json()["id"]
+    volume = _until(lambda: kube.get("v1", "PersistentVolume", names.volume(uid)))
+    folder = Path(volume["spec"]["hostPath"]["path"])
+    _until(folder.is_dir)
+    shutil.copytree(made, folder / "digits")
+    lines = [json.dumps(row) for row in told["instances"]] * TIMES
+    (folder / "in").mkdir()
+    (folder / "in/a.jsonl").write_text("\n".join([*lines, "[1,"]))
+    for path in (folder / "digits", folder / "in", *folder.glob("*/*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    portal.shell(_VERSIONS.format(uid=uid))
+    return folder, told
+
+
+def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if answer := found():
+            return answer
+        time.sleep(0.2)
+    raise AssertionError(f"not within {within_s:.0f} s")
+
+
+def predicted(api: httpx.Client, **said: Any) -> dict[str, Any]:
+    """Begin one, and return how it ended."""
+    here = "projects/demo/batch-predictions"
+    said = {**SIZE, "input": "volume:models/in", **said}
+    made = ok(api.post(here, json=said)).json()
+
+    def over() -> dict[str, Any] | None:
+        told: dict[str, Any] = api.get(f"{here}/{made['id']}").json()
+        is_over = told["state"] in {"failed", "cancelled"} or told["progress"] == 1
+        return told if is_over and told["state"] != "running" else None
+
+    told: dict[str, Any] = _until(over)
+    log = api.get(f"projects/demo/jobs/{made['job']}/logs").text[-2000:]
+    assert told["state"] == "succeeded", (log, api.get(f"projects/demo/jobs/{made['job']}").text)
+    return told
+
+
+def lines_of(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    paths = sorted(folder.glob(pattern))
+    lines = [json.loads(text) for path in paths for text in path.read_text().splitlines()]
+    return sorted(lines, key=lambda one: one["line"])
+
+
+def test_two_pods_predict_their_shares_with_servers_of_their_own(
+    api: httpx.Client, models: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, sample = models
+    told = predicted(api, model="digits/v1", output="volume:models/own", replicas=2, batch=8)
+    (run,) = (folder / "own").glob(f"{told['name']}-*/1")
+    found = lines_of(run, "predictions-*-of-02-*.jsonl")
+    assert [one["prediction"] for one in found] == sample["predictions"] * TIMES
+    (wrong,) = lines_of(run, "errors-*.jsonl")
+    assert wrong["line"] == len(found) + 1
+
+
+def test_a_pod_asks_an_endpoint_through_the_gateway(
+    portal: ClusteredPortal, api: httpx.Client, models: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, sample = models
+    served = Served(portal, api, name="live", model="digits/v1")
+    served.ready(1)
+    told = predicted(api, endpoint="live", output="volume:models/live", batch=8)
+    assert (told["done"], told["failed"]) == (len(sample["instances"]) * TIMES + 1, 1)
+    (run,) = (folder / "live").glob(f"{told['name']}-*/1")
+    found = lines_of(run, "predictions-*.jsonl")
+    assert [one["prediction"] for one in found] == sample["predictions"] * TIMES
+    assert {one["version"] for one in found} == {"v1"}
+    served.delete()

@@ -1,0 +1,148 @@
+"""By TLS, where the portal has a certificate: HTTP/2 besides, and a certificate that is renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import pytest
+
+from serving.gateway.program import bring_certificate
+from serving.gateway.table import Principal
+from tests.serving.gateway.conftest import PATIENCE_S, Running, running_gateway, until
+from tests.serving.gateway.replica import Replica
+from tests.support.certificates import certificate
+
+BOTH = {
+    who: Principal(word, word, frozenset({"e1"})) for who, word in [("good", "k1"), ("kept", "k2")]
+}
+
+
+@pytest.fixture
+async def tls(listener: socket.socket, tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_gateway(listener, pair(tmp_path)) as running:
+        yield running
+
+
+def pair(folder: Path) -> str:
+    return "\n".join(one.read_text() for one in certificate(folder))
+
+
+def trusting(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(folder / "cert.pem"))
+
+
+async def test_it_speaks_tls_and_tells_the_server_so(
+    tls: Running, replica: Replica, tmp_path: Path
+) -> None:
+    await tls.route(replica)
+    url = f"https://localhost:{tls.port}/e/team/digits/v1"
+    async with httpx.AsyncClient(verify=trusting(tmp_path)) as client:
+        assert (await client.get(url)).status_code == 401
+        answer = await client.get(url, headers={"Authorization": "Bearer good"})
+    assert answer.text == "first"
+    assert "x-forwarded-proto: https\r\n" in replica.seen[0].lower()
+    with pytest.raises(httpx.RemoteProtocolError):
+        await tls.get()  # in clear
+    assert len(replica.seen) == 1
+
+
+class curls:  # noqa: N801 - read as a phrase
+    """Streams of several callers over one connection of HTTP/2, each written to a file of its own."""
+
+    def __init__(self, gateway: Running, folder: Path, *callers: str) -> None:
+        self.files = [folder / f"{n}-of-{caller}" for n, caller in enumerate(callers)]
+        url = f"https://localhost:{gateway.port}/e/team/digits"
+        told = "%{stderr}HTTP/%{http_version} from %{local_port}\n"
+        self.words = ["curl", "-Z"]
+        for file, caller in zip(self.files, callers, strict=True):
+            self.words += ["--http2", "-sN", "--cacert", str(folder / "cert.pem"), "-w", told]
+            self.words += ["-H", f"Authorization: Bearer {caller}", "-o", str(file)]
+            self.words += [f"{url}/stream?{caller}", "-:"]
+        self.words.pop()
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            *self.words, stderr=asyncio.subprocess.PIPE
+        )
+        await until(lambda: all(self.has(file) > 5 for file in self.files))
+        return self
+
+    def has(self, file: Path) -> int:
+        return file.read_text().count("tick") if file.exists() else 0
+
+    async def said(self) -> list[str]:
+        assert self._process.stderr is not None
+        return re.findall(r"HTTP/.*", (await self._process.stderr.read()).decode())
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+async def test_a3_who_may_no_longer_call_is_cut_off_alone_on_a_connection_of_several(
+    tls: Running, replica: Replica, tmp_path: Path
+) -> None:
+    await tls.route(replica, principals=BOTH)
+    async with curls(tls, tmp_path, "good", "kept", "good") as open_ones:
+        mine, theirs, mine_too = open_ones.files
+        await tls.route(replica, principals={"kept": BOTH["kept"]})
+        await asyncio.sleep(0.5)
+        ended, went_on = open_ones.has(mine), open_ones.has(theirs)
+        ended_too = open_ones.has(mine_too)
+        await until(lambda: open_ones.has(theirs) > went_on + 20)
+        assert (open_ones.has(mine), open_ones.has(mine_too)) == (ended, ended_too)
+        await tls.route(replica, principals={})
+        told = await open_ones.said()
+    assert len(told) == 3
+    assert len(set(told)) == 1, "one connection"
+    assert told[0].startswith("HTTP/2 ")
+
+
+def test_a_pair_that_does_not_fit_is_no_certificate(settings: Any, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        certificate(folder)
+    settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY = str(one / "cert.pem"), str(one / "key.pem")
+    assert bring_certificate(tmp_path)
+    assert not bring_certificate(tmp_path), "the same"
+    before = (tmp_path / "tls.pem").read_text()
+    assert (tmp_path / "tls.pem").stat().st_mode & 0o077 == 0
+    shutil.copy(other / "cert.pem", one / "cert.pem")  # its key comes a moment later
+    assert not bring_certificate(tmp_path)
+    assert (tmp_path / "tls.pem").read_text() == before
+    shutil.copy(other / "key.pem", one / "key.pem")
+    assert bring_certificate(tmp_path)
+    settings.BERTH_TLS_CERT = ""
+    assert not bring_certificate(tmp_path)
+    assert not (tmp_path / "tls.pem").exists()
+
+
+async def test_another_certificate_is_told_to_who_comes_and_ends_no_stream(
+    tls: Running, replica: Replica, tmp_path: Path
+) -> None:
+    await tls.route(replica)
+    url = f"https://localhost:{tls.port}/e/team/digits"
+    key = {"Authorization": "Bearer good"}
+    async with (
+        httpx.AsyncClient(verify=trusting(tmp_path), headers=key, timeout=PATIENCE_S) as client,
+        client.stream("GET", f"{url}/stream") as stream,
+    ):
+        lines = stream.aiter_lines()
+        assert await anext(lines) == "tick"
+        (tls.gateway.folder / "tls.pem").write_text(pair(tmp_path))
+        await tls.gateway.renew()
+        async with httpx.AsyncClient(verify=trusting(tmp_path), headers=key) as another:
+            assert (await another.get(f"{url}/v1")).text == "first"
+        for _ in range(20):
+            assert await anext(lines) == "tick"
