@@ -22,6 +22,7 @@ from credentials.decrypt import opened_all
 from credentials.kinds.stores import policy_of_stores
 from credentials.models import Credential
 from credentials.probe.stores import mlflow_headers
+from credentials.selectors import credentials_usable
 from loaders.services.resolve import find_credential
 from runtime import gateway
 from serving.choices import Framework
@@ -75,6 +76,16 @@ def server_named(who: Principal, project: Project, name: str) -> Credential:
     if found is None or found.kind != CredentialKind.MLFLOW:
         raise wrong("origin", _("“%(name)s” is no credential of MLflow.") % {"name": name[:80]})
     return found
+
+
+def server_or_only(who: Principal, project: Project, name: str) -> Credential | None:
+    """Return the named one, or where none is named the only one that there is; None: none is."""
+    if name:
+        return server_named(who, project, name)
+    found = list(credentials_usable(who, project, [CredentialKind.MLFLOW])[:2])
+    if len(found) > 1:
+        raise wrong("server", _("There are several MLflow servers: say which."))
+    return found[0] if found else None
 
 
 def models(server: Credential, words: str = "", token: str = "") -> Mapping[str, Any]:

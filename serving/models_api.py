@@ -161,7 +161,13 @@ class RegistryVersionsOut(serializers.Serializer[Any]):
 class RegistryIn(StrictSerializer):
     """What is asked of an MLflow server, which a credential of the project names."""
 
-    server = serializers.CharField(max_length=80, help_text="name or id of the credential")
+    server = serializers.CharField(
+        required=False,
+        default="",
+        max_length=80,
+        allow_blank=True,
+        help_text="name or id of the credential; the only one when not said",
+    )
     model = serializers.CharField(required=False, default="", max_length=256)
     q = serializers.CharField(required=False, default="", max_length=80, allow_blank=True)
     token = serializers.CharField(required=False, default="", max_length=1000, allow_blank=True)
@@ -335,7 +341,9 @@ class RegistryModels(ProjectAPIView):
     )
     def get(self, request: Request, project: str) -> Response:
         said = _asked_of(request)
-        server = mlflow.server_named(self.principal, self.project, said["server"])
+        server = mlflow.server_or_only(self.principal, self.project, said["server"])
+        if server is None:
+            return Response({"models": [], "token": ""})
         return Response(mlflow.models(server, said["q"], said["token"]))
 
 
@@ -352,7 +360,9 @@ class RegistryVersions(ProjectAPIView):
     )
     def get(self, request: Request, project: str) -> Response:
         said = _asked_of(request)
-        server = mlflow.server_named(self.principal, self.project, said["server"])
+        server = mlflow.server_or_only(self.principal, self.project, said["server"])
+        if server is None or not said["model"]:
+            return Response({"versions": [], "token": ""})
         return Response(mlflow.versions(server, said["model"], said["token"]))
 
 
