@@ -43,7 +43,8 @@ def called_at(uids: Collection[UUID]) -> Mapping[UUID, datetime]:
     )
     last: dict[int, datetime] = {}
     for pk, first, at in rows:
-        last[first or pk] = max(at, last.get(first or pk, at))
+        if at is not None:  # as the types have it
+            last[first or pk] = max(at, last.get(first or pk, at))
     if not last:
         return {}
     both = Endpoint.objects.filter(Q(pk__in=last) | Q(canary_of__in=last), uid__in=uids)
