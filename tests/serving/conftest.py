@@ -15,6 +15,23 @@ ENDPOINTS = "/api/v1/projects/vision/endpoints"
 LEAST = {"name": "digits", "command": ["python3", "serve.py"]}
 
 
+@pytest.fixture(scope="session")
+def model_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a machine has the environment of each model server."""
+    from serving.environments import SIZES_MIB
+
+    there = tmp_path_factory.mktemp("environments")
+    for name in SIZES_MIB:
+        (there / name).mkdir()
+    return there
+
+
+@pytest.fixture(autouse=True)
+def has_model_servers(settings: Any, model_servers: Path) -> None:
+    """The fake machine has them, whatever this one has."""
+    settings.BERTH_ENVIRONMENTS_DIR = model_servers
+
+
 @pytest.fixture
 def fake(world: Any) -> Any:
     return world.driver_for("local")
