@@ -15,21 +15,14 @@ ENDPOINTS = "/api/v1/projects/vision/endpoints"
 LEAST = {"name": "digits", "command": ["python3", "serve.py"]}
 
 
-@pytest.fixture(scope="session")
-def model_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a machine has the environment of each model server."""
+@pytest.fixture(autouse=True)
+def model_servers(settings: Any, tmp_path: Path) -> None:
+    """This machine has them, as far as rows and the fake driver ask."""
     from serving.environments import SIZES_MIB
 
-    there = tmp_path_factory.mktemp("environments")
+    settings.BERTH_ENVIRONMENTS_DIR = tmp_path / "environments"
     for name in SIZES_MIB:
-        (there / name).mkdir()
-    return there
-
-
-@pytest.fixture(autouse=True)
-def has_model_servers(settings: Any, model_servers: Path) -> None:
-    """The fake machine has them, whatever this one has."""
-    settings.BERTH_ENVIRONMENTS_DIR = model_servers
+        (settings.BERTH_ENVIRONMENTS_DIR / name).mkdir(parents=True)
 
 
 @pytest.fixture
