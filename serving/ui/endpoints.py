@@ -136,7 +136,11 @@ class Keys(OneView):
         except BerthError as error:
             return self._page(row, form, status=refuse(request, form, error))
         curl = examples.as_curl(address_of(row), examples.examples_of(row)[0])
-        told = {"made": key, "secret": secret, "code": f"export BERTH_KEY={secret}\n{curl}"}
+        told: dict[str, Any] = {
+            "made": key,
+            "secret": secret,
+            "code": f"export BERTH_KEY={secret}\n{curl}",
+        }
         return self._page(row, KeyForm(), **told)
 
     def _page(self, row: Endpoint, form: KeyForm, status: int = 200, **more: Any) -> HttpResponse:
