@@ -43,6 +43,7 @@ def called_at(uids: Collection[UUID]) -> Mapping[UUID, datetime]:
     )
     last: dict[int, datetime] = {}
     for pk, first, at in rows:
+        assert at is not None  # noqa: S101 - asked for above
         last[first or pk] = max(at, last.get(first or pk, at))
     if not last:
         return {}
