@@ -10,8 +10,8 @@ class ServingConfig(AppConfig):
         from jobs.runtime_spec import secrets_with
         from jobs.ui.artifacts import offers
         from parking import hooks
-        from runtime import reconcilers
-        from serving import contents, listeners
+        from runtime import gateway, reconcilers
+        from serving import contents, listeners, mlflow
         from serving import environments as own_environments
         from serving.kind import ENDPOINT
         from serving.models import Endpoint
@@ -25,6 +25,7 @@ class ServingConfig(AppConfig):
         from work.ui import pages, panels
 
         contents.connect()
+        gateway.register(mlflow.QUESTION, mlflow.answer, outside=True)
         panels.panels.register(batch.panel)
         hooks.used_at.register(called_at)
         secrets_with.register(secrets_of)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import JSONField, Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from common.clock import now
@@ -77,9 +77,16 @@ class ModelVersion(models.Model):
     look_at = models.DateTimeField(null=True)
     digest = models.CharField(max_length=80, blank=True, default="")  # of all its files
     size_bytes = models.PositiveBigIntegerField(null=True)
+    # The job that reads them, in the project's own place; when it did, and what it found wrong.
+    read_by = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
+    read_at = models.DateTimeField(null=True)
+    read_problem = models.CharField(max_length=500, blank=True, default="", db_default="")
+    made_with = models.CharField(max_length=80, blank=True, default="", db_default="")
     # What goes in and comes out, as its files say (``serving.programs``); {}: they do not.
     signature = models.JSONField(default=dict, blank=True)
     metrics = models.JSONField(default=dict, blank=True)  # name → number, of its evaluation
+    # Of one from MLflow: url, model, version, run, framework as it says them (``serving.mlflow``).
+    registry = models.JSONField(default=dict, blank=True, db_default=Value({}, JSONField()))
     run_uid = models.UUIDField(null=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -108,6 +115,15 @@ class ModelVersion(models.Model):
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE
+
+    @property
+    def reading(self) -> str:
+        """How far the reading of its files is: no, running, done or failed."""
+        if self.read_by is not None and self.read_by.is_on_its_way:
+            return "running"
+        if self.read_problem or (self.read_by is not None and self.read_at is None):
+            return "failed"
+        return "done" if self.read_at is not None else "no"
 
 
 class Endpoint(Workload):

@@ -84,7 +84,7 @@ def versions_of(who: Principal, model: Model) -> QuerySet[ModelVersion]:
     """Return its versions, newest first, each with what serves it and ``who`` may see."""
     serving = visible_to(who, kind_of(Endpoint.KIND), model.project)
     rows = ModelVersion.objects.filter(model=model)
-    rows = rows.select_related("model__project", "volume", "load", "created_by")
+    rows = rows.select_related("model__project", "volume", "load", "created_by", "read_by__project")
     served = Prefetch("endpoints", queryset=serving.order_by("name"), to_attr="served_by")
     return rows.prefetch_related(served).order_by("-id")
 

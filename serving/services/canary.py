@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError, Conflict, wrong
+from common.errors import BerthError, Conflict, Invalid, wrong
 from events import services as events
 from runtime.protocol import Desired, Phase
 from serving.choices import State
@@ -76,13 +76,18 @@ def canary_make(
         verb = "rolled-back" if rolls_back else "canary-made"
         _record(principal, first, verb, serves=made.model or made.image)
 
-    made = workload_create(
-        principal=who,
-        project=row.project,
-        kind=kinds.kind_of(row.kind),
-        said={**same, **{name: value for name, value in said.items() if value is not None}},
-        beside=beside,
-    )
+    try:
+        made = workload_create(
+            principal=who,
+            project=row.project,
+            kind=kinds.kind_of(row.kind),
+            said={**same, **{name: value for name, value in said.items() if value is not None}},
+            beside=beside,
+        )
+    except (Invalid, Conflict) as error:
+        if error.code == "name-taken":
+            _require_alone(row)  # another press was faster: nobody said that name
+        raise
     changed(row)
     return made
 
