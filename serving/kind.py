@@ -27,6 +27,7 @@ from work.kinds import Kind
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from accounts.principal import Principal
     from clusters.models import Cluster
     from work.attached import Attached
 
@@ -112,7 +113,11 @@ def _look_at(row: Endpoint, _attached: Attached) -> list[str]:
     told = []
     if row.max_replicas > row.min_replicas == most_of(row):
         told.append(gettext("GPUs of this machine are given once: it stays at the least."))
-    name = runtime_of(row).environment
+    runtime = runtime_of(row)
+    if not runtime.is_tested:
+        said = gettext("%(name)s was not tried by Berth's own tests, which have no GPU for it.")
+        told.append(said % {"name": runtime.label})
+    name = runtime.environment
     if name and row.cluster_key == ONE_MACHINE and not environments.is_there(name):
         said = gettext("This machine makes the model server first: about %(size)d MiB, once.")
         told.append(said % {"size": environments.SIZES_MIB[name]})
@@ -123,6 +128,21 @@ def _change(row: Endpoint, after: Endpoint, _fields: Collection[str]) -> None:
     """What runs is scaled to other bounds within limits, a moment later (``services.scale``)."""
     if row.is_on_its_way:
         after.replicas = row.replicas
+    _hold(after)
+
+
+def _prepare(_principal: Principal, row: Endpoint) -> None:
+    _hold(row)
+
+
+def _hold(row: Endpoint) -> None:
+    """Have nobody delete its version until this is committed; say so where somebody has."""
+    version = row.version
+    if version is None:
+        return
+    if not ModelVersion.objects.select_for_update().filter(pk=version.pk).exists():
+        said = gettext("There is no such model here: %(name)s.")
+        raise wrong("model", said % {"name": row.model})
 
 
 ENDPOINT = Kind(
@@ -139,6 +159,7 @@ ENDPOINT = Kind(
     managed=True,
     first_name=lambda row: row.model.partition("/")[0] or Endpoint.KIND,
     settle=_settle,
+    prepare=_prepare,
     change=_change,
     check_place=_check_place,
     look_at_attached=_look_at,

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -57,6 +58,7 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     row = launch(owner, env={"CANARY": ENV_VALUE}, credentials=given)
     _by_api(browser, project)
     done.job = _job(browser, project)
+    _endpoint(browser, project, done)
     settle(row)
     done.workspace = row
     done.secrets["env"] = ENV_VALUE
@@ -90,6 +92,26 @@ def _kubeconfig(settings: Any, done: Planted) -> None:
     assert answer.status_code == 302, answer.content
     done.secrets["kubeconfig"] = kubeconfigs.CANARY
     done.secrets["cluster-key"] = private
+
+
+def _endpoint(browser: Client, project: Any, done: Planted) -> None:
+    """An endpoint of the same variable, and a key that is shown once."""
+    answer = browser.post(
+        f"/api/v1/projects/{project.slug}/endpoints",
+        json.dumps({"name": "canary", "command": ["true"], "env": {"CANARY": ENV_VALUE}}),
+        content_type="application/json",
+        headers={"Idempotency-Key": "canary-endpoint"},
+    )
+    assert answer.status_code == 202, answer.content
+    at = f"/projects/{project.slug}/endpoints/{answer.json()['id']}/keys"
+    made = browser.post(
+        f"/api/v1{at}", json.dumps({"name": "api"}), content_type="application/json"
+    )
+    done.secrets["endpoint-key"] = made.json()["key"]
+    shown = browser.post(f"{at}/", {"name": "page", "days": "30"})
+    secret = re.search(r"bep_[A-Za-z0-9]{32}", shown.content.decode())
+    assert secret is not None
+    done.secrets["endpoint-key-of-a-page"] = secret[0]
 
 
 def _totp(owner: Any, done: Planted) -> None:

@@ -24,7 +24,7 @@ from tests.security.canaries import Planted
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ODD = ("/no-such-page", "/api/v1/no-such", "/projects/nowhere/", "/projects/vision/workspaces/x/")
-KINDS = ("workspaces", "jobs")
+KINDS = ("workspaces", "jobs", "endpoints")
 # what the holder himself is shown on purpose
 OWN_PAGES = {
     "env": tuple(f"{where}/projects/vision/{kind}/" for where in ("", "/api/v1") for kind in KINDS),

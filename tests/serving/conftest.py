@@ -15,6 +15,16 @@ ENDPOINTS = "/api/v1/projects/vision/endpoints"
 LEAST = {"name": "digits", "command": ["python3", "serve.py"]}
 
 
+@pytest.fixture(autouse=True)
+def model_servers(settings: Any, tmp_path: Path) -> None:
+    """This machine has them, as far as rows and the fake driver ask."""
+    from serving.environments import SIZES_MIB
+
+    settings.BERTH_ENVIRONMENTS_DIR = tmp_path / "environments"
+    for name in SIZES_MIB:
+        (settings.BERTH_ENVIRONMENTS_DIR / name).mkdir(parents=True)
+
+
 @pytest.fixture
 def fake(world: Any) -> Any:
     return world.driver_for("local")

@@ -302,3 +302,44 @@ def test_a_file_server_that_lies_holds_up_no_other_version(
         assert len(row.folder) <= 512
         assert ".." not in row.folder.split("/")
         assert row.size_bytes is None or 0 <= row.size_bytes < 2**63
+
+
+@pytest.mark.parametrize("edits", [False, True], ids=["made", "edited"])
+def test_a_model_that_is_deleted_while_a_deploy_starts_is_told_so(
+    api, alice, serve, version, monkeypatch, edits
+) -> None:
+    """Its version was there when the form was read."""
+    from serving.models import Endpoint
+    from work.services import edit, launch
+
+    version("v1")
+    at = f"{ENDPOINTS}/{serve(name='other').short_id}" if edits else ENDPOINTS
+    real = edit.lock if edits else launch.digest_of
+
+    def late(*words: Any, **said: Any) -> Any:
+        assert api(alice, "DELETE", f"{VERSIONS}/v1").status_code == 204
+        return real(*words, **said)
+
+    said = {"model": "digits/v1"}
+    monkeypatch.setattr(*((edit, "lock") if edits else (launch, "digest_of")), late)
+    answer = api(alice, "PATCH" if edits else "POST", at, said)
+    assert (answer.status_code, list(answer.json()["fields"])) == (400, ["model"])
+    assert not Endpoint.objects.exclude(name="other").exists()
+
+
+def test_e13_the_slower_of_two_presses_reads_that_there_is_a_canary(
+    api, alice, serve, monkeypatch
+) -> None:
+    from serving.services import canary
+
+    at = f"{ENDPOINTS}/{serve().short_id}/canary"
+    real = canary.workload_create
+
+    def late(**said: Any) -> Any:
+        monkeypatch.setattr(canary, "workload_create", real)
+        assert api(alice, "POST", at, {"args": ["first"]}).status_code == 202
+        return real(**said)
+
+    monkeypatch.setattr(canary, "workload_create", late)
+    answer = api(alice, "POST", at, {"args": ["second"]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "has-canary")
