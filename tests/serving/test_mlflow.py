@@ -80,3 +80,17 @@ def test_a1_another_projects_server_is_not_asked(
     inner = {"kind": "mlflow", "name": "team", "endpoint": "https://169.254.169.254"}
     stored = api(alice, "POST", "/api/v1/projects/vision/credentials", inner)
     assert (stored.status_code, list(stored.json()["fields"])) == (400, ["endpoint"])
+
+
+@pytest.mark.django_db
+def test_without_a_server_nothing_is_asked_and_the_page_says_how_to_get_one(
+    api: Any, alice: Any, as_user: Any, project: Any
+) -> None:
+    del project
+    base = "/api/v1/projects/vision/mlflow"
+    assert api(alice, "GET", f"{base}/models").json() == {"models": [], "token": ""}
+    assert api(alice, "GET", f"{base}/versions").json() == {"versions": [], "token": ""}
+    page = as_user(alice).get("/projects/vision/mlflow")
+    assert page.status_code == 200
+    assert "No MLflow server yet" in page.content.decode()
+    assert "?kind=mlflow" in page.content.decode()
