@@ -38,6 +38,7 @@ LOADS = {
     "routes": ("routes", "run"),
     "streams": ("streams", "run"),
     "gateway": ("gateway", "run"),
+    "wake": ("wake", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]

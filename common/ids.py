@@ -33,11 +33,11 @@ def is_uid(text: str) -> bool:
     return True
 
 
-def next_name(base: str, taken: Collection[str]) -> str:
-    """Return ``base``, or ``base 2``, ``base 3`` …, whichever is free."""
+def next_name(base: str, taken: Collection[str], *, between: str = " ", most: int = 58) -> str:
+    """Return ``base``, or ``base 2``, ``base 3`` …, whichever is free. ``most``: of it are kept."""
     if base not in taken:
         return base
     number = 2
-    while f"{base[:58]} {number}" in taken:
+    while f"{base[:most]}{between}{number}" in taken:
         number += 1
-    return f"{base[:58]} {number}"
+    return f"{base[:most]}{between}{number}"

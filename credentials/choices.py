@@ -9,6 +9,7 @@ class CredentialKind(models.TextChoices):
     S3_COMPATIBLE = "s3-compatible", _("S3-compatible store")
     GCS = "gcs", _("Google Cloud Storage")
     HDFS = "hdfs", _("Hadoop file system")
+    MLFLOW = "mlflow", "MLflow"
     REGISTRY = "registry", _("Container registry")
     GIT = "git", _("Git token")
     SSH = "ssh", _("Private SSH key")
@@ -16,14 +17,16 @@ class CredentialKind(models.TextChoices):
 
 
 # What work gets into its environment. A registry's sign-in goes to the cluster instead, and only
-# loads read a Hadoop file system.
+# loads read a Hadoop file system or MLflow's artifacts.
 EMBEDDED = tuple(
-    k for k in CredentialKind if k not in {CredentialKind.REGISTRY, CredentialKind.HDFS}
+    k
+    for k in CredentialKind
+    if k not in {CredentialKind.REGISTRY, CredentialKind.HDFS, CredentialKind.MLFLOW}
 )
 # What a load can open a store with.
 STORES = (
     *(CredentialKind.S3, CredentialKind.S3_COMPATIBLE),
-    *(CredentialKind.GCS, CredentialKind.HDFS),
+    *(CredentialKind.GCS, CredentialKind.HDFS, CredentialKind.MLFLOW),
 )
 
 
@@ -50,3 +53,4 @@ class Use(models.TextChoices):
     TEST = "test", _("it was tested")
     WORK = "work", _("given to work that started")
     LOAD = "load", _("a load copied with it")
+    REGISTRY = "registry", _("a registry of models was asked")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from credentials.models import Credential
 
 
+_NAMED = (CredentialKind.HDFS, CredentialKind.MLFLOW)
+
+
 def opened(row: Credential) -> dict[str, str]:
     """Return the secret, or raise Unavailable where no known key opens it."""
     return unseal(row.uid, row.sealed)
@@ -49,8 +52,8 @@ def store_of(credential: Credential, *, purpose: Use = Use.LOAD) -> dict[str, An
         "secret_key": secret.get("secret_key", ""),
         "session_token": secret.get("session_token", ""),
         "service_account": None,
-        "user": row.username if row.kind == CredentialKind.HDFS else "",
-        "token": secret.get("delegation_token", ""),
+        "user": row.username if row.kind in _NAMED else "",
+        "token": secret.get("delegation_token", "") or secret.get("password", ""),
     }
     if row.kind == CredentialKind.GCS:
         store["service_account"] = gcs.key_file(said, secret)

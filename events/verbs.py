@@ -68,6 +68,7 @@ WORDS: dict[str, Promise] = {
     "endpoint.parked": _("parked the endpoint"),
     "endpoint.promoted": _("promoted the canary of the endpoint"),
     "endpoint.reclaimed": _("asked GPUs back from the endpoint"),
+    "endpoint.rolled-back": _("began to roll back the endpoint"),
     "endpoint.split": _("changed which share the canary gets of the endpoint"),
     "endpoint.started": _("started again the endpoint"),
     "endpoint.stopped": _("stopped the endpoint"),

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import httpx
 from django.utils.translation import gettext as _
@@ -21,6 +22,8 @@ from starlette.responses import Response
 from common import disk
 from common.errors import BerthError, Invalid, NotFound, Unavailable
 from common.streams import look
+from dataplane.files.names import Refusal, path_of
+from files import in_use
 from files.words import sentence
 from gate.access import Demand, VolumeTarget, note_deleted, note_written, volume_target
 from gate.callers import admitted
@@ -45,6 +48,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _TO_READ = frozenset({"count", "selection"})  # asked by POST because a list is long
 _WRITTEN = frozenset({"file", "copy", "delete", "extract", "restore", "uploads"})
 _GROWS = frozenset({"copy", "extract", "mkdir", "uploads"})
+_TAKES_AWAY = frozenset({"delete", "move", "rename"})
+MOST_NAMED = 1024 * 1024  # bytes that say what goes, where something of the volume is in use
 MEASURED_EVERY_S = 60.0
 
 
@@ -68,6 +73,11 @@ class Carrier:
         self, request: Request, target: VolumeTarget, act: str, stream: Stream
     ) -> httpx.Response:
         """Return the answer with its body unread; raise what the server refused."""
+        body: AsyncIterator[bytes] | bytes | None = None
+        if request.method in BODIES:
+            arrives = body = _body(request, stream)
+            if act in _TAKES_AWAY:
+                body = await _without_what_is_in_use(request, target, arrives)
         sent = {name: request.headers[name] for name in _TO if name in request.headers}
         sent["authorization"] = f"Bearer {target.token}"
         sent["accept-encoding"] = "identity"
@@ -78,7 +88,7 @@ class Carrier:
             request.method,
             httpx.URL(f"http://{target.address}/{act}", query=_query(request)),
             headers=sent,
-            content=_body(request, stream) if request.method in BODIES else None,
+            content=body,
         )
         try:
             answer = await self._client.send(asked, stream=True)
@@ -130,6 +140,26 @@ async def _body(request: Request, stream: Stream) -> AsyncIterator[bytes]:
             raise BerthError(stream.why, code=stream.code)
         stream.touch()
         yield part
+
+
+async def _without_what_is_in_use(
+    request: Request, target: VolumeTarget, body: AsyncIterator[bytes]
+) -> AsyncIterator[bytes] | bytes:
+    """Return the body once it takes nothing away that is in use; only then it is read here."""
+    volume = UUID(target.short_id)
+    if not await look(lambda: any(in_use.has_any(volume))):
+        return body
+    if int(request.headers["content-length"]) > MOST_NAMED:
+        raise Invalid(_("Name fewer files at once: some of this volume are in use."))
+    data = b"".join([part async for part in body])
+    said = _json(data)
+    given = said.get("paths") if "paths" in said else [said.get("path", "")]
+    try:
+        paths = [path_of(str(path)) for path in given] if isinstance(given, list) else []
+    except Refusal:
+        return data  # which the server refuses in its own words
+    await look(lambda: in_use.check(volume, paths))
+    return data
 
 
 async def _refusal(answer: httpx.Response) -> BerthError:

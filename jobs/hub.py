@@ -7,12 +7,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from common.errors import Conflict, Invalid
+from common.hooks import Hook
 from hubapi.api import hub_api
 from jobs.code import launch_of
 from jobs.models import Job, NotebookResult
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_BODY = 6 << 20
 MAX_FAILURE = 6000
+# What a program tells an app above (``jobs.runtime_spec.reports_of``), as it says it.
+told_of: Hook[[Job, Mapping[str, Any]], None] = Hook()
 _GZIP = b"\x1f\x8b"
 
 
@@ -46,6 +50,8 @@ def report(request: HttpRequest, job: UUID) -> HttpResponse:
             raise Conflict("There is a newer launch, or none.")
         row.failure = told["failure"]
         row.save(update_fields=["failure"])
+        if told["told"]:
+            told_of(row, told["told"])
         if told["page"]:
             values = {"launch": launch, "name": told["name"], "page": told["page"]}
             NotebookResult.objects.update_or_create(job=row, defaults=values)
@@ -72,4 +78,5 @@ def _body(request: HttpRequest) -> dict[str, Any]:
         "failure": failure.replace("\0", "")[:MAX_FAILURE],
         "name": name.replace("\0", "")[-255:],
         "page": page,
+        "told": told["told"] if isinstance(told.get("told"), dict) else {},
     }

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 STOP_GRACE_S = 30.0  # to write a checkpoint
 BACKOFF_S = 10.0
+# Whether its program tells an app above what it found (``jobs.hub.told``).
+reports_of: Hook[[Job], bool] = Hook()
 PURPOSE = "job-report"  # of the derived token
 RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod
 # What apps above give to the launch of a job of theirs: secret variables.
@@ -54,7 +56,7 @@ def workload_spec(row: Job) -> WorkloadSpec:
     common: dict[str, Any] = common_fields(row, keys)
     if row.home is not None:
         common["mounts"] = (mount_of(row.home, role="home"), *common["mounts"])
-    reports = bool(row.smoke_of or row.is_notebook)
+    reports = bool(row.smoke_of or row.is_notebook) or any(reports_of(row))
     own = _own_environment(row, options, reports=reports)
     common |= {
         "framework": row.framework,

@@ -14,6 +14,7 @@ class StoreKind(models.TextChoices):
     S3_COMPATIBLE = "s3-compatible", _("S3-compatible store")
     GCS = "gcs", _("Google Cloud Storage")
     HDFS = "hdfs", _("Hadoop file system")
+    MLFLOW = "mlflow", "MLflow"
 
 
 class Mode(models.TextChoices):

@@ -135,7 +135,9 @@ TABLE = f.Table(
     _Url(
         name="url",
         label=_("Bucket and path"),
-        help=_("s3://bucket/folder, gs://bucket/folder or hdfs:///folder"),
+        help=_(
+            "s3://bucket/folder, gs://bucket/folder, hdfs:///folder or mlflow-artifacts:///folder"
+        ),
         example="s3://bucket/folder",
         longest=policies.MAX_KEY + 300,
         rule=lambda text: policies.parse_url(text).url,

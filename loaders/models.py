@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ENDED = (Phase.STOPPED, Phase.FAILED)
 # Which store it is says the credential.
-OF_CREDENTIAL = frozenset({StoreKind.S3_COMPATIBLE, StoreKind.HDFS})
+OF_CREDENTIAL = frozenset({StoreKind.S3_COMPATIBLE, StoreKind.HDFS, StoreKind.MLFLOW})
 
 
 class Progress(models.Model):

@@ -30,7 +30,9 @@ _SCHEMES = {
     "s3": (StoreKind.S3, StoreKind.S3_COMPATIBLE),
     "gs": (StoreKind.GCS,),
     "hdfs": (StoreKind.HDFS,),
+    "mlflow-artifacts": (StoreKind.MLFLOW,),
 }
+_NO_BUCKETS = frozenset({"hdfs", "mlflow-artifacts"})
 _S3_BUCKET = re.compile(r"\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
 # Compatible stores and old buckets of AWS are less strict; still nothing that ends a path.
 _OTHER_BUCKET = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]\Z")
@@ -40,7 +42,7 @@ _ADDRESS = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:_-]{1,240}/?\Z")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the objects lie: what ``s3://bucket/prefix`` says. HDFS has no buckets: "" then."""
+    """Where the objects lie: what ``s3://bucket/prefix`` says. HDFS and MLflow have no buckets."""
 
     scheme: str
     bucket: str
@@ -70,30 +72,35 @@ def clean_version(text: str) -> str:
 
 
 def parse_url(text: str) -> Place:
-    """Return what ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``hdfs:///path`` says."""
+    """Return what ``s3://bucket/prefix``, ``hdfs:///path`` and their like say."""
     text = text.strip()
     scheme, found, rest = text.partition("://")
     if not found or scheme not in _SCHEMES:
         raise wrong("url", how_to_write())
     bucket, _slash, prefix = rest.partition("/")
-    if scheme == "hdfs":
-        return Place(scheme, "", _path_of_hdfs(rest))
+    if scheme in _NO_BUCKETS:
+        return Place(scheme, "", _path_without_bucket(scheme, rest))
     if not _OTHER_BUCKET.match(bucket) or ".." in bucket:
         raise wrong("url", _("“%(name)s” is not the name of a bucket.") % {"name": bucket[:80]})
     return Place(scheme, bucket, clean_key("url", prefix))
 
 
 def how_to_write() -> str:
-    return _("Write it like s3://bucket/folder, gs://bucket/folder or hdfs:///folder.")
+    return _(
+        "Write it like s3://bucket/folder, gs://bucket/folder, hdfs:///folder or "
+        "mlflow-artifacts:///folder."
+    )
 
 
-def _path_of_hdfs(text: str) -> str:
+def _path_without_bucket(scheme: str, text: str) -> str:
     host, slash, path = text.partition("/")
     if host or not slash:
-        raise wrong("url", _("Write it like hdfs:///folder: the credential says which cluster."))
+        message = _("Write it like %(scheme)s:///folder: the credential says which server.")
+        raise wrong("url", message % {"scheme": scheme})
     inside = path.removesuffix("/")
     if inside and any(part in {"", ".", ".."} for part in inside.split("/")):
-        raise wrong("url", _("A path as in hdfs:///data/images: without “..” and empty parts."))
+        message = _("A path as in %(scheme)s:///data/images: without “..” and empty parts.")
+        raise wrong("url", message % {"scheme": scheme})
     return clean_key("url", path)
 
 

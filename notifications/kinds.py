@@ -71,6 +71,18 @@ KINDS: dict[str, Kind] = {
             "alert-circle",
         ),
         Kind(
+            "endpoint.failed",
+            _("An endpoint failed"),
+            _("“%(name)s” failed and answers nobody: %(reason)s"),
+            "alert-triangle",
+        ),
+        Kind(
+            "endpoint.canary-failed",
+            _("The canary of an endpoint failed"),
+            _("The canary of “%(name)s” failed; the endpoint answers as before: %(reason)s"),
+            "alert-circle",
+        ),
+        Kind(
             "experiment.ended",
             _("A search has ended"),
             _("“%(name)s” has ended: %(reason)s"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,7 +14,7 @@ from metrics.peaks import Peak, peaks
 from metrics.rollups import MINUTE
 from metrics.selectors import quiet_since
 from parking.choices import State
-from parking.hooks import own_rules
+from parking.hooks import own_rules, used_at
 from parking.judgement import (
     Course,
     Next,
@@ -97,6 +97,10 @@ def look(pks: Collection[int] | None = None) -> list[Seen]:
         for one in Stretch.objects.filter(workload_id__in=[values[0] for values, _p in found])
     }
     known, quiet = uses(uids), quiet_since(uids)
+    for told in used_at(uids):
+        for uid, used in told.items():
+            last = known[uid].used_at
+            known[uid] = replace(known[uid], used_at=max(used, last) if last else used)
     spans = _spans({values[1]: stretches.get(values[0]) for values, p in found if p}, at)
     return [
         _seen(

@@ -16,7 +16,7 @@ from projects.api.base import ReasonIn, reason_in
 from runtime.protocol import Seen
 from serving import services
 from serving.address import address_of
-from serving.choices import State
+from serving.choices import How, State
 from serving.kind import ENDPOINT
 from serving.models import EndpointKey
 from serving.replicas import replicas_of
@@ -42,6 +42,7 @@ def _own(row: Endpoint) -> dict[str, Any]:
         "replicas": row.replicas,
         "canary_percent": row.canary_percent,
         "promoting": row.promoting,
+        "rolls_back": row.rolls_back,
         "called_at": row.called_at,
         "scaling_problem": row.scaling_problem,
     }
@@ -97,6 +98,7 @@ API = Api(
         "replicas": serializers.IntegerField(help_text="how many are wanted now"),
         "canary_percent": serializers.IntegerField(help_text="of requests, that go to its canary"),
         "promoting": serializers.BooleanField(help_text="what its canary serves becomes its own"),
+        "rolls_back": serializers.BooleanField(help_text="to what it served before"),
         "called_at": serializers.DateTimeField(allow_null=True, help_text="its latest request"),
         "scaling_problem": serializers.CharField(
             allow_blank=True, help_text="why it has fewer replicas than its requests need"
@@ -108,6 +110,17 @@ API = Api(
         "replica_states": ServedReplicaOut(many=True, allow_null=True, help_text="null in lists"),
     },
 )
+
+
+class ServedOut(serializers.Serializer[Any]):
+    """What an endpoint served from a moment on, until the next one."""
+
+    serves = serializers.CharField()
+    since = serializers.DateTimeField(source="at")
+    how = serializers.ChoiceField(How.choices)
+    by = serializers.CharField(source="by.username", default=None, allow_null=True)
+    launch = serializers.IntegerField()
+    image_digest = serializers.CharField(allow_blank=True)
 
 
 class WorkSleep(ActView):
@@ -235,6 +248,27 @@ class WorkCanaryPromote(ActView):
     act: ClassVar[Callable[..., Any]] = staticmethod(services.canary_promote)
 
 
+class WorkServed(OneView):
+    """What an {one} served when, and by whom; the newest first."""
+
+    demands: ClassVar[Mapping[str, str]] = {"GET": "read"}
+
+    @classmethod
+    def schema_of(cls, api: Api) -> Schema:
+        name = f"{api.kind.word}_served_list"
+        return {"get": extend_schema(operation_id=name, responses=ServedOut(many=True))}
+
+    def get(self, request: Request, **_ids: str) -> Response:  # noqa: ARG002
+        page = self.paginate_queryset(services.served_by(self.row()))
+        return self.get_paginated_response(ServedOut(page, many=True).data)
+
+
+class WorkRollBack(ActView):
+    """Serve what an {one} served before; nothing is unanswered meanwhile."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.endpoint_roll_back)
+
+
 urlpatterns = urls_for(
     API,
     own={
@@ -244,5 +278,7 @@ urlpatterns = urls_for(
         "canary": WorkCanary,
         "canary/split": WorkCanarySplit,
         "canary/promote": WorkCanaryPromote,
+        "served": WorkServed,
+        "roll-back": WorkRollBack,
     },
 )

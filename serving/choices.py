@@ -45,6 +45,15 @@ class Files(TextChoices):
     FAILED = "failed", _("Not brought")
 
 
+class How(TextChoices):
+    """By what an endpoint came to serve what it serves."""
+
+    DEPLOYED = "deployed", _("Deployed")
+    EDITED = "edited", _("Changed, with a restart")
+    PROMOTED = "promoted", _("Canary promoted")
+    ROLLED_BACK = "rolled-back", _("Rolled back")
+
+
 class State(TextChoices):
     """What people read of an endpoint."""
 

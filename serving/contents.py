@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import ngettext
 
+from files import in_use
+from jobs.hub import told_of
+from jobs.listeners import is_told_with
+from jobs.runtime_spec import reports_of
 from loaders.notices import made_for
 from projects import hooks
 from projects.hooks import ContentSummary
 from runtime.protocol import Desired
 from serving.models import Endpoint, Model
 from serving.selectors import held_by
+from serving.services import reading
+from serving.services.model_rules import require_folders_unserved, serves_from
 from serving.services.versions import let_go, note_ended
 from volumes import references
 
@@ -26,6 +32,11 @@ def connect() -> None:
     hooks.register_contents(Model.KIND, _summarize, request_delete=_request_delete)
     references.register(held_by)
     made_for.register(note_ended)
+    reports_of.register(reading.reports)
+    told_of.register(reading.note_told)
+    is_told_with.register(reading.reports)
+    in_use.has_any.register(serves_from)
+    in_use.check.register(require_folders_unserved)
 
 
 def _summarize(project: Project) -> list[ContentSummary]:

@@ -28,7 +28,9 @@ def offered_apart(_project: Project) -> list[str]:
 
 
 def is_there(name: str) -> bool:
-    return (settings.BERTH_ENVIRONMENTS_DIR / name).exists()
+    """Whether it is on this machine; a driver that runs nothing needs none."""
+    is_real = settings.BERTH_LOCAL_DRIVER == "local"
+    return not is_real or (settings.BERTH_ENVIRONMENTS_DIR / name).exists()
 
 
 def waits(name: str) -> tuple[str, str] | None:

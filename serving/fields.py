@@ -23,6 +23,7 @@ class AddressName(f.Name):
     """A name that is a part of an address."""
 
     longest: int = 50
+    between: str = "-"
 
     def clean(self, value: Any) -> str:
         text = super().clean(value)

@@ -113,7 +113,11 @@ def _look_at(row: Endpoint, _attached: Attached) -> list[str]:
     told = []
     if row.max_replicas > row.min_replicas == most_of(row):
         told.append(gettext("GPUs of this machine are given once: it stays at the least."))
-    name = runtime_of(row).environment
+    runtime = runtime_of(row)
+    if not runtime.is_tested:
+        said = gettext("%(name)s was not tried by Berth's own tests, which have no GPU for it.")
+        told.append(said % {"name": runtime.label})
+    name = runtime.environment
     if name and row.cluster_key == ONE_MACHINE and not environments.is_there(name):
         said = gettext("This machine makes the model server first: about %(size)d MiB, once.")
         told.append(said % {"size": environments.SIZES_MIB[name]})

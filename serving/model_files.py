@@ -18,7 +18,7 @@ SAVED_MODEL = "saved_model.pb"
 ENDINGS: dict[str, tuple[str, ...]] = {
     Framework.SKLEARN: (".joblib", ".pkl"),
     Framework.XGBOOST: (".ubj", ".json", ".bst"),
-    Framework.LIGHTGBM: (".txt",),
+    Framework.LIGHTGBM: (".txt", ".lgb"),
     Framework.ONNX: (".onnx",),
     Framework.PYTORCH: (".pt", ".pt2"),
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import JSONField, Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from common.clock import now
@@ -16,7 +16,7 @@ from jobs.models import Job
 from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Desired
-from serving.choices import Files, Framework, Source, Stage
+from serving.choices import Files, Framework, How, Source, Stage
 from volumes.models import Volume
 from work.models import Workload
 
@@ -77,9 +77,16 @@ class ModelVersion(models.Model):
     look_at = models.DateTimeField(null=True)
     digest = models.CharField(max_length=80, blank=True, default="")  # of all its files
     size_bytes = models.PositiveBigIntegerField(null=True)
+    # The job that reads them, in the project's own place; when it did, and what it found wrong.
+    read_by = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
+    read_at = models.DateTimeField(null=True)
+    read_problem = models.CharField(max_length=500, blank=True, default="", db_default="")
+    made_with = models.CharField(max_length=80, blank=True, default="", db_default="")
     # What goes in and comes out, as its files say (``serving.programs``); {}: they do not.
     signature = models.JSONField(default=dict, blank=True)
     metrics = models.JSONField(default=dict, blank=True)  # name → number, of its evaluation
+    # Of one from MLflow: url, model, version, run, framework as it says them (``serving.mlflow``).
+    registry = models.JSONField(default=dict, blank=True, db_default=Value({}, JSONField()))
     run_uid = models.UUIDField(null=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -108,6 +115,15 @@ class ModelVersion(models.Model):
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE
+
+    @property
+    def reading(self) -> str:
+        """How far the reading of its files is: no, running, done or failed."""
+        if self.read_by is not None and self.read_by.is_on_its_way:
+            return "running"
+        if self.read_problem or (self.read_by is not None and self.read_at is None):
+            return "failed"
+        return "done" if self.read_at is not None else "no"
 
 
 class Endpoint(Workload):
@@ -155,6 +171,11 @@ class Endpoint(Workload):
     canary_percent = models.PositiveSmallIntegerField(default=0)
     split_at = models.DateTimeField(null=True)  # that share was last changed
     promoting = models.BooleanField(default=False)  # its canary's version is becoming its own
+    # Its canary is what it served before, and is promoted by itself as soon as it answers.
+    rolls_back = models.BooleanField(default=False, db_default=False)
+    promoted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     canary_leaves = models.BooleanField(default=False)  # it gets nothing any more, and goes
     scaling_problem = models.CharField(max_length=500, blank=True, default="")  # why not more
     called_at = models.DateTimeField(null=True)  # the latest request, as told by gateways
@@ -188,6 +209,25 @@ class Endpoint(Workload):
         """The volume that has its version's files."""
         version = self.version
         return (version.volume,) if version is not None and version.volume is not None else ()
+
+
+class Served(models.Model):
+    """What an endpoint served from a moment on, until the next one; enough to serve it again."""
+
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="served")
+    launch = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    serves = models.CharField(max_length=512)  # MODEL/VERSION, its image, or its name
+    image_digest = models.CharField(max_length=80, blank=True, default="")
+    said = models.JSONField()  # as its document says it, with ids of what is attached
+    env = SealedMapping(default=dict, blank=True)  # private to the owner
+    how = models.CharField(max_length=12, choices=How.choices)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"{self.serves} since {self.at:%Y-%m-%d %H:%M}"
 
 
 class EndpointKey(models.Model):

@@ -13,10 +13,10 @@ from rest_framework.response import Response
 from common.drf.serializers import StrictSerializer, given
 from projects.access import Permission
 from projects.api.base import REASON, ProjectAPIView, reason_in
-from serving import selectors
+from serving import mlflow, selectors
 from serving.choices import Files, Framework, Source, Stage
 from serving.models import Model, ModelVersion
-from serving.services import models, versions
+from serving.services import models, reading, versions
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -67,10 +67,20 @@ class VersionOut(serializers.Serializer[Any]):
     message = serializers.CharField(
         source="problem", allow_blank=True, help_text="what is wrong with its files"
     )
-    digest = serializers.CharField(allow_blank=True, help_text="of what is in its files")
+    digest = serializers.CharField(
+        allow_blank=True, help_text="sha256sum of all files; empty: nobody read them"
+    )
+    made_with = serializers.CharField(allow_blank=True, help_text="the release that wrote it")
+    read = serializers.CharField(source="reading", help_text="no, running, done or failed")
+    read_message = serializers.CharField(
+        source="read_problem", allow_blank=True, help_text="why the model can't be opened"
+    )
     size_bytes = serializers.IntegerField(allow_null=True)
     signature = serializers.DictField()
     metrics = serializers.DictField(child=serializers.FloatField())
+    registry = serializers.DictField(
+        help_text="of one from MLflow: model, version, run, url; empty for others"
+    )
     endpoints = serializers.SerializerMethodField(help_text="names of those that serve it")
     created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
     created_at = serializers.DateTimeField()
@@ -92,7 +102,8 @@ class VersionIn(StrictSerializer):
         default="",
         allow_blank=True,
         max_length=1024,
-        help_text="volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, gs://…, s3://…, or upload: "
+        help_text="volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, gs://…, s3://…, "
+        "mlflow:SERVER/MODEL/VERSION (a number, latest or @ALIAS), or upload: "
         "(then its files are sent to the folder that the answer names, and it is checked)",
     )
     framework = serializers.ChoiceField(
@@ -118,6 +129,48 @@ class VersionIn(StrictSerializer):
 class VersionEditIn(StrictSerializer):
     stage = serializers.ChoiceField(Stage.choices, required=False)
     metrics = serializers.DictField(required=False, help_text="in place of what was known")
+
+
+class RegisteredOut(serializers.Serializer[Any]):
+    """A model as MLflow tells it."""
+
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    newest = serializers.IntegerField(help_text="its newest version; 0: it has none")
+    aliases = serializers.DictField(child=serializers.CharField(), help_text="alias → version")
+
+
+class RegisteredVersionOut(serializers.Serializer[Any]):
+    version = serializers.CharField()
+    status = serializers.CharField(allow_blank=True)
+    description = serializers.CharField(allow_blank=True)
+    run = serializers.CharField(allow_blank=True)
+    created = serializers.IntegerField(allow_null=True, help_text="milliseconds since 1970")
+
+
+class RegistryModelsOut(serializers.Serializer[Any]):
+    models = RegisteredOut(many=True)
+    token = serializers.CharField(allow_blank=True, help_text="of the next page; empty: the last")
+
+
+class RegistryVersionsOut(serializers.Serializer[Any]):
+    versions = RegisteredVersionOut(many=True)
+    token = serializers.CharField(allow_blank=True, help_text="of the next page; empty: the last")
+
+
+class RegistryIn(StrictSerializer):
+    """What is asked of an MLflow server, which a credential of the project names."""
+
+    server = serializers.CharField(
+        required=False,
+        default="",
+        max_length=80,
+        allow_blank=True,
+        help_text="name or id of the credential; the only one when not said",
+    )
+    model = serializers.CharField(required=False, default="", max_length=256)
+    q = serializers.CharField(required=False, default="", max_length=80, allow_blank=True)
+    token = serializers.CharField(required=False, default="", max_length=1000, allow_blank=True)
 
 
 class CheckIn(StrictSerializer):
@@ -255,6 +308,17 @@ class CheckVersion(VersionView):
         return self.told(row, status.HTTP_202_ACCEPTED)
 
 
+class ReadVersion(VersionView):
+    """Read the files in a job of the project: their digest, and what the model takes and gives."""
+
+    required_permissions: ClassVar = {"POST": Permission.MODEL_MANAGE}
+
+    @extend_schema(operation_id="model_versions_read", request=None, responses={202: VersionOut})
+    def post(self, request: Request, project: str, model: str, version: str) -> Response:
+        row = reading.version_read(principal=self.principal, row=self.version(model, version))
+        return self.told(row, status.HTTP_202_ACCEPTED)
+
+
 class DefaultVersion(VersionView):
     """Make a version the one that is meant where only its model is named."""
 
@@ -266,13 +330,59 @@ class DefaultVersion(VersionView):
         return self.told(versions.version_default(principal=self.principal, row=row))
 
 
+class RegistryModels(ProjectAPIView):
+    """Models of an MLflow server, by name; their versions are registered by ``mlflow:…``."""
+
+    required_permissions: ClassVar = {"GET": Permission.MODEL_MANAGE}
+    serializer_class = RegistryModelsOut
+
+    @extend_schema(
+        operation_id="registry_models_list", parameters=[RegistryIn], responses=RegistryModelsOut
+    )
+    def get(self, request: Request, project: str) -> Response:
+        said = _asked_of(request)
+        server = mlflow.server_or_only(self.principal, self.project, said["server"])
+        if server is None:
+            return Response({"models": [], "token": ""})
+        return Response(mlflow.models(server, said["q"], said["token"]))
+
+
+class RegistryVersions(ProjectAPIView):
+    """Versions of a model of an MLflow server, the newest first."""
+
+    required_permissions: ClassVar = {"GET": Permission.MODEL_MANAGE}
+    serializer_class = RegistryVersionsOut
+
+    @extend_schema(
+        operation_id="registry_versions_list",
+        parameters=[RegistryIn],
+        responses=RegistryVersionsOut,
+    )
+    def get(self, request: Request, project: str) -> Response:
+        said = _asked_of(request)
+        server = mlflow.server_or_only(self.principal, self.project, said["server"])
+        if server is None or not said["model"]:
+            return Response({"versions": [], "token": ""})
+        return Response(mlflow.versions(server, said["model"], said["token"]))
+
+
+def _asked_of(request: Request) -> dict[str, Any]:
+    said = RegistryIn(data=request.query_params.dict())
+    said.is_valid(raise_exception=True)
+    return dict(said.validated_data)
+
+
 _MODEL = "projects/<slug:project>/models/<slug:model>"
 _VERSION = f"{_MODEL}/versions/<slug:version>"
+_MLFLOW = "projects/<slug:project>/mlflow"
 urlpatterns = [
+    path(f"{_MLFLOW}/models", RegistryModels.as_view(), name="api-mlflow-models"),
+    path(f"{_MLFLOW}/versions", RegistryVersions.as_view(), name="api-mlflow-versions"),
     path("projects/<slug:project>/models", Models.as_view(), name="api-models"),
     path(_MODEL, OneModel.as_view(), name="api-model"),
     path(f"{_MODEL}/versions", Versions.as_view(), name="api-model-versions"),
     path(_VERSION, OneVersion.as_view(), name="api-model-version"),
     path(f"{_VERSION}/check", CheckVersion.as_view(), name="api-model-version-check"),
+    path(f"{_VERSION}/read", ReadVersion.as_view(), name="api-model-version-read"),
     path(f"{_VERSION}/default", DefaultVersion.as_view(), name="api-model-version-default"),
 ]

@@ -86,7 +86,9 @@ def _of_image(
         return image, triton, tuple(row.args)
     if runtime.word == "vllm":
         vllm = ("python3", "-m", "vllm.entrypoints.openai.api_server")
-        named = ("--model", folder, "--served-model-name", _name(row), "--port", port)
+        named = ["--model", folder, "--served-model-name", _name(row), "--port", port]
+        if row.gpus > 1:  # its weights lie on all of them
+            named += ["--tensor-parallel-size", str(row.gpus)]
         return image, vllm, (*named, *row.args)
     words = ("--model-dir", folder, "--port", port)
     return image, _PROGRAM, (*_model_words(row), *words)

@@ -44,7 +44,7 @@ RUNTIMES = (
         loads=(Framework.SKLEARN, Framework.XGBOOST, Framework.LIGHTGBM, Framework.ONNX),
         speaks=(V1, V2),
         environment="serving",
-        environment_mib=480,
+        environment_mib=650,
         image="serving",
     ),
     Runtime(
@@ -68,7 +68,7 @@ RUNTIMES = (
     Runtime(
         word="triton",
         label="NVIDIA Triton",
-        loads=(Framework.TRITON, Framework.ONNX, Framework.TENSORFLOW, Framework.PYTORCH),
+        loads=(Framework.TRITON,),  # a repository of models: a lone file is none
         speaks=(V2,),
         image="triton",
         needs_gpu=True,

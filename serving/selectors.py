@@ -20,7 +20,8 @@ from work.kinds import kind_of
 from work.selectors import visible_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from accounts.principal import Principal
@@ -30,6 +31,24 @@ if TYPE_CHECKING:
 _NAMED = 20
 _SERVING = 100
 _LATELY_MS = 60_000  # over which a speed is
+
+
+def called_at(uids: Collection[UUID]) -> Mapping[UUID, datetime]:
+    """Return when each endpoint was last called; one and its canary are used as one."""
+    mine = Q(uid__in=uids) | Q(canary_of__uid__in=uids) | Q(canaries__uid__in=uids)
+    rows = list(
+        Endpoint.objects.filter(mine, called_at__isnull=False)
+        .values_list("pk", "canary_of_id", "called_at")
+        .distinct()
+    )
+    last: dict[int, datetime] = {}
+    for pk, first, at in rows:
+        last[first or pk] = max(at, last.get(first or pk, at))
+    if not last:
+        return {}
+    both = Endpoint.objects.filter(Q(pk__in=last) | Q(canary_of__in=last), uid__in=uids)
+    told = both.values_list("uid", "pk", "canary_of_id")
+    return {uid: last[first or pk] for uid, pk, first in told}
 
 
 def models_visible_to(who: Principal, project: Project) -> QuerySet[Model]:
@@ -64,7 +83,7 @@ def versions_of(who: Principal, model: Model) -> QuerySet[ModelVersion]:
     """Return its versions, newest first, each with what serves it and ``who`` may see."""
     serving = visible_to(who, kind_of(Endpoint.KIND), model.project)
     rows = ModelVersion.objects.filter(model=model)
-    rows = rows.select_related("model__project", "volume", "load", "created_by")
+    rows = rows.select_related("model__project", "volume", "load", "created_by", "read_by__project")
     served = Prefetch("endpoints", queryset=serving.order_by("name"), to_attr="served_by")
     return rows.prefetch_related(served).order_by("-id")
 

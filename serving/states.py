@@ -58,7 +58,8 @@ def why_of(row: Endpoint) -> Why:
     if (waits := why.on_its_way(row.reason, row.external_ref, row.resources)) is not None:
         return waits
     if row.stop_reason and row.desired == Desired.STOPPED:
-        return Why(f"{StopReason(row.stop_reason).label}.", row.message)
+        said = _("%(reason)s.") % {"reason": StopReason(row.stop_reason).label}
+        return Why(said, row.message)
     text = str(why.info_of(row.reason, row.cluster_key).text)
     return Why(text, row.message) if text else Why(row.message)
 

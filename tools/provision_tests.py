@@ -137,6 +137,7 @@ def notebook_environments() -> None:
         "gsutil",
         "image-analysis",
         "serving-samples",
+        "mlflow",
         *SINGLEUSERS,
     ):
         notebook_environment(base, uv, name)

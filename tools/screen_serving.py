@@ -28,7 +28,8 @@ ACTS = {
     "endpoint-new-own": (("choose", "#id_model-list", ""),),
     "endpoint-key-revoke": (("press", "[popovertarget^=revoke-]"),),
     "endpoint-promote": (("press", "[popovertarget=promote]"),),
-    "version-change": (("press", "[popovertarget=version-v1]"),),
+    "version-delete": (("press", "[popovertarget=delete-version]"),),
+    "model-delete": (("press", "[popovertarget=delete-model]"),),
     "endpoint-key-new": (("press", "form .card-body > details > summary"),),
 }
 _STEPS = ("accepted", "placed", "starting", "ready", "running")
@@ -279,7 +280,12 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "endpoint-keys", f"{one}keys/"),
         ("alice", "endpoint-key-new", f"{one}keys/"),
         ("alice", "endpoint-try", f"{one}try/"),
-        ("alice", "version-change", f"/projects/{vision.slug}/models/digits/"),
+        ("alice", "version", f"/projects/{vision.slug}/models/digits/v1"),
+        ("alice", "version-of-a-canary", f"/projects/{vision.slug}/models/digits/v2"),
+        ("alice", "version-not-there", f"/projects/{vision.slug}/models/imported/v1"),
+        ("alice", "version-delete", f"/projects/{vision.slug}/models/imported/v1"),
+        ("alice", "model-delete", f"/projects/{vision.slug}/models/planned/"),
+        ("olga", "version-of-others", f"/projects/{vision.slug}/models/digits/v1"),
         ("alice", "endpoint-canary-new", f"{rows['starting'].get_absolute_url()}canary/"),
         ("alice", "endpoint-settings", f"{one}settings/"),
         ("olga", "endpoint-of-others", one),

@@ -108,6 +108,7 @@ class Name(Field):
     """What people call it: printable, at most 63 characters."""
 
     longest: int = 63
+    between: str = " "  # it and the number of one that nobody named
 
     def clean(self, value: Any) -> str:
         text = normalize("NFC", value).strip() if isinstance(value, str) else ""

@@ -40,15 +40,16 @@ WHOLE = {
     "git": "token",
     "gcs": "key",
     "hdfs": "delegation_token",
+    "mlflow": "password",
     "ssh": "private_key",
 }
-ONE_LINE = {"registry", "git", "hdfs"}
+ONE_LINE = {"registry", "git", "hdfs", "mlflow"}
 PAIR = {
     "aws_access_key_id": "access_key",
     "aws_secret_access_key": "secret_key",
     "aws_session_token": "session_token",
 }
-KINDS = ("s3", "s3-compatible", "gcs", "hdfs", "registry", "git", "ssh", "generic")
+KINDS = ("s3", "s3-compatible", "gcs", "hdfs", "mlflow", "registry", "git", "ssh", "generic")
 documents.REFUSED["Credential"] = (
     "Secrets do not belong into a file that is kept and shown. Use: berth credentials add"
 )
@@ -89,12 +90,12 @@ def _secret(command: Any) -> Any:
 
 
 _FIELDS = (
-    ("--endpoint", "s3-compatible: the store's address. hdfs: the namenode's."),
+    ("--endpoint", "Address of the store (s3-compatible), namenode (hdfs) or server (mlflow)."),
     ("--access-key", "s3: the id of the key, when the file holds the secret alone."),
     ("--region", "s3: the region."),
     ("--bucket", "s3, gcs: a bucket to test with."),
     ("--host", "registry, git, ssh: the host."),
-    ("--username", "registry, git, hdfs: the user name."),
+    ("--username", "registry, git, hdfs, mlflow: the user name."),
     ("--folder", "hdfs: a folder to test with."),
     ("--user", "ssh: the user name there."),
     ("--repository", "git: a repository to test with."),
@@ -164,7 +165,7 @@ def credential_add(
 @click.argument("name", shell_complete=completing.credentials)
 @_secret
 @click.option("--access-key", help="s3: the id of the new key, when the file holds no id.")
-@click.option("--username", help="registry, git, hdfs: another user name.")
+@click.option("--username", help="registry, git, hdfs, mlflow: another user name.")
 @click.option("--file-name", help="generic: give the secret as one file of this name.")
 @click.option("--expires-at", metavar="TIME", help="As in 2027-01-31T00:00:00Z.")
 @_own
@@ -234,8 +235,8 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 def _read(kind: str, source: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that a secret's text becomes."""
-    if kind == "hdfs" and source is None:
-        return {}  # a name alone: who has a token says where it is
+    if kind in {"hdfs", "mlflow"} and source is None:
+        return {}  # a name alone, or nobody: who has a secret says where it is
     text = _text(kind, source)
     if kind in WHOLE:
         return {WHOLE[kind]: text.strip() if kind in ONE_LINE else text}

@@ -51,6 +51,13 @@ _CANARY: Any = (
     ("REPLICAS", lambda r: r["replicas"]),
     ("REASON", lambda r: r["why"]),
 )
+_SERVED: Any = (
+    ("SERVED", lambda r: r["serves"]),
+    ("SINCE", lambda r: moment(r["since"])),
+    ("BY", lambda r: r["by"] or "-"),
+    ("HOW", lambda r: r["how"]),
+    ("START", lambda r: r["launch"]),
+)
 _KEYS: Any = (
     ("ID", lambda r: r["id"]),
     ("NAME", lambda r: r["name"]),
@@ -157,9 +164,22 @@ def split(s: Session, name: str, percent: int) -> None:
 @click.argument("name", shell_complete=completing.endpoints)
 @with_session
 def rollback(s: Session, name: str) -> None:
-    """Take all requests back from its canary, which stays."""
-    path = f"{ENDPOINT.path(s, ENDPOINT.find(s, name))}/canary/split"
-    _show(s, s.client.post(path, {"percent": 0}))
+    """Take all requests back from its canary, which stays; without one, serve what it served
+    before, without a gap.
+    """
+    path = ENDPOINT.path(s, ENDPOINT.find(s, name))
+    if s.client.get(path)["canary"]:
+        _show(s, s.client.post(f"{path}/canary/split", {"percent": 0}))
+    else:
+        _show(s, s.client.post(f"{path}/roll-back"))
+
+
+@endpoint.command("history")
+@click.argument("name", shell_complete=completing.endpoints)
+@with_session
+def history(s: Session, name: str) -> None:
+    """What it served when, and by whom."""
+    s.show(list(s.client.pages(f"{ENDPOINT.path(s, ENDPOINT.find(s, name))}/served")), _SERVED)
 
 
 @endpoint.command("promote")

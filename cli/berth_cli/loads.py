@@ -84,7 +84,7 @@ class _Loads(Work):
     wait_help = "Follow it until it is over."
     wait_s = DAY_S
     in_place = True
-    stores = ("s3", "s3-compatible", "gcs", "hdfs")
+    stores = ("s3", "s3-compatible", "gcs", "hdfs", "mlflow")
 
     def line(self, row: Row) -> str:
         waits = self.state(row) in {"waiting", "queued"}
@@ -166,7 +166,7 @@ _CHOSEN_ONCE = (
 @LOAD.waits
 @with_session
 def create(s: Session, *, dry_run: bool, no_start: bool, wanted: Waiting, **said: Any) -> None:
-    """Load URL (s3://bucket/folder, gs://bucket/folder or hdfs:///folder) into a volume."""
+    """Load URL (s3://bucket/folder, hdfs:///folder and the like) into a volume."""
     body = LOAD.body(said)
     if dry_run or no_start:
         body["start"] = "dry-run" if dry_run else "no"

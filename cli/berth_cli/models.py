@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from http import HTTPStatus
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -38,6 +40,18 @@ VERSIONS: Any = (
     ("METRICS", lambda r: " ".join(f"{k}={v:g}" for k, v in r["metrics"].items())),
     ("SERVED BY", lambda r: ", ".join(r["endpoints"]) or "-"),
     ("ORIGIN", lambda r: r["origin"]),
+)
+_REGISTERED: Any = (
+    ("MODEL", lambda r: r["name"]),
+    ("NEWEST", lambda r: r["newest"] or "-"),
+    ("ALIASES", lambda r: " ".join(f"{k}={v}" for k, v in r["aliases"].items())),
+    ("DESCRIPTION", lambda r: r["description"]),
+)
+_REGISTERED_VERSIONS: Any = (
+    ("VERSION", lambda r: r["version"]),
+    ("STATUS", lambda r: r["status"]),
+    ("RUN", lambda r: r["run"] or "-"),
+    ("DESCRIPTION", lambda r: r["description"]),
 )
 
 
@@ -94,6 +108,66 @@ def model_delete(s: Session, name: str, reason: str) -> None:
     click.echo(f"{name} is deleted.")
 
 
+@model.command("mlflow")
+@click.argument("server")
+@click.argument("name", metavar="[MODEL]", default="")
+@click.option("--search", "words", default="", help="Only models with this in their names.")
+@with_session
+def model_mlflow(s: Session, server: str, name: str, words: str) -> None:
+    """List what an MLflow server has: its models, or the versions of MODEL.
+
+    SERVER is a credential of kind mlflow. Register one by: berth model import SERVER/MODEL/VERSION
+    """
+    path = f"projects/{s.project}/mlflow/{'versions' if name else 'models'}"
+    rows, token = [], ""
+    while True:
+        params = without_none({"server": server, "model": name, "q": words, "token": token})
+        said = s.client.get(path, **params)
+        rows += said["versions" if name else "models"]
+        token = said["token"]
+        if not token:
+            break
+    s.show(rows, _REGISTERED_VERSIONS if name else _REGISTERED)
+
+
+@model.command("import")
+@click.argument("what", metavar="SERVER/MODEL/VERSION")
+@click.option("--model", "name", default="", help="What it is called here; as there when not said.")
+@click.option("--version", "version_name", default="", help="Its name; v and its number else.")
+@click.option("--framework", type=click.Choice(FRAMEWORKS), help="As MLflow says it else.")
+@click.option("--credential", help="That opens its bucket, where MLflow does not hand files on.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until its files are there.")
+@with_session
+def model_import(
+    s: Session,
+    what: str,
+    *,
+    name: str,
+    version_name: str,
+    framework: str | None,
+    credential: str | None,
+    no_wait: bool,
+) -> None:
+    """Register a version of an MLflow registry: … import team-mlflow/iris/3 (or latest, @ALIAS)"""
+    if what.count("/") < 2:  # noqa: PLR2004 - server, model, version
+        raise ApiError("Write it like SERVER/MODEL/VERSION.", EXIT_USAGE)
+    name = name or re.sub(r"[^a-z0-9]+", "-", what.split("/")[-2].lower()).strip("-")[:50]
+    said = without_none({"framework": framework, "credential": credential, "name": version_name})
+    said["origin"] = f"mlflow:{what}"
+    path, is_new = f"{_base(s)}/{name}/versions", not _is_there(s, name)
+    if is_new:
+        s.client.post(_base(s), {"name": name})
+    try:
+        made = s.client.post(path, said)
+    except ApiError:
+        if is_new:
+            s.client.call("DELETE", f"{_base(s)}/{name}")
+        raise
+    if not no_wait:
+        made = wait_for_files(s, made)
+    s.show([made] if s.fmt == "table" else made, VERSIONS)
+
+
 @model.group()
 def version() -> None:
     """Versions of a model: add, list, stage, delete."""
@@ -114,7 +188,8 @@ def version_list(s: Session, name: str) -> None:
     "--from",
     "origin",
     metavar="ORIGIN",
-    help="volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest for the newest run), gs://… or s3://….",
+    help="volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest for the newest run), gs://…, s3://… "
+    "or mlflow:SERVER/MODEL/VERSION.",
 )
 @click.option(
     "--from-dir",
@@ -198,6 +273,31 @@ def version_check(s: Session, name: str, version_name: str, credential: str | No
     s.show([made] if s.fmt == "table" else made, VERSIONS)
 
 
+@version.command("read")
+@click.argument("name", shell_complete=completing.models)
+@click.argument("version_name", metavar="VERSION")
+@with_session
+def version_read(s: Session, name: str, version_name: str) -> None:
+    """Read the files in a job of the project: their digest, what the model takes and gives."""
+    path = f"{_base(s)}/{name}/versions/{version_name}"
+    row, until = s.client.post(f"{path}/read"), monotonic() + 3600
+    while row["read"] == "running":
+        if monotonic() > until:
+            raise ApiError("It is not read yet; it goes on by itself.", EXIT_TIMEOUT)
+        sleep(1)
+        row = s.client.get(path)
+    if s.fmt != "table":
+        s.show(row)
+        return
+    click.echo(row["digest"])
+    for side in ("inputs", "outputs"):
+        for one in row["signature"].get(side, ()):
+            click.echo(printable(f"{side[:-1]} {one['name']} {one['datatype']} {one['shape']}"))
+    if row["message"] or row["read"] == "failed":
+        said = row["read_message"] or row["message"] or "It ended before it told anything."
+        raise ApiError(f"{name}/{version_name}: {printable(said)}", EXIT_ERROR)
+
+
 @version.command("delete")
 @click.argument("name", shell_complete=completing.models)
 @click.argument("version_name", metavar="VERSION")
@@ -262,6 +362,16 @@ def _number(text: str) -> tuple[str, float]:
         return name, float(value)
     except ValueError:
         raise ApiError(f"--metric {text}: it is NAME=NUMBER.", EXIT_USAGE) from None
+
+
+def _is_there(s: Session, name: str) -> bool:
+    try:
+        s.client.get(f"{_base(s)}/{name}")
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def _versions(s: Session, name: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ KINDS: dict[str, Kind] = {
         stores.COMPATIBLE,
         gcs.KIND,
         stores.HDFS,
+        stores.MLFLOW,
         others.REGISTRY,
         git.GIT,
         git.SSH,

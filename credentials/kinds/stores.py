@@ -286,3 +286,53 @@ HDFS = Kind(
     secret=_hdfs_secret,
     target=lambda public: str(public["endpoint"]),
 )
+
+
+# Who asks an MLflow tracking server: its own sign-in, or what stands before it; or nobody.
+
+
+def _mlflow_secret(given: Given) -> Read:
+    user = word(given, "username", limit=64, required=False)
+    password = word(given, "password", least=3, limit=HDFS_TOKEN_MAX, required=False)
+    if ":" in user:
+        raise wrong("username", _t("A user name has no colon."))
+    if user and not password:
+        raise wrong("password", _t("Its password is missing."))
+    return Read({"username": user}, {"password": password})
+
+
+MLFLOW = Kind(
+    kind=CredentialKind.MLFLOW,
+    about=_(
+        "Models are registered from an MLflow registry, and loads read its artifacts. Work that "
+        "starts does not get it."
+    ),
+    fields=(
+        Field(
+            "endpoint",
+            _("Address of the tracking server"),
+            Part.TARGET,
+            placeholder="https://mlflow.example.com",
+        ),
+        Field(
+            "username",
+            _("User name"),
+            Part.SECRET,
+            required=False,
+            limit=64,
+            help=_("Empty where a token alone is asked for, or nothing at all."),
+        ),
+        Field(
+            "password",
+            _("Password or token"),
+            Part.SECRET,
+            hidden=True,
+            required=False,
+            limit=HDFS_TOKEN_MAX,
+            help=_("Without a user name it is sent as a bearer token."),
+        ),
+    ),
+    settings=lambda given: {"endpoint": endpoint_of(given)},
+    secret=_mlflow_secret,
+    target=lambda public: str(public["endpoint"]),
+)

@@ -31,6 +31,7 @@ QUESTION = "credential-test"
 _ASKED: Mapping[CredentialKind, Callable[[Mapping[str, Any], Mapping[str, str]], Verdict]] = {
     CredentialKind.GCS: stores.gcs_tried,
     CredentialKind.HDFS: stores.hdfs_tried,
+    CredentialKind.MLFLOW: stores.mlflow_tried,
     CredentialKind.GIT: hosts.git_tried,
     CredentialKind.SSH: hosts.ssh_tried,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import secrets
@@ -309,3 +310,41 @@ def _hdfs_said(answer: Answer) -> dict[str, Any]:
         return {}
     fits = isinstance(said, dict) and isinstance(said.get("RemoteException", {}), dict)
     return said if fits else {}
+
+
+# --- MLflow ---------------------------------------------------------------------------------------
+
+
+def mlflow_headers(public: Mapping[str, Any], secret: Mapping[str, str]) -> dict[str, str]:
+    """Return what says who asks a tracking server; nothing where nobody is named."""
+    user, password = str(public.get("username", "")), secret.get("password", "")
+    if user:
+        pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {"Authorization": f"Bearer {password}"} if password else {}
+
+
+def mlflow_tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
+    url = f"{public['endpoint']}/api/2.0/mlflow/registered-models/search?max_results=1"
+    headers = mlflow_headers(public, secret)
+    with Client(policy_of_stores(), Bounds(seconds=SECONDS, body_bytes=_BODY)) as client:
+        answer = client.request("GET", url, headers=headers, insecure=url.startswith("http://"))
+    if answer.status in {_UNAUTHORIZED, _FORBIDDEN}:
+        return verdict.refused(
+            _("MLflow does not accept this sign-in.")
+            if headers
+            else _("MLflow asks who it is: store a user name and password, or a token.")
+        )
+    if answer.status == _TOO_MANY or answer.status >= _ERRORS:
+        return verdict.unknown(_("MLflow is too busy to answer; try again later."))
+    try:
+        fits = answer.status == _OK and isinstance(json.loads(answer.body), dict)
+    except (ValueError, RecursionError):
+        fits = False
+    if not fits:
+        return verdict.refused(_("What answers there is not MLflow's tracking server."))
+    return verdict.accepted(
+        _("MLflow lists its models with this sign-in.")
+        if headers
+        else _("MLflow lists its models, and asks nobody who it is.")
+    )

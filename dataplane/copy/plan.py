@@ -16,7 +16,8 @@ from dataplane.safepath import OWN, UnsafePath, is_own, parts_of
 
 DIRECTIONS = ("in", "out")
 MODES = ("copy", "sync", "dry-run", "verify", "abandon", "clear")
-KINDS = ("s3", "s3-compatible", "gcs", "hdfs")
+KINDS = ("s3", "s3-compatible", "gcs", "hdfs", "mlflow")
+_NO_BUCKETS = frozenset({"hdfs", "mlflow"})  # and nothing is written into them
 CONCURRENCY_MAX = 256
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
@@ -137,8 +138,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         chosen_by(plan.include, plan.exclude)
     except (ValueError, re.error):
         _wrong("a pattern can't be read")
-    if plan.store.kind == "hdfs" and plan.direction == "out":
-        _wrong("nothing is written into HDFS")
+    if plan.store.kind in _NO_BUCKETS and plan.direction == "out":
+        _wrong("nothing is written into HDFS or MLflow")
     if (plan.marker or plan.mode == "clear") and plan.direction != "out":
         _wrong("only what is copied out is marked, or cleared away")
     if plan.newest < 0 or (plan.newest and (plan.mode not in {"copy", "abandon"} or plan.marker)):
@@ -153,7 +154,7 @@ def _store(data: dict[str, Any]) -> StorePlan:
     account = data.get("service_account")
     store = StorePlan(
         kind=_one_of(data["kind"], KINDS),
-        bucket="" if data["kind"] == "hdfs" else _text(data, "bucket"),
+        bucket="" if data["kind"] in _NO_BUCKETS else _text(data, "bucket"),
         prefix=data.get("prefix") or "",
         objects=None if objects is None else _texts(objects),
         endpoint=data.get("endpoint") or "",
@@ -167,9 +168,9 @@ def _store(data: dict[str, Any]) -> StorePlan:
         user=data.get("user") or "",
         token=data.get("token") or "",
     )
-    if store.kind != "hdfs" and not _BUCKET.fullmatch(store.bucket):
+    if store.kind not in _NO_BUCKETS and not _BUCKET.fullmatch(store.bucket):
         _wrong("the bucket has no name that a bucket can have")
-    if store.kind in {"s3-compatible", "hdfs"} and not store.endpoint:
+    if store.kind in {"s3-compatible", *_NO_BUCKETS} and not store.endpoint:
         _wrong("the store needs its endpoint")
     _check_identity(store)
     return store
@@ -183,8 +184,8 @@ def _check_identity(store: StorePlan) -> None:
     )
     if any(not line.isascii() or not line.isprintable() or " " in line for line in lines):
         _wrong("the credential holds characters that no credential has")
-    if store.anonymous and store.kind != "hdfs":
-        return
+    if store.kind == "mlflow" or (store.anonymous and store.kind != "hdfs"):
+        return  # a tracking server may ask for nobody
     if store.kind == "hdfs":
         if not (store.user or store.token):
             _wrong("the credential names neither a user nor a token")

@@ -71,8 +71,9 @@ def _look_up_new(who: Principal, row: Load, said: Mapping[str, Any]) -> None:
     target, volume = said.get("volume", ""), None
     if not target.startswith(CACHE) and (volume := find_volume(who, row.project, target)):
         row.volume = volume
-    if row.store_kind == StoreKind.HDFS and row.direction == Direction.OUT:
-        raise wrong("direction", _("Loads read a Hadoop file system; they write nothing into it."))
+    if row.store_kind in {StoreKind.HDFS, StoreKind.MLFLOW} and row.direction == Direction.OUT:
+        message = _("Loads read from %(store)s; they write nothing into it.")
+        raise wrong("direction", message % {"store": StoreKind(row.store_kind).label})
     row.cluster_key = volume.cluster_key if volume else _default_cluster(row.project).key
     _check_address(row, said)
 
@@ -112,6 +113,8 @@ def _kind(place: Place, credential: Credential | None, endpoint: str) -> str:
         return str(credential.kind)
     if place.scheme == "hdfs":
         raise wrong("credential", _("Choose a credential of the Hadoop file system."))
+    if place.scheme == "mlflow-artifacts":
+        raise wrong("credential", _("Choose a credential of MLflow."))
     if place.scheme == "gs":
         return StoreKind.GCS
     return StoreKind.S3_COMPATIBLE if endpoint else StoreKind.S3

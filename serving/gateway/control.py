@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 FEWEST_BACKENDS = 64
 NO_LIMIT = 10**9
 LOOKS_EVERY_S = 0.1
+WAKES_WITHIN_S = 0.04  # while something sleeps
 TIDIES_EVERY_S = 1.0
 MEASURES_EVERY_S = 2.0
 FINISHES_WITHIN_S = 10.0
@@ -82,7 +83,7 @@ class Gateway:
             await self.apply(table)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._every(LOOKS_EVERY_S, self._revive))
-                tasks.create_task(self._every(LOOKS_EVERY_S, self._wake_asked))
+                tasks.create_task(self._every(WAKES_WITHIN_S, self._wake_asked))
                 tasks.create_task(self._every(TIDIES_EVERY_S, self._tidy))
                 tasks.create_task(self._every(MEASURES_EVERY_S, self._measure))
         except asyncio.CancelledError:

@@ -2,6 +2,7 @@
 
 local rows = Map.new("rows.map", Map._str)
 local canaries = Map.new("canaries.map", Map._str)
+local PAUSE_MS = 20
 local waits = Map.new("waits.map", Map._str)
 
 -- Hold a request until a row that it may go to has a replica, or its endpoint was stopped for good. Only one that
@@ -18,8 +19,8 @@ core.register_action("wait", {"http-req"}, function(txn)
   end
   local left = tonumber(txn:get_var("txn.wait_ms")) or 0
   while left > 0 and not found() and (waits:lookup(uid) or "0:0") ~= "0:0" do
-    core.msleep(50)
-    left = left - 50
+    core.msleep(PAUSE_MS)
+    left = left - PAUSE_MS
   end
 end, 0)
 

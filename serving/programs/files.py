@@ -45,7 +45,7 @@ UNKNOWN = "a file of another kind"
 FRAMEWORKS = {
     "sklearn": Framework("scikit-learn", (".joblib", ".pkl"), (PICKLE, COMPRESSED)),
     "xgboost": Framework("XGBoost", (".json", ".ubj", ".bst"), (XGBOOST,)),
-    "lightgbm": Framework("LightGBM", (".txt",), (LIGHTGBM,)),
+    "lightgbm": Framework("LightGBM", (".txt", ".lgb"), (LIGHTGBM,)),
     "onnx": Framework("ONNX", (".onnx",), (ONNX,)),
     "tensorflow": Framework("TensorFlow", (), (SAVED,)),
     "pytorch": Framework("PyTorch", (".pt", ".pt2"), (TORCHSCRIPT, EXPORTED)),

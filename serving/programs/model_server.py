@@ -37,7 +37,7 @@ def main(words: list[str] | None = None) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # ONNX Runtime tells its makers of its use
     try:
-        model = _opened(options.framework, options.model_dir, threads)
+        model = opened(options.framework, options.model_dir, threads)
         from .http_server import Server  # after the file: one that is refused is told at once
         from .protocols import described
     except RefusedError as problem:
@@ -70,7 +70,7 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _opened(framework: str, folder: Path, threads: int) -> Model:
+def opened(framework: str, folder: Path, threads: int) -> Model:
     """Open the model in ``folder``; each way in which it can't be opened is a sentence."""
     title, file = FRAMEWORKS[framework].title, folder
     try:

@@ -7,7 +7,9 @@ from serving.services.canary import (
     canary_make,
     canary_promote,
     canary_split,
+    endpoint_roll_back,
 )
+from serving.services.history import served_before, served_by
 from serving.services.keys import key_make, key_revoke, keys_of
 from serving.services.scale import Scaler, replicas_set
 from serving.services.sleep import endpoint_sleep, endpoint_wake, endpoints_sleep
@@ -21,6 +23,7 @@ __all__ = [
     "canary_make",
     "canary_promote",
     "canary_split",
+    "endpoint_roll_back",
     "endpoint_sleep",
     "endpoint_try",
     "endpoint_wake",
@@ -29,4 +32,6 @@ __all__ = [
     "key_revoke",
     "keys_of",
     "replicas_set",
+    "served_before",
+    "served_by",
 ]

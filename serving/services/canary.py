@@ -21,6 +21,7 @@ from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.models import WITH, Endpoint
 from serving.services.base import for_each, tell_gateways
+from serving.services.history import as_said, said_of, served_before, served_note
 from serving.states import STATES
 from work import kinds
 from work.attached import Attached, attached_to
@@ -40,12 +41,17 @@ if TYPE_CHECKING:
 SETTLES = timedelta(seconds=3)
 # What a canary has of the endpoint beside it whatever is said of it.
 _OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s", "origins")
+# What is promoted with it of that which needs no restart. Bounds stay: a canary carries a share.
+_GOES_OVER = ("concurrency",)
 
 
-def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any]) -> Endpoint:
+def canary_make(
+    *, principal: Principal, row: Endpoint, said: Mapping[str, Any], rolls_back: bool = False
+) -> Endpoint:
     """Start a canary beside ``row``: the same but for what is ``said``, with no request yet.
 
-    It is its owner's, whoever manages it. Never inside a transaction: a registry may be asked.
+    It is its owner's, whoever manages it. ``rolls_back``: it is promoted by itself as soon as it
+    answers. Never inside a transaction: a registry may be asked.
     """
     own(principal, row)
     _require_alone(row)
@@ -53,7 +59,7 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
         if said.get(name) is not None:
             raise wrong(name, _("A canary has it of the endpoint that it stands beside."))
     who = _in_name_of(principal, row)
-    if who is not principal:
+    if who is not principal and not rolls_back:  # that is the owner's own already
         said = {**said, **_given_by(principal, row, said)}
     same = values_of(row, private=True)
     same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
@@ -64,7 +70,11 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
         _require_alone(first)
         made.canary_of = first
         made.save(update_fields=["canary_of", "updated_at"])
-        _record(principal, first, "canary-made", serves=made.model or made.image)
+        if rolls_back:
+            first.rolls_back, first.promoted_by = True, principal.user
+            first.save(update_fields=["rolls_back", "promoted_by", "updated_at"])
+        verb = "rolled-back" if rolls_back else "canary-made"
+        _record(principal, first, verb, serves=made.model or made.image)
 
     try:
         made = workload_create(
@@ -82,6 +92,23 @@ def canary_make(*, principal: Principal, row: Endpoint, said: Mapping[str, Any])
     return made
 
 
+def endpoint_roll_back(*, principal: Principal, row: Endpoint) -> Endpoint:
+    """Serve again what it served before: as a canary that is promoted as soon as it answers.
+
+    Nothing is unanswered meanwhile, and where that does not start, all stays as it is.
+    """
+    own(principal, row)
+    before = served_before(row)
+    if before is None:
+        raise Conflict(_("It has served nothing else yet."), code="nothing-before")
+    said = {**before.said, "env": before.env, "min_replicas": row.replicas}
+    if before.image_digest and said["image"]:  # its tag may be another image's by now
+        said["image"] = f"{said['image'].partition('@')[0]}@{before.image_digest}"
+    canary_make(principal=principal, row=row, said=said, rolls_back=True)
+    row.refresh_from_db()
+    return row
+
+
 @transaction.atomic
 def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoint:
     """Have ``percent`` of the requests go to its canary; 0 takes all back at once."""
@@ -94,6 +121,7 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoi
         if percent or not _differing(row, canary):
             raise Conflict(_("Its canary is being promoted."), code="promoting")
         row.promoting = False  # it has not restarted yet: all goes back to it
+    row.rolls_back = False  # whoever says a share goes on by hand
     _split(row, percent)
     _record(principal, row, "split", percent=percent)
     changed(row)
@@ -127,7 +155,7 @@ def canary_promote(*, principal: Principal, row: Endpoint) -> Endpoint:
         return row  # a second press changes nothing
     if STATES.of(canary) != State.READY:
         raise Conflict(_("Its canary does not answer: look why first."), code="not-ready")
-    row.promoting = True
+    row.promoting, row.promoted_by = True, principal.user
     _split(row, 100)
     _record(principal, row, "promoted", serves=canary.model or canary.image)
     changed(row)
@@ -140,7 +168,9 @@ def canaries_step() -> int:
     Two questions when nothing is due. Each is looked at again under the lock of its row.
     """
     rows = Endpoint.objects.filter(
-        Q(promoting=True) | Q(canary_leaves=True), desired=Desired.RUNNING, deleted_at=None
+        Q(promoting=True) | Q(canary_leaves=True) | Q(rolls_back=True),
+        desired=Desired.RUNNING,
+        deleted_at=None,
     ).filter(Q(split_at=None) | Q(split_at__lte=now() - SETTLES))
     return for_each(rows.select_related(*WITH), _step)
 
@@ -150,15 +180,18 @@ def _step(found: Endpoint) -> bool:
         row = locked(found)
         canary = row.canary
         waits = row.split_at is not None and row.split_at > now() - SETTLES
-        if waits or row.desired != Desired.RUNNING or not (row.promoting or row.canary_leaves):
+        goes_on = row.promoting or row.canary_leaves or row.rolls_back
+        if waits or row.desired != Desired.RUNNING or not goes_on:
             return False
         if canary is None or row.canary_leaves:
             if canary is not None:
                 request_delete(locked(canary), actor=None)
-            row.promoting = row.canary_leaves = False
+            row.promoting = row.canary_leaves = row.rolls_back = False
             _split(row, 0)
             changed(row)
             return True
+        if not row.promoting:
+            return _begin_back(row, STATES.of(canary))
         if not _differing(row, canary):
             answers = row.phase == Phase.RUNNING and row.is_seen and row.ready_at is not None
             if answers:  # until then all goes to the canary
@@ -170,21 +203,38 @@ def _step(found: Endpoint) -> bool:
     return _become(found, canary)
 
 
+def _begin_back(row: Endpoint, canary: State) -> bool:
+    """Promote the version before, once it answers; one that failed leaves all as it is."""
+    if canary not in {State.READY, State.FAILED}:
+        return False
+    row.rolls_back = row.promoting = canary == State.READY
+    _split(row, 100 if row.promoting else row.canary_percent)
+    changed(row)
+    return True
+
+
 def _become(row: Endpoint, canary: Endpoint) -> bool:
-    """Restart the first row as what its canary is; where that is refused, all goes back to it."""
-    said: dict[str, Any] = kinds.kind_of(row.kind).own.read(canary, private=True)
-    said |= _as_said(attached_to(canary))
+    """Restart the first row as what its canary is; where that is refused, all goes back to it.
+
+    One that had failed is started.
+    """
     names = {*_differing(row, canary), "image"}  # what the digest is one of
+    said = said_of(canary) | {name: getattr(canary, name) for name in _GOES_OVER}
     said = {name: value for name, value in said.items() if name in names}
     who = Principal(row.owner)
     try:
         workload_edit(
-            principal=who, row=row, said=said, pin=canary.image_digest, check=_require_promoting
+            principal=who,
+            row=row,
+            said=said,
+            pin=canary.image_digest,
+            check=_require_promoting,
+            start=True,
         )
     except BerthError as error:
         with transaction.atomic():
             row = locked(row)
-            row.promoting = False
+            row.promoting = row.rolls_back = False
             _split(row, 0)
             _record(None, row, "split", percent=0, why=str(error))
             changed(row)
@@ -198,6 +248,8 @@ def _require_promoting(row: Endpoint) -> None:
 
 def launched(principal: Principal, row: Endpoint) -> None:
     """Have a canary come back with what it stands beside; its limits keep nothing else down."""
+    if row.canary_of_id is None:
+        served_note(principal, row)
     canary = row.canary if row.canary_of_id is None and row.launch > 1 else None
     if canary is None or canary.desired == Desired.RUNNING:
         return
@@ -234,17 +286,7 @@ def _given_by(principal: Principal, row: Endpoint, said: Mapping[str, Any]) -> d
         before=Attached(),
         takes=kind.attachments,
     )
-    return {name: value for name, value in _as_said(given).items() if said.get(name) is not None}
-
-
-def _as_said(given: Attached) -> dict[str, Any]:
-    return {
-        "volumes": [
-            {"volume": str(one.volume.uid), "read_only": one.read_only} for one in given.volumes
-        ],
-        "credentials": [str(one.uid) for one in given.credentials],
-        "needs": [str(one.uid) for one in given.needs],
-    }
+    return {name: value for name, value in as_said(given).items() if said.get(name) is not None}
 
 
 def _require_alone(row: Endpoint) -> None:
@@ -264,8 +306,12 @@ def _canary_of(row: Endpoint) -> Endpoint:
 
 
 def _differing(row: Endpoint, canary: Endpoint) -> list[str]:
-    """Return all for which the first row would have to restart to be as its canary is."""
-    fields = (one for one in kinds.kind_of(row.kind).own if one.edit is Edit.RESTARTS)
+    """Return all in which the first row is not yet as its canary is."""
+    fields = (
+        one
+        for one in kinds.kind_of(row.kind).own
+        if one.edit is Edit.RESTARTS or one.name in _GOES_OVER
+    )
     names = [one.name for one in fields if one.differs(row, canary)]
     names += changed_attachments(attached_to(row), attached_to(canary))
     return names + [PIN] * (row.image_digest != canary.image_digest)
@@ -273,14 +319,14 @@ def _differing(row: Endpoint, canary: Endpoint) -> list[str]:
 
 def _split(row: Endpoint, percent: int) -> None:
     row.canary_percent, row.split_at = percent, now()
-    columns = ("canary_percent", "split_at", "promoting", "canary_leaves", "updated_at")
-    row.save(update_fields=columns)
+    columns = ("canary_percent", "split_at", "promoting", "promoted_by", "rolls_back")
+    row.save(update_fields=[*columns, "canary_leaves", "updated_at"])
     tell_gateways(row)
 
 
 def _leave(row: Endpoint) -> None:
     row.canary_leaves = True
-    row.promoting = False
+    row.promoting = row.rolls_back = False
     _split(row, 0)
 
 

@@ -7,16 +7,20 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from common.errors import Conflict, wrong
 from serving.fields import SLUG
-from serving.models import Endpoint
+from serving.models import Endpoint, ModelVersion
 from work.fields import is_storable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from django.db.models import QuerySet
 
 TEXT_MAX = 500
 METRICS_MOST, NAME_MOST, SIGNATURE_MOST = 50, 80, 64 * 1024
@@ -36,6 +40,25 @@ def require_unserved(name: str, **which: Any) -> None:
             len(names),
         )
         raise Conflict(message % {"name": name, "names": shown}, code="model-serves")
+
+
+def serves_from(volume: UUID) -> bool:
+    """Whether an endpoint serves files of this volume."""
+    return _served(volume).exists()
+
+
+def require_folders_unserved(volume: UUID, paths: Sequence[str]) -> None:
+    """Raise Conflict where a path holds, is, or is in the folder of a version that is served."""
+    gone = [f"{path}/".lstrip("/") for path in paths]
+    for row in _served(volume).select_related("model"):
+        kept = f"{row.folder}/".lstrip("/")
+        if any(kept.startswith(path) or path.startswith(kept) for path in gone):
+            require_unserved(str(row), version=row)
+
+
+def _served(volume: UUID) -> QuerySet[ModelVersion]:
+    there = Endpoint.objects.filter(version=OuterRef("pk"), deleted_at__isnull=True)
+    return ModelVersion.objects.filter(Exists(there), volume__uid=volume)
 
 
 def clean_name(value: str) -> str:

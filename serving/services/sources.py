@@ -1,7 +1,8 @@
 """Where the files of a new version come from: what was written becomes a folder of a volume.
 
 A folder of a volume and what a run left there are served in place. A bucket is copied by a load of
-the version's own into the project's volume ``models``, and so is what a run left in a bucket.
+the version's own into the project's volume ``models``; so is what a run left in a bucket, and what
+an MLflow registry names.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jobs.kind import JOB
 from jobs.models import Job, Run
 from jobs.runs import run_number, runs_of
 from loaders import policies
+from serving import mlflow
 from serving.choices import Source
 from volumes.choices import VolumeKind
 from volumes.selectors import volume_for_use, volumes_mountable
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MODELS = "models"  # the volume that copied and uploaded models lie in
 MODELS_MIB = 20 * 1024
-VOLUME, RUN, UPLOAD = "volume:", "run:", "upload:"
+VOLUME, RUN, UPLOAD, MLFLOW = "volume:", "run:", "upload:", "mlflow:"
 BUCKETS = ("gs://", "s3://")
 # What apps above know of how good the model of a run is: name → number.
 metrics_of: Hook[[Run], Mapping[str, float]] = Hook()
@@ -59,6 +61,10 @@ class Origin:
     url: str = ""
     run: Run | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    credential: str = ""  # that opens the url, where it is not the one that was said
+    text: str = ""  # the origin as it is kept, where that is not as it was said
+    signature: dict[str, Any] = field(default_factory=dict)
+    registry: dict[str, Any] = field(default_factory=dict)
 
 
 def origin_of(who: Principal, project: Project, wanted: Wanted) -> Origin:
@@ -68,6 +74,8 @@ def origin_of(who: Principal, project: Project, wanted: Wanted) -> Origin:
         return _in_volume(who, project, text.removeprefix(VOLUME), wanted.cluster)
     if text.startswith(RUN):
         return _of_run(who, project, text.removeprefix(RUN))
+    if text.startswith(MLFLOW):
+        return _in_registry(who, project, text.removeprefix(MLFLOW))
     if text.startswith(UPLOAD):
         return Origin(Source.UPLOAD)
     if text.startswith(BUCKETS):
@@ -75,7 +83,10 @@ def origin_of(who: Principal, project: Project, wanted: Wanted) -> Origin:
         if not place.prefix.strip("/"):
             raise wrong("origin", _("Name the folder in the bucket that the model lies in."))
         return Origin(Source.BUCKET, url=text)
-    said = _("Write it like volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, gs://… or s3://….")
+    said = _(
+        "Write it like volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER, gs://…, s3://… or "
+        "mlflow:SERVER/MODEL/VERSION."
+    )
     raise wrong("origin", said)
 
 
@@ -163,6 +174,27 @@ def _run_named(who: Principal, project: Project, name: str, number: str) -> Run:
     if found is None:
         raise NotFound(_("There is no such run of “%s”.") % name[:63])
     return found
+
+
+def _in_registry(who: Principal, project: Project, text: str) -> Origin:
+    """A version in MLflow: its files come from where it has them, a bucket or its own proxy."""
+    server, _slash, number = text.rpartition("/")
+    server, _slash, name = server.rpartition("/")
+    if not (server and name and number):
+        message = _("Write it like mlflow:SERVER/MODEL/VERSION: a number, latest or @ALIAS.")
+        raise wrong("origin", message)
+    credential = mlflow.server_named(who, project, server)
+    found = mlflow.version(credential, name, number)
+    by_proxy = found["url"].startswith(mlflow.PROXY)
+    return Origin(
+        Source.REGISTRY,
+        url=found["url"],
+        metrics=found["metrics"],
+        credential=str(credential.uid) if by_proxy else "",
+        text=f"{MLFLOW}{server}/{name}/{found['version']}",
+        signature=found["signature"],
+        registry={name: found[name] for name in ("url", "model", "version", "run", "framework")},
+    )
 
 
 def _folder(text: str) -> str:

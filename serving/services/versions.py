@@ -29,7 +29,7 @@ from runtime.bus import publish
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
 from serving.choices import Files, Framework, Source, Stage
-from serving.model_files import framework_of, place_in
+from serving.model_files import framework_of, frameworks_in, place_in
 from serving.models import Endpoint, Model, ModelVersion
 from serving.services.model_rules import (
     clean_metrics,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from files.below import Below
+    from projects.models import Project
 
 log = structlog.get_logger(__name__)
 
@@ -62,32 +63,49 @@ _PAUSE_S = 0.2
 _NUMBERED = re.compile(r"v([0-9]{1,6})")
 
 
-def version_create(*, principal: Principal, model: Model, said: Mapping[str, Any]) -> ModelVersion:
-    """Register the files of a model as they are now; bring them where they lie in a bucket.
+def version_wanted(
+    *, principal: Principal, project: Project, said: Mapping[str, Any]
+) -> Origin | None:
+    """Return where its files are, looked up, perhaps at a server; None: it has none.
 
-    ``said``: name, origin, framework, metrics, signature, credential, cluster. What is not said is
-    found: the next name, the framework by the files' names, metrics of the run that made them.
+    Before any transaction: who waits for a server holds no rows.
     """
-    require(principal, model.project, Permission.MODEL_MANAGE)
-    require_active(model.project)
+    require(principal, project, Permission.MODEL_MANAGE)
+    require_active(project)
     framework = str(said.get("framework", ""))
     if framework and framework not in Framework.values:
         names = ", ".join(Framework.values)
         raise wrong("framework", _("Choose one of: %(names)s.") % {"names": names})
-    wanted = Wanted(
-        str(said.get("origin", "")), str(said.get("credential", "")), str(said.get("cluster", ""))
-    )
+    wanted = _wanted(said)
     nothing = framework == Framework.CUSTOM and not wanted.origin
-    found = None if nothing else origin_of(principal, model.project, wanted)
+    return None if nothing else origin_of(principal, project, wanted)
+
+
+def version_create(
+    *,
+    principal: Principal,
+    model: Model,
+    said: Mapping[str, Any],
+    found: Origin | None = None,
+) -> ModelVersion:
+    """Register the files of a model as they are now; bring them where they lie in a bucket.
+
+    ``said``: name, origin, framework, metrics, signature, credential, cluster. What is not said is
+    found: the next name, the framework by the files' names, metrics of the run that made them.
+    ``found``: what ``version_wanted`` said of the same.
+    """
+    found = found or version_wanted(principal=principal, project=model.project, said=said)
+    framework, wanted = str(said.get("framework", "")), _wanted(said)
     metrics = {**(found.metrics if found else {}), **clean_metrics(said.get("metrics") or {})}
     row = ModelVersion(
         model=model,
         name=str(said.get("name", "")),
         framework=framework,
         source=found.source if found else Source.UPLOAD,
-        origin=wanted.origin[:1024],
+        origin=((found.text if found else "") or wanted.origin)[:1024],
         metrics=metrics,
-        signature=clean_signature(said.get("signature") or {}),
+        signature=clean_signature(said.get("signature") or (found.signature if found else {})),
+        registry=found.registry if found else {},
         created_by=principal.user,
     )
     if row.name:
@@ -101,11 +119,15 @@ def version_create(*, principal: Principal, model: Model, said: Mapping[str, Any
         raise Conflict(message, code="name-taken", fields={"name": [message]}) from error
 
 
+def _wanted(said: Mapping[str, Any]) -> Wanted:
+    return Wanted(*(str(said.get(name, "")) for name in ("origin", "credential", "cluster")))
+
+
 def _create(
     principal: Principal, row: ModelVersion, found: Origin | None, wanted: Wanted
 ) -> ModelVersion:
     row.model = Model.objects.select_for_update().select_related("project").get(pk=row.model.pk)
-    row.name = row.name or next_name(row.model)
+    row.name = row.name or _name_there(row) or next_name(row.model)
     row.look_at = None
     if found is not None:
         row.files = Files.COMING
@@ -120,7 +142,7 @@ def _create(
         row.origin = row.origin or f"{UPLOAD}{row.name}"
     row.save(force_insert=True)
     if found is not None and found.url:
-        _bring(principal, row, found.url, wanted.credential)
+        _bring(principal, row, found.url, found.credential or wanted.credential)
     events.record(
         actor=principal,
         verb="model.version-added",
@@ -229,6 +251,12 @@ def let_go(row: ModelVersion) -> None:
         loads.made_drop(load)
 
 
+def _name_there(row: ModelVersion) -> str:
+    """Return the name that goes with its number in a registry, unless that is taken here."""
+    name = f"v{row.registry['version']}" if row.registry else ""
+    return "" if row.model.versions.filter(name=name).exists() else name
+
+
 def next_name(model: Model) -> str:
     """Return v and the number that follows the highest there is."""
     names = model.versions.values_list("name", flat=True)
@@ -332,7 +360,8 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
     if deeper := place_in(paths):
         columns["folder"] = _fitting(f"{row.folder}/{deeper}".strip("/"))
         paths = [path.partition("/")[2] for path in paths]
-    framework = framework_of(paths, row.framework)
+    hint = row.registry.get("framework", "")
+    framework = framework_of(paths, row.framework or (hint if hint in frameworks_in(paths) else ""))
     size = min(sum(size for _path, size in seen.files), 2**63 - 1)
     columns |= {"framework": framework, "size_bytes": size, "files": Files.THERE, "problem": ""}
     if row.files == Files.THERE and row.size_bytes not in {None, size}:
@@ -360,6 +389,8 @@ def _fitting(folder: str) -> str:
 
 def _copied_from(who: Principal, row: ModelVersion) -> str:
     """Return the bucket that its files come from; "": they are in the volume already."""
+    if row.source == Source.REGISTRY:
+        return str(row.registry["url"])
     if row.source not in {Source.BUCKET, Source.RUN}:
         return ""
     return origin_of(who, row.model.project, Wanted(row.origin)).url

@@ -328,6 +328,21 @@ class CanaryEnd(OneView):
         return go(request, self.pages.address("detail", row))
 
 
+class RollBack(OneView):
+    """Serve what it served before."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "create"}
+    stands_on = Detail.of(PAGES)
+
+    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.row()
+        before = services.served_before(row)
+        services.endpoint_roll_back(principal=self.principal, row=row)
+        said = _t("“%(name)s” is starting beside it, and gets all requests as soon as it answers.")
+        messages.success(request, said % {"name": before.serves if before else row.name})
+        return go(request, self.pages.address("detail", row))
+
+
 OWN: Mapping[str, type[OneView]] = {
     "requests": Requests,
     "try": Try,
@@ -337,4 +352,5 @@ OWN: Mapping[str, type[OneView]] = {
     "canary-split": CanarySplit,
     "canary-promote": CanaryPromote,
     "canary-end": CanaryEnd,
+    "roll-back": RollBack,
 }

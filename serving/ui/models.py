@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -19,13 +20,16 @@ from common.errors import BerthError, wrong
 from common.ids import slugify
 from common.paging import paginate
 from common.ui.responses import refuse
+from credentials.choices import CredentialKind
+from credentials.selectors import credentials_named, credentials_usable
 from jobs.ui.artifacts import Offer
 from projects.access import Permission, permissions_of
 from projects.ui.base import ProjectView
-from serving import selectors
+from serving import mlflow, selectors
 from serving.choices import Files, Framework
 from serving.models import Model
 from serving.services import models, versions
+from serving.services.sources import MLFLOW
 from serving.ui.tables import ModelFilter, ModelTable
 from serving.ui.versions import VersionPage, deploys, told_of
 from volumes.choices import VolumeKind
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 PER_PAGE = 25
 FIRST = ("model", "origin", "framework")
 LEFT = ("name", "description", "metrics", "credential", "cluster")  # folded away
+_LATEST_MS = 4_000_000_000_000  # in the year 2096
 
 
 class VersionForm(forms.Form):
@@ -53,7 +58,8 @@ class VersionForm(forms.Form):
         label=_("Where its files are"),
         max_length=1024,
         help_text=_(
-            "volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest: its newest run), gs://… or s3://…."
+            "volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest: its newest run), gs://…, s3://… "
+            "or mlflow:SERVER/MODEL/VERSION."
         ),
         widget=forms.TextInput(attrs={"class": "font-monospace", "spellcheck": "false"}),
     )
@@ -161,6 +167,7 @@ class VersionNew(ProjectView):
     def _add(self, form: VersionForm) -> ModelVersion:
         """Register it, and its model where there is none. Both, or none."""
         name, said = form.cleaned_data["model"], form.said()
+        found = versions.version_wanted(principal=self.principal, project=self.project, said=said)
         with transaction.atomic():
             model = Model.objects.filter(project=self.project, name=name).first()
             if model is None:
@@ -174,7 +181,9 @@ class VersionNew(ProjectView):
                 except BerthError as error:
                     named = "description" if "description" in error.fields else "model"
                     raise wrong(named, error.message) from error
-            return versions.version_create(principal=self.principal, model=model, said=said)
+            return versions.version_create(
+                principal=self.principal, model=model, said=said, found=found
+            )
 
     def _shown(self, form: VersionForm, *, status: int = 200) -> HttpResponse:
         names = Model.objects.filter(project=self.project).values_list("name", flat=True)[:200]
@@ -183,6 +192,47 @@ class VersionNew(ProjectView):
         form.fields["model"].widget.attrs["list"] = "models"
         form.fields["origin"].widget.attrs["list"] = "origins"
         return self.render({"form": form, "names": names, "places": places}, status=status)
+
+
+class RegistryPage(ProjectView):
+    """What an MLflow server has: its models, and the versions of one that is chosen."""
+
+    required_permissions: ClassVar = {"GET": Permission.MODEL_MANAGE}
+    template_name = "serving/mlflow.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:
+        kinds = [CredentialKind.MLFLOW]
+        servers = list(credentials_usable(self.principal, self.project, kinds))
+        names = credentials_named(self.principal, self.project, servers, kinds)
+        said = {name: request.GET.get(name, "")[:300] for name in ("server", "q", "model", "token")}
+        said["server"] = said["server"] or (names[0] if names else "")
+        told: dict[str, Any] = {"servers": names, "said": said, "problem": ""}
+        try:
+            if said["server"]:
+                told |= self._asked(said)
+        except BerthError as error:
+            told["problem"] = error.message
+        return self.render(told)
+
+    def _asked(self, said: dict[str, str]) -> dict[str, Any]:
+        server = mlflow.server_named(self.principal, self.project, said["server"])
+        if not said["model"]:
+            return dict(mlflow.models(server, said["q"], said["token"]))
+        found = mlflow.versions(server, said["model"], said["token"])
+        new = reverse("models:new", kwargs={"project": self.project.slug})
+        origin = f"{MLFLOW}{said['server']}/{said['model']}"
+        for one in found["versions"]:
+            query = {"model": slugify(said["model"]), "origin": f"{origin}/{one['version']}"}
+            one["url"] = f"{new}?{urlencode(query)}"
+            one["at"] = moment_of(one["created"])
+        return dict(found)
+
+
+def moment_of(millis: object) -> datetime | None:
+    """Return the moment that so many milliseconds since 1970 are; None where it is none."""
+    if type(millis) is not int or not 0 < millis < _LATEST_MS:
+        return None
+    return datetime.fromtimestamp(millis / 1000, tz=UTC)
 
 
 class ModelPage(ProjectView):
@@ -246,6 +296,7 @@ _HERE = "projects/<slug:project>/models"
 urlpatterns = [
     path(f"{_HERE}/", ModelList.as_view(), name="list"),
     path(f"{_HERE}/new", VersionNew.as_view(), name="new"),
+    path("projects/<slug:project>/mlflow", RegistryPage.as_view(), name="mlflow"),
     path(f"{_HERE}/<slug:model>/", ModelPage.as_view(), name="detail"),
     path(f"{_HERE}/<slug:model>/delete", ModelDelete.as_view(), name="delete"),
     path(f"{_HERE}/<slug:model>/<slug:version>", VersionPage.as_view(), name="version"),

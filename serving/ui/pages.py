@@ -27,7 +27,7 @@ from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.replicas import replicas_of
 from serving.runtimes import runtime_of
-from serving.services import endpoint_sleep
+from serving.services import endpoint_sleep, served_by
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart
@@ -154,6 +154,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
         "canary_state": canary_state,
         "canary_why": None if canary is None else STATES.why(canary),
         "may_change": may_change(who, row) and not row.project.archived_at,
+        "served": list(served_by(row)) if row.canary_of_id is None else [],
         "replicas": shown,
         "replica_counts": " · ".join(f"{n}\N{NO-BREAK SPACE}{w}" for w, n in counts.items()),
         "has_nodes": any(one["node"] for one, *_rest in shown),

@@ -15,7 +15,7 @@ from projects.access import Permission
 from projects.ui.base import ProjectView
 from serving import selectors
 from serving.choices import Files, Stage
-from serving.services import versions
+from serving.services import reading, versions
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -72,7 +72,7 @@ class VersionPage(ProjectView):
             "serving": serving,
             "signature": _signature(row),
             "stages": Stage.choices,
-            "comes": row.files == Files.COMING,
+            "comes": row.files == Files.COMING or row.reading == "running",
         }
         return self.render(said)
 
@@ -88,6 +88,9 @@ class VersionPage(ProjectView):
         if act == "check":
             versions.version_check(principal=who, row=row)
             said = _t("The files of %(name)s are looked at.")
+        elif act == "read":
+            reading.version_read(principal=who, row=row)
+            said = _t("The files of %(name)s are read in a job.")
         elif act == "default":
             versions.version_default(principal=who, row=row)
             said = _t("%(name)s is meant where only its model is named.")

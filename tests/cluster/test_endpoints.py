@@ -168,7 +168,7 @@ def test_a_version_answers_from_a_pod_that_kueue_let_in_as_inference(
     portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
 ) -> None:
     served = Served(portal, api, name="digits", model="digits/v1")
-    predicts(*served.ready(1), sample)
+    predicts(served.ready(1)[0], sample)
     let_in = kube.list(KUEUE, "Workload", space_of(portal, kube))
     classes = {one["spec"]["priorityClassRef"]["name"] for one in let_in}
     assert classes == {f"{portal.prefix}inference"}
@@ -200,7 +200,7 @@ def test_one_three_one_sleeps_and_wakes(
     _until(lambda: served.look()["status"]["state"] == "asleep")
     assert not kube.list("v1", "Pod", space_of(portal, kube))
     assert served.shell(_WAKE) == ""
-    predicts(*served.ready(1), sample)
+    predicts(served.ready(1)[0], sample)
     assert served.look()["launch"] == 2
     served.delete()
 
@@ -224,7 +224,7 @@ def test_tensorflow_and_pytorch_answer_from_pods(
     }.items():
         store.registered(name, name, tmp_path / name)
         served = Served(portal, api, name=name, model=f"{name}/v1", memory_mib=2048)
-        predicts(*served.ready(1), told, name)
+        predicts(served.ready(1)[0], told, name)
         served.delete()
 
 
@@ -273,7 +273,7 @@ def test_load_through_the_gateway_makes_one_three_and_one_again_and_loses_no_ans
     key = ok(api.post(f"{served.at}/keys", json={"name": "load"})).json()["key"]
     at = f"http://127.0.0.1:{portal.port + 7}/e/demo/loaded/v1/models/slow:predict"
     load = Load(at, key, seconds=0.2)
-    asked = {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 30}
+    asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 30}
     # a new key is known within a second
     _until(lambda: httpx.post(at, json={"instances": [[0]]}, **asked).status_code == 200, 10)
     try:

@@ -16,9 +16,10 @@ TOKEN = "canary-session-token-Tx90-and-more"
 REGISTRY = "canary-registry-Zq81"
 GIT = "canary-git-token-Uh47"
 HDFS = "canary-delegation-Lm28"
+MLFLOW = "canary-mlflow-Kp53"
 VALUE = "canary-value-Ow62"
 FILE_VALUE = "canary-file-Rm15"
-CANARIES = (S3_SECRET, COMPATIBLE_SECRET, TOKEN, REGISTRY, GIT, HDFS, VALUE)
+CANARIES = (S3_SECRET, COMPATIBLE_SECRET, TOKEN, REGISTRY, GIT, HDFS, MLFLOW, VALUE)
 
 
 @cache
@@ -89,6 +90,11 @@ _FIELDS = {
         "username": "ann",
         "delegation_token": HDFS,
     },
+    "mlflow": lambda: {
+        "endpoint": "https://mlflow.example.com",
+        "username": "ann",
+        "password": MLFLOW,
+    },
     "registry": lambda: {
         "host": "registry.example.com",
         "username": "robot",
@@ -113,6 +119,7 @@ def secrets_of(kind: str) -> tuple[str, ...]:
         "s3-compatible": (COMPATIBLE_SECRET, TOKEN),
         "gcs": (rsa_pem().splitlines()[5],),
         "hdfs": (HDFS,),
+        "mlflow": (MLFLOW,),
         "registry": (REGISTRY,),
         "git": (GIT,),
         "ssh": (ssh_canary(ssh_key()),),

@@ -413,3 +413,42 @@ async def test_a_large_upload_is_never_gathered(
     assert me.memory_info().rss - before < 80 << 20
     os.kill(served.process.pid, 18)  # SIGCONT
     assert (await task).json()["offset"] == 300 << 20
+
+
+async def test_what_an_endpoint_serves_is_not_taken_away(
+    files: httpx.AsyncClient, served: Served, volume: Any, project: Any, alice: Any
+) -> None:
+    """By no way of writing its path; what lies beside it goes as ever."""
+
+    def serve() -> Any:
+        from serving.models import Endpoint, Model, ModelVersion
+
+        model = Model.objects.create(project=project, name="digits", created_by=alice)
+        version = ModelVersion.objects.create(
+            model=model, name="v1", source="volume", origin="x", volume=volume, folder="models/a"
+        )
+        return Endpoint.objects.create(
+            project=project, owner=alice, name="reads", version=version, cluster_key="local"
+        )
+
+    (served.root / "models" / "a").mkdir(parents=True)
+    (served.root / "models" / "a" / "model.onnx").write_bytes(b"x")
+    (served.root / "models" / "ab").mkdir()
+    endpoint = await sync_to_async(serve)()
+    for path in ("models", "models/a", "models/a/model.onnx", "./models//a/", "%6dodels%2Fa"):
+        for act, said in (
+            ("delete", {"paths": ["models/ab", path]}),
+            ("delete", {"paths": [path], "forever": True}),
+            ("move", {"paths": [path], "to": "elsewhere"}),
+            ("rename", {"path": path, "to": "other"}),
+        ):
+            answer = await files.post(act, json=said)
+            assert (answer.status_code, answer.json()["code"]) == (409, "model-serves"), (path, act)
+            assert "reads" in answer.json()["detail"]
+    assert (served.root / "models" / "a" / "model.onnx").exists()
+    assert (await files.post("delete", json={"paths": ["models/ab"]})).status_code == 200
+    assert (await files.post("delete", json={"paths": ["../x"]})).status_code == 400
+    wide = {"paths": ["x" * 200] * 6000}
+    assert (await files.post("delete", json=wide)).status_code == 400
+    await sync_to_async(endpoint.delete)()
+    assert (await files.post("delete", json={"paths": ["models"]})).status_code == 200

@@ -73,7 +73,7 @@ def debian_torch() -> tuple[Path, dict[str, str]]:
 
 def make_slow(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    made = [*python("serving-samples"), "-c", SLOW, folder / "model.joblib"]
+    made: list[str | Path] = [*python("serving-samples"), "-c", SLOW, folder / "model.joblib"]
     subprocess.run(made, check=True)
     return folder
 

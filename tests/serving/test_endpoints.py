@@ -61,3 +61,13 @@ def test_a_model_of_another_project_is_none(api, alice, version) -> None:
     found.model.save()
     answer = api(alice, "POST", ENDPOINTS, {**LEAST, "model": "digits/v1"})
     assert list(answer.json()["fields"]) == ["model"]
+
+
+def test_one_that_nobody_named_has_a_name_that_can_be_an_address(
+    api, alice, version, serve
+) -> None:
+    version("v1")
+    serve(model="digits/v1", command=[], name="digits")
+    said = {"model": "digits/v1"}
+    made = [api(alice, "POST", ENDPOINTS, said).json()["name"] for _twice in range(2)]
+    assert made == ["digits-2", "digits-3"]

@@ -6,6 +6,7 @@ import os
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from tests.serving.server import make_sample
 from tests.serving.test_real_calls import until
 from tests.support.portal import Portal
 from tools.setup_shell import SetupError
+from work import environments as environments_of_work
 from work.environments import LOOK_S
 
 _VERSION = """
@@ -38,6 +40,7 @@ answer = True
 
 @pytest.fixture
 def machine(tmp_path: Path, settings: Any) -> Path:
+    settings.BERTH_LOCAL_DRIVER = "local"
     settings.BERTH_VAR = settings.BERTH_ENVIRONMENTS_DIR = tmp_path
     (tmp_path / "run").mkdir()
     return tmp_path
@@ -51,8 +54,8 @@ def test_the_manager_makes_those_that_model_servers_run_in() -> None:
 @pytest.mark.parametrize(
     ("problem", "reason", "words"),
     [
-        ("", Reason.ENVIRONMENT, "120 of about 480 MiB"),
-        ("disk", Reason.ENVIRONMENT_MISSING, "takes 480 MiB"),
+        ("", Reason.ENVIRONMENT, "120 of about 650 MiB"),
+        ("disk", Reason.ENVIRONMENT_MISSING, "takes 650 MiB"),
         ("network", Reason.ENVIRONMENT_MISSING, "does not reach the index"),
         ("failed", Reason.ENVIRONMENT_MISSING, "could not be installed"),
     ],
@@ -69,19 +72,30 @@ def test_who_waits_says_so_and_is_told_how_far_it_is(
     found = waits("serving")
     assert found
     assert (found[0], words in found[1]) == (reason, True), found
+    job: Any = SimpleNamespace(cluster_key="local", environment="serving")  # of a batch prediction
+    assert environments_of_work.waits(job) == found
+    job.cluster_key = "c"
+    assert environments_of_work.waits(job) is None
     (machine / "serving").mkdir()
     assert waits("serving") is None
 
 
 def test_a_plan_says_so_and_the_launch_begins_when_it_is_there(
-    machine: Path, api: Any, alice: Any, version: Any, settle: Any, fake: Any
+    machine: Path,
+    api: Any,
+    alice: Any,
+    version: Any,
+    settle: Any,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    del fake
+    settings.BERTH_LOCAL_DRIVER = "fake"  # which needs none: asked as if it did
+    monkeypatch.setattr("serving.environments.is_there", lambda name: (machine / name).exists())
     version()
     said = {"name": "digits", "model": "digits/v1"}
     told = api(alice, "POST", f"{ENDPOINTS}?plan=1", said)
     assert told.status_code == 200, told.content
-    assert "makes the model server first: about 480 MiB" in told.content.decode()
+    assert "makes the model server first: about 650 MiB" in told.content.decode()
     made = api(alice, "POST", ENDPOINTS, said)
     row = settle(Endpoint.objects.get(short_id=made.json()["id"]))
     assert (row.phase, row.reason) == ("pending", Reason.ENVIRONMENT)
@@ -127,9 +141,9 @@ def test_why_it_was_not_made_is_a_word_which_says_no_address(
 class Alone(Portal):
     """A portal of a machine that has no environment of a model server."""
 
-    def __init__(self, tmp_path: Path, **env: str) -> None:
-        super().__init__({"BERTH_ENVIRONMENTS_DIR": str(tmp_path / "environments"), **env})
-        (tmp_path / "environments").mkdir()
+    def __init__(self, **env: str) -> None:
+        super().__init__(env)
+        self.env["BERTH_ENVIRONMENTS_DIR"] = str(self.var / "environments")
 
     def endpoint(self, api: httpx.Client, folder: Path) -> str:
         """Launch one of a scikit-learn model; return where it is looked at."""
@@ -145,7 +159,7 @@ class Alone(Portal):
         self.shell(_VERSION.format(uid=uid))
         said = {"name": "digits", "model": "digits/v1", "cpu_milli": 500, "memory_mib": 512}
         plan = api.post("projects/demo/endpoints?plan=1", json=said)
-        assert "makes the model server first: about 480 MiB" in plan.text
+        assert "makes the model server first: about 650 MiB" in plan.text
         made = api.post("projects/demo/endpoints", json=said)
         assert made.status_code == 202, made.text
         return f"projects/demo/endpoints/{made.json()['id']}"
@@ -156,7 +170,7 @@ class Alone(Portal):
 def test_without_a_network_an_endpoint_says_so_and_waits(tmp_path: Path) -> None:
     make_sample("sklearn", tmp_path / "digits")
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0"}
-    portal = Alone(tmp_path, **nowhere, UV_CACHE_DIR=str(tmp_path / "cache"))
+    portal = Alone(**nowhere, UV_CACHE_DIR=str(tmp_path / "cache"))
     try:
         portal.start()
         with portal.api(portal.token("admin")) as api:
@@ -180,7 +194,7 @@ def test_without_a_network_an_endpoint_says_so_and_waits(tmp_path: Path) -> None
 @pytest.mark.timeout(900)
 def test_the_first_endpoint_of_a_machine_has_its_model_server_made(tmp_path: Path) -> None:
     told = make_sample("sklearn", tmp_path / "digits")
-    portal = Alone(tmp_path)
+    portal = Alone()
     try:
         portal.start()
         with portal.api(portal.token("admin")) as api:
@@ -195,15 +209,21 @@ def test_the_first_endpoint_of_a_machine_has_its_model_server_made(tmp_path: Pat
                 return bool(status["state"] == "ready")
 
             until(ready, 600)
-            assert any("of about 480 MiB" in words for words in seen), seen
+            assert any("of about 650 MiB" in words for words in seen), seen
             key = api.post(f"{at}/keys", json={"name": "of the test"}).json()["key"]
             url = f"http://127.0.0.1:{portal.port + 7}/e/demo/digits/v1/models/digits:predict"
-            answer = httpx.post(
-                url,
-                json={"instances": told["instances"]},
-                headers={"Authorization": f"Bearer {key}"},
-                timeout=60,
-            )
+
+            def called() -> httpx.Response | None:
+                """A new key is known within a second."""
+                answer = httpx.post(
+                    url,
+                    json={"instances": told["instances"]},
+                    headers={"Authorization": f"Bearer {key}"},
+                    timeout=60,
+                )
+                return answer if answer.status_code != 401 else None
+
+            answer = until(called, 10)
             assert answer.json()["predictions"] == told["predictions"], answer.text
             wish = wanted_file(portal.var, "serving")
             until(lambda: not wish.exists(), 120)  # nobody waits, so its maker ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -102,6 +103,22 @@ def test_a11_links_that_lead_out_of_the_folder_are_no_files_of_it(
     add(origin="volume:data/all", framework="sklearn")
     look()
     assert {told(api, alice, name)["files"] for name in ("v1", "v2")} == {"failed"}
+
+
+def test_a_model_of_20_gib_is_registered_by_its_name_and_size_alone(
+    add, look, data, api, alice, tmp_path
+) -> None:
+    """The file is sparse and the test's memory is not: nothing reads it."""
+    folder = tmp_path / "data" / "large"
+    folder.mkdir(parents=True)
+    with (folder / "model.onnx").open("wb") as file:
+        file.truncate(20 * 2**30)
+    add(origin="volume:data/large")
+    began = monotonic()
+    look()
+    found = told(api, alice)
+    assert (found["files"], found["size_bytes"], found["digest"]) == ("there", 20 * 2**30, "")
+    assert monotonic() - began < 30, "it was read"
 
 
 def test_names_in_shift_jis_do_no_harm(add, look, data, api, alice, tmp_path) -> None:
@@ -387,3 +404,49 @@ def test_the_metric_of_a_trial_becomes_that_of_its_version(add, data, alice, pro
     )
     row = add(origin="run:s-1/1", metrics={"loss": 0.2})
     assert row.metrics == {"accuracy": 0.91, "loss": 0.2}
+
+
+def test_only_the_job_that_reads_a_version_says_what_is_in_it(
+    add, look, data, api, alice, vera, tmp_path, settle, client, settings
+) -> None:
+    """With the token of its launch; what it says is bounded, and another digest is a warning."""
+    from hubapi.services import derive
+    from jobs.models import Job
+    from jobs.runtime_spec import PURPOSE
+
+    write(tmp_path / "data", "m/model.onnx")
+    add(origin="volume:data/m")
+    assert api(alice, "POST", f"{VERSIONS}/v1/read").status_code == 409, "nobody looked yet"
+    look()
+    assert api(vera, "POST", f"{VERSIONS}/v1/read").status_code == 403
+    begun = api(alice, "POST", f"{VERSIONS}/v1/read")
+    assert (begun.status_code, begun.json()["read"]) == (202, "running"), begun.content
+    job = settle(Job.objects.get(name__startswith="read-digits-v1"))
+    (mount,) = job.mounts.all()
+    assert (mount.read_only, job.environment) == (True, "serving")
+
+    def tell(token: str, **told: Any) -> int:
+        answer = client.post(
+            f"/hub/api/berth/jobs/{job.uid}/report",
+            json.dumps({"told": told}),
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {token}"},
+            SERVER_PORT=str(settings.BERTH_INTERNAL_PORT),
+        )
+        return int(answer.status_code)
+
+    token, digest = derive(PURPOSE, job.uid, job.launch), "sha256:" + "a" * 64
+    assert tell("x" * 43, digest=digest) == 403
+    assert tell(token, digest="<script>", described={"inputs": [["x"]]}) == 200
+    assert (told(api, alice)["digest"], told(api, alice)["signature"]) == ("", {})
+    tensors = [{"name": "input", "datatype": "FP32", "shape": [-1, 4]}]
+    said = {"inputs": tensors, "outputs": [], "made_with": "1.9\n" + "x" * 500}
+    assert tell(token, digest=digest, described=said) == 200
+    found = told(api, alice)
+    assert (found["digest"], found["signature"]["inputs"]) == (digest, tensors)
+    assert (len(found["made_with"]), "\n" in found["made_with"]) == (80, False)
+    assert tell(token, digest="sha256:" + "b" * 64, done=True) == 200
+    found = told(api, alice)
+    assert (found["digest"], found["read"]) == (digest, "done")
+    assert "not what was registered" in found["message"]
+    assert tell(token, digest=digest) == 409, "its job is on its way out"

@@ -117,7 +117,7 @@ def test_a_canary_is_made_split_rolled_back_and_promoted_by_forms(signed, at, fi
     assert made.status_code == 302, made.content
     canary = Endpoint.objects.get(canary_of=first)
     assert canary.model == "digits/v2"
-    assert "It is starting. Once it answers it gets the share" in text_of(signed.get(at))
+    assert "It is not ready, so it gets no request." in text_of(signed.get(at))
     assert signed.post(f"{at}canary-split/", {"percent": "20"}).status_code == 302
     first.refresh_from_db()
     assert first.canary_percent == 20

@@ -212,6 +212,31 @@ def test_it_sleeps_holds_nothing_and_a_request_with_a_key_wakes_it(portal, api, 
     served.delete()
 
 
+def test_put_to_sleep_by_a_press_nobody_who_calls_is_refused(portal, api, sample) -> None:
+    served = Served(portal, api, name="pressed", model="digits/v1")
+    served.ready()
+    key = api.post(f"{served.at}/keys", json={"name": "shop"}).json()["key"]
+    _until(lambda: _predict(portal, "pressed", key, sample).status_code == 200)
+    answers: list[int] = []
+    over = threading.Event()
+
+    def call() -> None:
+        while not over.is_set():
+            answers.append(_predict(portal, "pressed", key, sample).status_code)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    try:
+        assert api.post(f"{served.at}/sleep", json={}).status_code == 202
+        _until(lambda: served.look()["launch"] == 2)  # the next request wakes it
+        served.ready()
+    finally:
+        over.set()
+        caller.join()
+    assert set(answers) == {200}, answers
+    served.delete()
+
+
 def test_promoted_every_request_is_answered_and_nothing_of_it_is_lost(portal, api, sample) -> None:
     served = Served(portal, api, name="moving", model="digits/v1")
     served.ready()

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.options import MODEL_SERVERS
+from clusters.options import MODEL_SERVERS, ClusterOptions
 from serving import examples
 from serving.choices import Framework
-from serving.runtimes import RUNTIMES
+from serving.models import Endpoint, Model, ModelVersion
+from serving.runtime_spec import _of_image
+from serving.runtimes import RUNTIMES, runtime_of, runtimes_for
 from serving.sizing import GIB, GpuKind, recommended
+from volumes.models import Volume
 
 L4, H100 = GpuKind("l4", "L4", 24 * GIB), GpuKind("h100-80", "H100", 80 * GIB)
 
@@ -146,3 +149,47 @@ def test_a_server_of_its_own_has_no_example_but_its_address() -> None:
 
 def test_each_model_server_of_clusters_has_a_word_that_operators_may_name() -> None:
     assert [one.image for one in RUNTIMES if one.image] == list(MODEL_SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpus", "command", "args", "health"),
+    [
+        (
+            "triton",
+            1,
+            ("tritonserver", "--model-repository=/volumes/models/big", "--http-port=8080"),
+            ("--log-verbose=1",),
+            "/v2/health/ready",
+        ),
+        (
+            "huggingface",
+            2,
+            ("python3", "-m", "vllm.entrypoints.openai.api_server"),
+            (
+                *("--model", "/volumes/models/big", "--served-model-name", "big"),
+                *("--port", "8080", "--tensor-parallel-size", "2", "--log-verbose=1"),
+            ),
+            "/health",
+        ),
+    ],
+)
+def test_servers_of_others_are_told_model_port_and_gpus(
+    framework: str, gpus: int, command: tuple[str, ...], args: tuple[str, ...], health: str
+) -> None:
+    """What is rendered; neither was run, since it needs a GPU and an image of its makers."""
+    volume = Volume(name="models", kind="data")
+    version = ModelVersion(
+        model=Model(name="big"), name="v1", framework=framework, volume=volume, folder="big"
+    )
+    row = Endpoint(model="big/v1", version=version, gpus=gpus, port=8080, args=["--log-verbose=1"])
+    runtime = runtime_of(row)
+    images = ClusterOptions(serving_images={runtime.image: "registry.example/own:1"})
+    found = _of_image(row, runtime, images)
+    assert found == ("registry.example/own:1", command, args)
+    assert (runtime.health, runtime.needs_gpu, runtime.is_tested) == (health, True, False)
+
+
+def test_a_lone_file_is_no_repository_of_models() -> None:
+    for framework in (Framework.ONNX, Framework.TENSORFLOW, Framework.PYTORCH):
+        assert [one.word for one in runtimes_for(framework)] != []
+        assert "triton" not in [one.word for one in runtimes_for(framework)]

@@ -257,7 +257,9 @@ def test_what_sleeps_can_be_stopped_and_is_woken_by_nobody_then(
     assert client.post(f"{here}stop/").status_code == 302
     row = settle(row)
     assert api(alice, "GET", f"{ENDPOINTS}/{row.short_id}").json()["status"]["state"] == "stopped"
-    assert endpoint_wake(row.pk) == "It is stopped; it answers when somebody starts it."
+    assert endpoint_wake(row.pk) == (
+        "It does not answer until somebody starts it. Stopped by its owner."
+    )
     assert client.post(f"{here}start/").status_code == 302
     assert settle(row).launch == 2
 

@@ -22,6 +22,7 @@ from quotas import services as quotas
 from runtime.protocol import Desired
 from work import kinds, selectors
 from work.attached import Attached
+from work.fields import Name
 from work.models import Workload
 from work.services.attachments import attach, check_still_usable, held, warning_of_full
 from work.services.base import changed, lock, name_taken, own, require_free, require_startable, step
@@ -143,7 +144,10 @@ def name_of_new(found: Resolved) -> str:
     row, kind = found.row, found.kind
     if not row.name:
         first = kind.first_name(row) if kind.first_name else kind.word
-        return next_name(first, selectors.names_taken(row.project, row.owner, kind))
+        taken, name = selectors.names_taken(row.project, row.owner, kind), kind.table["name"]
+        if not isinstance(name, Name):
+            return next_name(first, taken)
+        return next_name(first, taken, between=name.between, most=name.longest - 5)
     require_free(row.project, row.owner, kind, row.name)
     return str(row.name)
 

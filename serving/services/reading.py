@@ -1,0 +1,128 @@
+"""Reading the files of a version: a job of the project opens them, never the portal.
+
+What the job tells is its tenant's word about its own files: it is shown, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import override
+
+from accounts.principal import Principal
+from clusters import registry
+from clusters.options import options_of
+from common.clock import now
+from common.errors import Conflict, Invalid, wrong
+from common.ids import new_uid
+from jobs.kind import JOB
+from jobs.packages import PREFIX, package_keep
+from projects.access import Permission, require
+from serving.choices import Files, Source
+from serving.models import ModelVersion
+from serving.programs.files import FRAMEWORKS
+from serving.runtimes import RUNTIMES, runtimes_for
+from serving.services.batch import package_of
+from serving.services.model_rules import clean_signature
+from volumes.selectors import volume_for_use, volume_named
+from work.services import workload_create, workload_delete
+
+if TYPE_CHECKING:
+    from jobs.models import Job
+
+PROGRAM = ("python3", "-m", "serving.programs.read_model")
+LEAST_MIB = 1024
+MINUTES = 60
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def version_read(*, principal: Principal, row: ModelVersion) -> ModelVersion:
+    """Begin the job that reads its files; one that is on its way goes on."""
+    project = row.model.project
+    require(principal, project, Permission.MODEL_MANAGE)
+    if row.files != Files.THERE or row.volume is None:
+        text = _("The files of %(name)s are not there.")
+        raise Conflict(text % {"name": row}, code="files-coming")
+    if row.read_by is not None and row.read_by.is_on_its_way:
+        return row
+    volume = volume_for_use(principal, project, row.volume.uid, write=False)
+    runtime = runtimes_for(row.framework)[0] if row.framework in FRAMEWORKS else RUNTIMES[0]
+    cluster = registry.row_for(volume.cluster_key)
+    where = {"environment": runtime.environment}
+    if cluster.runs_images:
+        where = {"image": options_of(cluster.options).serving_images.get(runtime.image, "")}
+        if not where["image"]:
+            text = _("This cluster names no image for %(name)s; an operator can (serving_images).")
+            raise wrong("image", text % {"name": runtime.label})
+    package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
+    folder = f"{volume.mount_name}/{row.folder}".rstrip("/")
+    said: dict[str, Any] = {
+        "name": f"read-{row.model.name[:30]}-{row.name[:20]}-{new_uid().hex[-5:]}",
+        "cluster": volume.cluster_key,
+        **where,
+        "code": f"{PREFIX}{package.sha256}",
+        "command": list(PROGRAM),
+        "args": ["--framework", row.framework, "--model-dir", folder],
+        "volumes": [{"volume": volume_named(principal, project, volume), "read_only": True}],
+        "cpu_milli": 1000,
+        "memory_mib": max(LEAST_MIB, 2 * (row.size_bytes or 0) // 2**20),
+        "time_limit_minutes": MINUTES,
+    }
+
+    def keep(job: Job) -> None:
+        row.read_by, row.read_problem = job, ""
+        row.save(update_fields=["read_by", "read_problem"])
+
+    workload_create(principal=principal, project=project, kind=JOB, said=said, beside=keep)
+    return row
+
+
+def reports(job: Job) -> bool:
+    """Whether a job reads a version, and so tells what it found."""
+    return ModelVersion.objects.filter(read_by=job.pk).exists()
+
+
+def note_told(job: Job, told: Mapping[str, Any]) -> None:
+    """Keep what the job says, in the transaction that heard it; once it is done the job goes."""
+    rows = ModelVersion.objects.select_for_update(of=("self",)).filter(read_by=job.pk)
+    row = rows.first()
+    if row is None:
+        return
+    digest, said = str(told.get("digest") or ""), told.get("described")
+    if _DIGEST.fullmatch(digest):
+        with override(job.owner.reads_in):
+            changed = _("Its files are not what was registered: their digest is another.")
+        row.problem = changed if row.digest not in {"", digest} else ""
+        row.digest = row.digest or digest
+    if isinstance(said, dict):
+        found = {side: said[side] for side in ("inputs", "outputs") if _is_side(said.get(side))}
+        is_own = bool(row.signature) and row.source != Source.REGISTRY and row.read_at is None
+        if found.get("inputs") and not is_own:  # what a person wrote stays
+            try:
+                row.signature = clean_signature(found)
+            except Invalid:
+                row.read_problem = _("The signature is too long.")
+        row.made_with = _line(said.get("made_with"), 80)
+    if told.get("problem"):
+        row.read_problem = _line(told["problem"], 500)
+    if told.get("done") is True:
+        row.read_at = now()
+    row.save()
+    if told.get("done") is True and not row.read_problem:
+        principal = Principal(user=job.owner)
+        with transaction.atomic():
+            workload_delete(principal=principal, row=job)
+
+
+def _is_side(said: object) -> bool:
+    return isinstance(said, list) and all(isinstance(one, dict) and "name" in one for one in said)
+
+
+def _line(said: object, most: int) -> str:
+    text = str(said or "").encode(errors="replace").decode()
+    return "".join(c if c.isprintable() else " " for c in text)[:most].strip()
