@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import threading
@@ -266,3 +267,51 @@ def test_promoted_every_request_is_answered_and_nothing_of_it_is_lost(portal, ap
     told = served.look()
     assert (told["spec"]["model"], told["launch"]) == ("digits/v2", 2)
     served.delete()
+
+
+def test_the_portal_begins_anew_and_its_endpoints_answer_by_the_same_process(
+    portal, api, sample
+) -> None:
+    served = Served(portal, api, name="staying", model="digits/v1")
+    before = served.ready()
+    key = api.post(f"{served.at}/keys", json={"name": "shop"}).json()["key"]
+    _until(lambda: _predict(portal, "staying", key, sample).status_code == 200)
+    portal.down()
+    portal.up()
+    _until(lambda: _predict(portal, "staying", key, sample).status_code == 200)
+    assert (served.ready(), served.look()["launch"]) == (before, 1)
+    served.delete()
+
+
+def test_d5_a_model_that_is_a_program_ends_alone_and_says_why(portal, api, sample) -> None:
+    """A pickle that takes all memory is ended by its own limit; beside it others answer."""
+    program = "held = []\nwhile True:\n    held.append(bytearray(2**26))"
+    volume = next((Path(portal.var) / "volumes").glob("*/digits")).parent
+    (volume / "greedy").mkdir()
+    (volume / "greedy").chmod(0o755)
+    (volume / "greedy/model.pkl").write_bytes(pickle.dumps(_Runs(program)))
+    (volume / "greedy/model.pkl").chmod(0o644)
+    said = {"name": "greedy", "origin": "volume:models/greedy", "framework": "sklearn"}
+    assert api.post("projects/demo/models/digits/versions", json=said).status_code == 202
+    beside = Served(portal, api, name="beside", model="digits/v1")
+    (address,) = beside.ready()
+    greedy = Served(portal, api, name="greedy", model="digits/greedy", memory_mib=512)
+    greedy.state("failed")
+    told = greedy.look()["status"]
+    assert (told["reason"], "more memory" in told["advice"]) == ("oom", True), told
+    answer = httpx.post(
+        f"http://{address}/v1/models/digits:predict", json={"instances": sample["instances"]}
+    )
+    assert answer.json()["predictions"] == sample["predictions"]
+    greedy.delete()
+    beside.delete()
+
+
+class _Runs:
+    """Whose pickle runs ``code`` where it is opened."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (self.code,)
