@@ -64,7 +64,7 @@ def test_an_idle_endpoint_is_parked_with_its_canary_and_wakes_by_no_request(
             row.refresh_from_db()
             assert (row.phase, row.stop_reason) == ("stopped", "parked")
         assert not Interval.objects.filter(ended_at=None).exists()
-        assert endpoint_wake(endpoint.pk) == "It is stopped; it answers when somebody starts it."
+        assert "until somebody starts it. Parked" in endpoint_wake(endpoint.pk)
         answer = api(alice, "POST", f"{ENDPOINTS}/{endpoint.short_id}/start")
         assert answer.status_code == 202
         settle()
