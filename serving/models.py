@@ -160,7 +160,7 @@ class Endpoint(Workload):
     sleep_after_minutes = models.PositiveIntegerField(_("sleeps after"), default=0)
     wait_s = models.PositiveSmallIntegerField(_("wait at most"), default=120)  # for its waking
     # Whose pages may call it in a browser: https://host[:port] … or *; of the first row.
-    origins = models.CharField(_("origins"), max_length=1000, blank=True, default="")
+    origins = models.CharField(_("origins"), max_length=1000, blank=True, default="", db_default="")
     # How many are wanted now; between the least and the most while it runs.
     replicas = models.PositiveSmallIntegerField(default=1)
     scaled_at = models.DateTimeField(null=True)
@@ -333,7 +333,8 @@ class BatchPrediction(models.Model):
     asked = models.CharField(max_length=101)  # MODEL/VERSION, or the name of the endpoint
     input = models.CharField(max_length=1024)
     output = models.CharField(max_length=1024)
-    said = models.JSONField(default=dict)  # all that was said of it, to begin the same again
+    # All that was said of it, to begin the same again.
+    said = models.JSONField(default=dict, db_default=Value({}, JSONField()))
     # Only what that one could not predict.
     errors_of = models.ForeignKey(
         "self", null=True, on_delete=models.SET_NULL, related_name="tried_again"
