@@ -18,7 +18,8 @@ from serving.models import Endpoint, Model
 from serving.selectors import held_by
 from serving.services import reading
 from serving.services.model_rules import require_folders_unserved, serves_from
-from serving.services.versions import let_go, note_ended
+from serving.services.version_files import note_ended
+from serving.services.versions import let_go
 from volumes import references
 
 if TYPE_CHECKING:

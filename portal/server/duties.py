@@ -52,7 +52,7 @@ from runtime.bus import EngineEar
 from serving import duty as endpoints
 from serving.gateway.tallies import tallies_prune
 from serving.models import Endpoint
-from serving.services import versions
+from serving.services import version_files
 from usage import capacity, closing, digest, node_days
 from volumes import measuring
 from volumes.services import create
@@ -293,7 +293,7 @@ class Worker:
             Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("job-outputs", outputs_copy, 2.0, leased=True),
             Loop("job-checkpoints", copies_due, 2.0, leased=True),
-            Loop("model-files", versions.versions_look, 2.0, leased=True),
+            Loop("model-files", version_files.versions_look, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),

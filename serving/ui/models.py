@@ -28,7 +28,7 @@ from projects.ui.base import ProjectView
 from serving import mlflow, selectors
 from serving.choices import Files, Framework
 from serving.models import Model
-from serving.services import models, versions
+from serving.services import models, version_files, versions
 from serving.services.sources import MLFLOW
 from serving.ui.tables import ModelFilter, ModelTable
 from serving.ui.versions import VersionPage, deploys, told_of
@@ -156,7 +156,7 @@ class VersionNew(ProjectView):
         except BerthError as error:
             return self._shown(form, status=refuse(request, form, error))
         if request.POST.get("then") == "deploy":
-            row = versions.version_look(row)
+            row = version_files.version_look(row)
             if row.files != Files.FAILED:
                 messages.success(request, _t("%(name)s is registered.") % {"name": row})
                 return HttpResponseRedirect(deploys(row))

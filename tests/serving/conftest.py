@@ -96,7 +96,7 @@ def look(tmp_path: Path, settle: Any, settings: Any) -> Iterator[Callable[..., P
     from files.models import FileSession
     from files.reconciler import token_of
     from serving.models import ModelVersion
-    from serving.services.versions import versions_look
+    from serving.services.version_files import versions_look
 
     settings.BERTH_CLUSTER_PRIVATE_KEY = "as in the worker"  # it asks beside the data itself
     running: dict[Any, Server] = {}

@@ -266,7 +266,7 @@ def test_a_file_server_that_lies_holds_up_no_other_version(
 ) -> None:
     """The project's own user runs it: it may say anything of its own files, and nothing more."""
     from files.models import FileSession
-    from serving.services.versions import versions_look
+    from serving.services.version_files import versions_look
 
     settings.BERTH_CLUSTER_PRIVATE_KEY = "as in the worker"
     text = f'{{"entries": [{{"kind": "file", {lie}}}]}}\n{{"done": {{"complete": true}}}}\n'

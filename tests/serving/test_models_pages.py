@@ -110,10 +110,10 @@ def test_a_run_that_left_something_offers_to_register_it(
 def test_one_press_registers_it_and_leads_to_the_form_of_an_endpoint(
     as_user, alice, data, look, monkeypatch
 ) -> None:
-    from serving.services import versions
+    from serving.services import version_files
 
     said = {"model": "digits", "origin": "volume:data/m", "then": "deploy"}
-    monkeypatch.setattr(versions, "LOOKED_WITHIN_S", 0.1)  # nobody serves its files meanwhile
+    monkeypatch.setattr(version_files, "LOOKED_WITHIN_S", 0.1)  # nobody serves its files meanwhile
     answer = as_user(alice).post(f"{HERE}/new", said)
     assert answer["Location"] == "/projects/vision/endpoints/new/?model=digits%2Fv1"
     assert ModelVersion.objects.get().files == "coming"
