@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 LOOKS_EVERY_S = 0.5
 CERTIFICATE_EVERY_S = 10.0
+CERTIFICATE_AGAIN_S = 1.0  # while there is none yet
 READS_EVERY_S = 5.0  # all of it, whether or not something seems to have changed
 COUNTS_EVERY_S = 5.0
 SAYS_EVERY_S = 1.0
@@ -53,8 +54,10 @@ class Process:
         self._read_at = 0.0
 
     async def run(self) -> None:
-        """Carry requests until cancelled."""
+        """Carry requests until cancelled; where there is to be a certificate, none without it."""
         await _logged(self._follow_on)
+        while not await asyncio.to_thread(has_certificate, self.gateway.folder):
+            await asyncio.sleep(CERTIFICATE_AGAIN_S)
         while self._table is None:
             await _logged(self._read)
             if self._table is None:
@@ -167,6 +170,12 @@ async def in_database(ask: Callable[[], T]) -> T | None:
     return await sync_to_async(asked)()
 
 
+def has_certificate(folder: Path) -> bool:
+    """Whether HAProxy may start: with the pair of now, one that fitted before, or where none is set."""
+    bring_certificate(folder)
+    return not settings.BERTH_TLS_CERT or (folder / haproxy.CERTIFICATE).exists()
+
+
 def bring_certificate(folder: Path) -> bool:
     """Write certificate and key as one file for HAProxy; whether they are others than before.
 
@@ -177,12 +186,12 @@ def bring_certificate(folder: Path) -> bool:
         there.unlink(missing_ok=True)
         return False
     files = settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY
-    text = "\n".join(Path(one).read_text() for one in files)
-    if there.exists() and there.read_text() == text:
-        return False
     try:
+        text = "\n".join(Path(one).read_text() for one in files)
+        if there.exists() and there.read_text() == text:
+            return False
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*files)
-    except ssl.SSLError as error:
+    except (OSError, ValueError) as error:
         log.warning("gateway.certificate_refused", error=str(error))
         return False
     haproxy.write(there, text)
@@ -193,7 +202,6 @@ def serve(listener: socket.socket) -> None:
     """Carry requests until SIGTERM."""
     folder = Path(settings.BERTH_VAR) / "run" / "gateway"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    bring_certificate(folder)
 
     async def until_told() -> None:
         running = asyncio.ensure_future(Process(folder, listener).run())

@@ -18,6 +18,7 @@ from serving.gateway.program import bring_certificate
 from serving.gateway.table import Principal
 from tests.serving.gateway.conftest import PATIENCE_S, Running, running_gateway, until
 from tests.serving.gateway.replica import Replica
+from tests.serving.gateway.test_program import process
 from tests.support.certificates import certificate
 
 BOTH = {
@@ -126,6 +127,29 @@ def test_a_pair_that_does_not_fit_is_no_certificate(settings: Any, tmp_path: Pat
     settings.BERTH_TLS_CERT = ""
     assert not bring_certificate(tmp_path)
     assert not (tmp_path / "tls.pem").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_no_gateway_comes_up_in_clear_where_its_certificate_does_not_fit(
+    settings: Any, listener: socket.socket, tmp_path: Path
+) -> None:
+    """Keys would be read on the way: who calls waits until the pair fits, or gets nothing."""
+    cert, key = certificate(tmp_path)
+    fits = key.read_text()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY = str(cert), str(key)
+    port = listener.getsockname()[1]
+    key.unlink()
+    async with process(listener):
+        for text in ("no key", certificate(elsewhere)[1].read_text()):
+            with pytest.raises(httpx.TransportError):
+                async with httpx.AsyncClient(timeout=3) as client:
+                    await client.get(f"http://127.0.0.1:{port}/readyz")
+            key.write_text(text)
+        key.write_text(fits)
+        async with httpx.AsyncClient(verify=trusting(tmp_path), timeout=PATIENCE_S) as client:
+            assert (await client.get(f"https://localhost:{port}/readyz")).status_code == 200
 
 
 async def test_another_certificate_is_told_to_who_comes_and_ends_no_stream(
