@@ -56,7 +56,7 @@ class Process:
     async def run(self) -> None:
         """Carry requests until cancelled; where there is to be a certificate, none without it."""
         await _logged(self._follow_on)
-        while not await asyncio.to_thread(has_certificate, self.gateway.folder):
+        while not await asyncio.to_thread(has_certificate, self.gateway.folder):  # noqa: ASYNC110
             await asyncio.sleep(CERTIFICATE_AGAIN_S)
         while self._table is None:
             await _logged(self._read)
@@ -171,7 +171,7 @@ async def in_database(ask: Callable[[], T]) -> T | None:
 
 
 def has_certificate(folder: Path) -> bool:
-    """Whether HAProxy may start: with the pair of now, one that fitted before, or where none is set."""
+    """Whether HAProxy may start: with a pair that fits, now or before, or where none is set."""
     bring_certificate(folder)
     return not settings.BERTH_TLS_CERT or (folder / haproxy.CERTIFICATE).exists()
 
