@@ -97,10 +97,13 @@ class Process:
         is_due = time.monotonic() - self._read_at > READS_EVERY_S
         if found is None or (found == self._print and not is_due):
             return
-        table = await in_database(
-            lambda: replace(rows.read_table(), gateways=self.tallies.others() + 1)
-        )
-        if table is None:
+
+        def read() -> RoutingTable:
+            table = replace(rows.read_table(), gateways=self.tallies.others() + 1)
+            self.tallies.know(table)
+            return table
+
+        if (table := await in_database(read)) is None:
             return
         if self._table is not None and table != self._table:
             await self.gateway.apply(table)
@@ -130,9 +133,8 @@ class Process:
         )
 
     async def _count(self) -> None:
-        if (table := self._table) is not None:
-            taken = self.gateway.counts.take()
-            await in_database(lambda: self.tallies.write_calls(taken, table))
+        taken = self.gateway.counts.take()
+        await in_database(lambda: self.tallies.write_calls(taken))
 
     async def _renew(self) -> None:
         """Go by another certificate as soon as its files are another pair that fits."""
