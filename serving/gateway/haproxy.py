@@ -289,6 +289,23 @@ class Program:
         }
 
 
+def take_certificate(folder: Path, text: str) -> None:
+    """Have processes from now on speak with this certificate and its key, if HAProxy takes them."""
+    new = folder / f"{CERTIFICATE}.new"
+    write(new, text)
+    checked = subprocess.run(  # noqa: S603 - of the package
+        [str(get_haproxy_binary()), "-c", "-f", "/dev/stdin"],
+        cwd=folder,
+        input=f"frontend none\n mode http\n timeout client 1s\n bind unix@none ssl crt {new.name}\n",
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if checked.returncode:
+        raise RoutingError(f"HAProxy takes no such certificate: {checked.stderr[-600:]}")
+    new.replace(folder / CERTIFICATE)
+
+
 async def left_behind(folder: Path) -> list[Generation]:
     """Processes whose control process was killed, oldest first: they go on meanwhile.
 

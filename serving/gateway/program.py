@@ -137,10 +137,19 @@ class Process:
         await in_database(lambda: self.tallies.write_calls(taken))
 
     async def _renew(self) -> None:
-        """Go by another certificate as soon as its files are another pair that fits."""
+        """Go by another certificate as soon as its files are another pair that fits.
+
+        Where no process takes over with it, the one before stays and it is tried again.
+        """
+        there = self.gateway.folder / haproxy.CERTIFICATE
+        before = there.read_text() if there.exists() else ""
         if await asyncio.to_thread(bring_certificate, self.gateway.folder):
             log.info("gateway.certificate")
-            await self.gateway.renew()
+            try:
+                await self.gateway.renew()
+            except haproxy.RoutingError:
+                haproxy.write(there, before)
+                raise
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -193,10 +202,10 @@ def bring_certificate(folder: Path) -> bool:
         if there.exists() and there.read_text() == text:
             return False
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*files)
-    except (OSError, ValueError) as error:
+        haproxy.take_certificate(folder, text)
+    except (OSError, ValueError, haproxy.RoutingError) as error:
         log.warning("gateway.certificate_refused", error=str(error))
         return False
-    haproxy.write(there, text)
     return True
 
 

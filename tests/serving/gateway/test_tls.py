@@ -14,7 +14,8 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from serving.gateway.program import bring_certificate
+from serving.gateway import haproxy
+from serving.gateway.program import Process, bring_certificate
 from serving.gateway.table import Principal
 from tests.serving.gateway.conftest import PATIENCE_S, Running, running_gateway, until
 from tests.serving.gateway.replica import Replica
@@ -124,6 +125,12 @@ def test_a_pair_that_does_not_fit_is_no_certificate(settings: Any, tmp_path: Pat
     assert (tmp_path / "tls.pem").read_text() == before
     shutil.copy(other / "key.pem", one / "key.pem")
     assert bring_certificate(tmp_path)
+    before = (tmp_path / "tls.pem").read_text()
+    certificate(other)
+    both = (one / "cert.pem").read_text() + (other / "key.pem").read_text()
+    (one / "cert.pem").write_text(both)  # Python reads no key there, HAProxy reads it first
+    assert not bring_certificate(tmp_path)
+    assert (tmp_path / "tls.pem").read_text() == before
     settings.BERTH_TLS_CERT = ""
     assert not bring_certificate(tmp_path)
     assert not (tmp_path / "tls.pem").exists()
@@ -170,3 +177,22 @@ async def test_another_certificate_is_told_to_who_comes_and_ends_no_stream(
             assert (await another.get(f"{url}/v1")).text == "first"
         for _ in range(20):
             assert await anext(lines) == "tick"
+
+
+async def test_a_certificate_that_no_process_took_over_with_is_tried_again(
+    tls: Running, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY = map(str, certificate(tmp_path))
+    there = tls.gateway.folder / "tls.pem"
+    before, pid = there.read_text(), tls.pid
+    process = Process(tls.gateway.folder, tls.gateway._listener)
+    process.gateway = tls.gateway
+    with monkeypatch.context() as broken:
+        broken.setattr(haproxy, "STARTS_WITHIN_S", 0.0)
+        with pytest.raises(haproxy.RoutingError):
+            await process._renew()
+    assert (there.read_text(), tls.pid) == (before, pid)
+    await process._renew()
+    assert tls.pid != pid
+    async with httpx.AsyncClient(verify=trusting(tmp_path)) as client:
+        assert (await client.get(f"https://localhost:{tls.port}/readyz")).status_code == 200
