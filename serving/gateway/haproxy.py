@@ -296,7 +296,7 @@ def take_certificate(folder: Path, text: str) -> None:
     checked = subprocess.run(  # noqa: S603 - of the package
         [str(get_haproxy_binary()), "-c", "-f", "/dev/stdin"],
         cwd=folder,
-        input=f"frontend none\n mode http\n timeout client 1s\n bind unix@none ssl crt {new.name}\n",
+        input=f"listen none\n mode http\n bind unix@none ssl crt {new.name}\n",
         capture_output=True,
         check=False,
         text=True,
