@@ -72,6 +72,12 @@ def stopped_says(row: Endpoint) -> str:
     return _("It does not answer until somebody starts it.")
 
 
+def failed_says(row: Endpoint) -> str:
+    """What callers are told of one that failed: nothing that an engine or a registry said of it."""
+    text = why.info_of(row.reason, row.cluster_key).text
+    return _("It failed: %(why)s") % {"why": text} if text else _("It failed.")
+
+
 def advice_of(row: Endpoint) -> str:
     return str(why.info_of(row.reason, row.cluster_key).advice)
 

@@ -198,9 +198,16 @@ class Gateway:
         self._backends = max(FEWEST_BACKENDS, self._backends)
         while self._backends < self._needed():
             self._backends *= 2
-        started = await haproxy.start(
-            self.folder, self._listener.fileno(), wanted, self._backends, self._generations
-        )
+        before = self._generations
+        try:
+            started = await haproxy.start(
+                self.folder, self._listener.fileno(), wanted, self._backends, before
+            )
+        except RoutingError:
+            with contextlib.suppress(RoutingError):
+                for one in before[-1:]:  # it may have been told already to take nothing new
+                    await one.look()
+            raise
         started.row_of = self._row_of()
         self._generations.append(started)
         self._wanted, self._leaving = wanted, set()
@@ -244,10 +251,10 @@ class Gateway:
                 await asyncio.sleep(PAUSE_S)
 
     async def _revive(self) -> None:
-        """Start another process where the one that listened is gone."""
-        if not self._generations or not self._generations[-1].is_alive:
+        """Start another process where none listens: it is gone, or gave way to one that failed."""
+        if not self._generations[-1].listens:
             async with self._turn:
-                if not self._generations or not self._generations[-1].is_alive:
+                if not self._generations[-1].listens:
                     log.warning("gateway.revived")
                     await self._next_generation(self._want())
 
@@ -279,9 +286,9 @@ class Gateway:
         for one in [one for one in self._generations[:-1] if not one.is_alive]:
             one.kill()
             self._generations.remove(one)
-        for one in self._ending:
+        for one in (*self._ending, self._generations[-1]):
             with contextlib.suppress(RoutingError):
-                await one.let_go()
+                await one.look()
         in_time = self._table.at(time.time()).principals
         if self._takes_away or len(in_time) != len(self._table.principals):
             await self.apply(self._table)

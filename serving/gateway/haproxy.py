@@ -78,6 +78,7 @@ class Generation:
     pid: int
     process: subprocess.Popen[bytes] | None = None
     row_of: dict[str, str] = field(default_factory=dict)  # uid of a row, by its backend's name
+    is_stopping: bool = False  # it takes nothing new: another one took over, or was about to
     is_over: bool = False  # it has no stream any more, and is asked nothing
     _connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -87,6 +88,10 @@ class Generation:
         if self.process is not None:
             return self.process.poll() is None
         return self.pid in processes(self.admin.parent)
+
+    @property
+    def listens(self) -> bool:
+        return self.is_alive and not self.is_stopping
 
     async def ask(self, commands: Iterable[str]) -> list[str]:
         """Say some commands, as few times as they fit; return what each was answered."""
@@ -128,11 +133,18 @@ class Generation:
             self._connection[1].close()
             self._connection = None
 
-    async def let_go(self) -> None:
-        """Let it end if its last stream did: it goes on as long as somebody may ask it."""
-        (info,) = await self.ask(["show info"])
+    async def look(self) -> None:
+        """See whether it still listens. Where it does not, let it end if its last stream did: it
+        goes on as long as somebody may ask it.
+        """
+        try:
+            (info,) = await self.ask(["show info"])
+        except RoutingError as error:  # refused: it listens no more, and our connection is lost
+            self.is_stopping = isinstance(error.__cause__, ConnectionRefusedError)
+            raise
         told = _info(info)
-        if (told["Stopping"], told["CurrConns"]) == ("1", "0"):
+        self.is_stopping = told["Stopping"] == "1"
+        if self.is_stopping and told["CurrConns"] == "0":
             self.is_over = True
             self.hang_up()
 
@@ -275,6 +287,23 @@ class Program:
             "GATEWAY_ALONE_S": str(ALONE_S),
             **({"GATEWAY_TLS": CERTIFICATE} if (self.folder / CERTIFICATE).exists() else {}),
         }
+
+
+def take_certificate(folder: Path, text: str) -> None:
+    """Have processes from now on speak with this certificate and its key, if HAProxy takes them."""
+    new = folder / f"{CERTIFICATE}.new"
+    write(new, text)
+    checked = subprocess.run(  # noqa: S603 - of the package
+        [str(get_haproxy_binary()), "-c", "-f", "/dev/stdin"],
+        cwd=folder,
+        input=f"listen none\n mode http\n bind unix@none ssl crt {new.name}\n",
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if checked.returncode:
+        raise RoutingError(f"HAProxy takes no such certificate: {checked.stderr[-600:]}")
+    new.replace(folder / CERTIFICATE)
 
 
 async def left_behind(folder: Path) -> list[Generation]:

@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 LOOKS_EVERY_S = 0.5
 CERTIFICATE_EVERY_S = 10.0
+CERTIFICATE_AGAIN_S = 1.0  # while there is none yet
 READS_EVERY_S = 5.0  # all of it, whether or not something seems to have changed
 COUNTS_EVERY_S = 5.0
 SAYS_EVERY_S = 1.0
@@ -53,8 +54,10 @@ class Process:
         self._read_at = 0.0
 
     async def run(self) -> None:
-        """Carry requests until cancelled."""
+        """Carry requests until cancelled; where there is to be a certificate, none without it."""
         await _logged(self._follow_on)
+        while not await asyncio.to_thread(has_certificate, self.gateway.folder):  # noqa: ASYNC110
+            await asyncio.sleep(CERTIFICATE_AGAIN_S)
         while self._table is None:
             await _logged(self._read)
             if self._table is None:
@@ -94,10 +97,13 @@ class Process:
         is_due = time.monotonic() - self._read_at > READS_EVERY_S
         if found is None or (found == self._print and not is_due):
             return
-        table = await in_database(
-            lambda: replace(rows.read_table(), gateways=self.tallies.others() + 1)
-        )
-        if table is None:
+
+        def read() -> RoutingTable:
+            table = replace(rows.read_table(), gateways=self.tallies.others() + 1)
+            self.tallies.know(table)
+            return table
+
+        if (table := await in_database(read)) is None:
             return
         if self._table is not None and table != self._table:
             await self.gateway.apply(table)
@@ -127,15 +133,23 @@ class Process:
         )
 
     async def _count(self) -> None:
-        if (table := self._table) is not None:
-            taken = self.gateway.counts.take()
-            await in_database(lambda: self.tallies.write_calls(taken, table))
+        taken = self.gateway.counts.take()
+        await in_database(lambda: self.tallies.write_calls(taken))
 
     async def _renew(self) -> None:
-        """Go by another certificate as soon as its files are another pair that fits."""
+        """Go by another certificate as soon as its files are another pair that fits.
+
+        Where no process takes over with it, the one before stays and it is tried again.
+        """
+        there = self.gateway.folder / haproxy.CERTIFICATE
+        before = there.read_text() if there.exists() else ""
         if await asyncio.to_thread(bring_certificate, self.gateway.folder):
             log.info("gateway.certificate")
-            await self.gateway.renew()
+            try:
+                await self.gateway.renew()
+            except haproxy.RoutingError:
+                haproxy.write(there, before)
+                raise
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -167,6 +181,12 @@ async def in_database(ask: Callable[[], T]) -> T | None:
     return await sync_to_async(asked)()
 
 
+def has_certificate(folder: Path) -> bool:
+    """Whether HAProxy may start: with a pair that fits, now or before, or where none is set."""
+    bring_certificate(folder)
+    return not settings.BERTH_TLS_CERT or (folder / haproxy.CERTIFICATE).exists()
+
+
 def bring_certificate(folder: Path) -> bool:
     """Write certificate and key as one file for HAProxy; whether they are others than before.
 
@@ -177,15 +197,15 @@ def bring_certificate(folder: Path) -> bool:
         there.unlink(missing_ok=True)
         return False
     files = settings.BERTH_TLS_CERT, settings.BERTH_TLS_KEY
-    text = "\n".join(Path(one).read_text() for one in files)
-    if there.exists() and there.read_text() == text:
-        return False
     try:
+        text = "\n".join(Path(one).read_text() for one in files)
+        if there.exists() and there.read_text() == text:
+            return False
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*files)
-    except ssl.SSLError as error:
+        haproxy.take_certificate(folder, text)
+    except (OSError, ValueError, haproxy.RoutingError) as error:
         log.warning("gateway.certificate_refused", error=str(error))
         return False
-    haproxy.write(there, text)
     return True
 
 
@@ -193,7 +213,6 @@ def serve(listener: socket.socket) -> None:
     """Carry requests until SIGTERM."""
     folder = Path(settings.BERTH_VAR) / "run" / "gateway"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    bring_certificate(folder)
 
     async def until_told() -> None:
         running = asyncio.ensure_future(Process(folder, listener).run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ MOST_UNWRITTEN = 100_000  # of minutes while the database is away; the oldest ar
 GATEWAY = "gateway:"  # and its name: the lease of one
 LIVES_S = 30.0  # without a word
 FORGOTTEN = timedelta(hours=1)  # since the last one
+KNOWN_S = 3600.0  # whose a word was, after it has gone
 AGAIN_S = 5.0  # what did not change is said again, so that it isn't taken for a gateway that ended
 Key = tuple[int, int, str]  # begin of a minute, row, caller
 
@@ -35,18 +37,32 @@ class Tallies:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        # Of all tables of the last hour, and when one last had it.
+        self._callers: dict[str, tuple[str, float]] = {}  # by word
+        self._mains: dict[
+            str, tuple[str, float]
+        ] = {}  # uid of its first row, by uid of an endpoint
         self._minutes: dict[Key, Count] = {}
         self._unwritten: set[Key] = set()
         self._pressures: dict[int, tuple[int, int]] = {}
         self._said_at = 0.0
 
-    def write_calls(self, counted: Mapping[Slice, Count], known: RoutingTable) -> None:
+    def know(self, table: RoutingTable) -> None:
+        """Keep whose words these are: a stream that is cut off is told after its key has gone."""
+        at = time.monotonic()
+        self._callers |= {one.word: (one.caller, at) for one in table.principals.values()}
+        self._mains |= {one.uid: (one.main.uid, at) for one in table.endpoints}
+        for known in (self._callers, self._mains):
+            gone = [one for one, (_, seen) in known.items() if at - seen > KNOWN_S]
+            for one in gone:
+                del known[one]
+
+    def write_calls(self, counted: Mapping[Slice, Count]) -> None:
         """Add what was counted to its minutes. A row holds what this gateway counted in it."""
-        callers = {one.word: one.caller for one in known.principals.values()}
-        mains = {one.uid: one.main.uid for one in known.endpoints}
         for part, count in counted.items():
-            row = part.row or mains.get(part.endpoint, "")
-            if row and (caller := callers.get(part.word)):
+            row = part.row or self._mains.get(part.endpoint, ("",))[0]
+            caller = self._callers.get(part.word, ("",))[0]
+            if row and caller:
                 key = part.minute, int(row), caller
                 self._minutes[key] = _sum(self._minutes.get(key), count)
                 self._unwritten.add(key)

@@ -17,7 +17,7 @@ from serving.choices import State
 from serving.gateway.tallies import LIVES_S, some_gateway_tells
 from serving.models import Endpoint, Pressure
 from serving.services.base import for_each
-from serving.states import STATES, stopped_says
+from serving.states import STATES, failed_says, stopped_says
 from work.choices import StopReason
 from work.services.base import locked, require_end
 from work.services.ending import request_stop, workload_stop
@@ -124,7 +124,4 @@ def endpoint_wake(pk: int) -> str:
         return why
     if state in {State.DELETING, State.STOPPED, State.STOPPING}:
         return stopped_says(row)
-    if state == State.FAILED:
-        why = STATES.why(row).text
-        return _("It failed: %(why)s") % {"why": why}
-    return ""
+    return failed_says(row) if state == State.FAILED else ""

@@ -113,6 +113,22 @@ def test_e13_a_canary_begins_beside_nothing_that_was_stopped_meanwhile(
     assert Endpoint.objects.count() == 1
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"), [("", "It failed."), ("image-not-found", "It failed: ")]
+)
+def test_a3_callers_of_what_failed_read_nothing_that_its_engine_said(serve, reason, said) -> None:
+    """Who has a key may be a stranger: images and registries are its project's."""
+    from serving.services import endpoint_wake
+
+    row = serve()
+    row.observed_generation, row.phase, row.reason = row.generation, "failed", reason
+    row.message = "manifest of registry.internal/secret-team/model:7 unknown"
+    row.save()
+    told = endpoint_wake(row.pk)
+    assert told.startswith(said)
+    assert "secret-team" not in told
+
+
 def test_a3_what_sleeps_does_not_wake_for_an_owner_who_may_not_run_it(
     alice, serve, project
 ) -> None:

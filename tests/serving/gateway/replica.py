@@ -12,6 +12,7 @@ class Replica:
     name: str
     figures: str = ""  # what it publishes
     pause_s: float = 0.0  # before each answer
+    status: str = "200 OK"  # of short answers
     headers: str = ""  # of its answers, besides
     seen: list[str] = field(default_factory=list)  # the heads of requests
     received: int = 0  # bytes of bodies
@@ -108,7 +109,7 @@ class Replica:
             self.received += len(part)
 
     async def _answer(self, writer: asyncio.StreamWriter, body: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\nSet-Cookie: theirs=1\r\n{self.headers}"
+        head = f"HTTP/1.1 {self.status}\r\nSet-Cookie: theirs=1\r\n{self.headers}"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
 

@@ -178,6 +178,9 @@ async def test_f1_whatever_host_is_named_the_path_decides(
         assert "/e/team" not in head.split()[1]
 
 
+WEBSOCKET = "Sec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n\n"
+
+
 async def test_f1_nothing_is_a_tunnel_but_a_websocket(gateway: Running, replica: Replica) -> None:
     """Through another one requests would go on that nobody looks at."""
     await gateway.route(replica)
@@ -188,12 +191,15 @@ async def test_f1_nothing_is_a_tunnel_but_a_websocket(gateway: Running, replica:
     )
     await gateway.raw(ask + "Connection: Upgrade\nUpgrade: TLS/1.0\n\n")
     await gateway.raw(ask + "Connection: Upgrade\nUpgrade: anything, websocket/h2c\n\n")
-    assert len(replica.seen) == 3
+    await gateway.raw(
+        ask + "Connection: Upgrade\nUpgrade: websocket\nUpgrade: TLS/1.0\n" + WEBSOCKET
+    )
+    assert len(replica.seen) == 4
     for head in replica.seen:
         assert "upgrade:" not in head.lower(), head
     answer = await gateway.raw(f"CONNECT {replica.address} HTTP/1.1\n{HEAD}\n")
     assert answer.split()[1] in {"400", "404", "405"}
-    assert len(replica.seen) == 3
+    assert len(replica.seen) == 4
 
 
 async def test_a7_a_key_in_an_address_is_none(gateway: Running, replica: Replica) -> None:

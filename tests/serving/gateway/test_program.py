@@ -140,15 +140,26 @@ async def test_a_revoked_key_and_a_role_that_was_taken_away_end_within_seconds(
 ) -> None:
     from common.clock import now
     from projects.models import Membership
-    from serving.models import EndpointKey
+    from serving.models import Calls, EndpointKey
 
     await sync_to_async(answers)(endpoint, replica)
     key = await sync_to_async(key_for)(endpoint, "of-a-key")
     await sync_to_async(token_for)(bob, "of-bob")
-    await becomes(200, url, "of-a-key")
     await becomes(200, url, "of-bob")
-    await EndpointKey.objects.filter(pk=key.pk).aupdate(revoked_at=now())
-    assert await becomes(401, url, "of-a-key") < 4
+    headers = {"Authorization": "Bearer of-a-key"}
+    async with (
+        httpx.AsyncClient(timeout=PATIENCE_S, headers=headers) as client,
+        client.stream("GET", f"{url}/digits/stream") as stream,
+    ):
+        assert stream.status_code == 200
+        await EndpointKey.objects.filter(pk=key.pk).aupdate(revoked_at=now())
+        assert await becomes(401, url, "of-a-key") < 4
+        with contextlib.suppress(httpx.RemoteProtocolError):
+            async for _line in stream.aiter_lines():
+                pass
+    async with asyncio.timeout(PATIENCE_S):  # what was cut off counts too
+        while not await Calls.objects.filter(caller=f"k{key.pk}", bytes_out__gt=0).aexists():  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
     await Membership.objects.filter(user=bob).aupdate(role="viewer")
     await becomes(404, url, "of-bob")
 

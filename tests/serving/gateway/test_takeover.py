@@ -20,8 +20,9 @@ from typing import Self
 import httpx
 import pytest
 
+from serving.gateway import haproxy
 from serving.gateway.control import Gateway
-from serving.gateway.haproxy import processes
+from serving.gateway.haproxy import Generation, RoutingError, processes
 from serving.gateway.table import Endpoint, Principal, RoutingTable, Row
 from tests.serving.gateway.conftest import Running, digest, until
 from tests.serving.gateway.replica import Replica
@@ -118,6 +119,41 @@ async def test_who_waits_is_told_when_another_process_takes_over(
     await until(lambda: gateway.gateway.waiting)
     await gateway.route(replica, others=many(replica.address))
     assert ((await held).text, gateway.pid) == ("first", before)
+
+
+@pytest.mark.parametrize(
+    "how", ["a start that failed too late", "a signal", "a signal, and nobody can ask it"]
+)
+async def test_a_process_that_gave_way_to_none_is_replaced(
+    gateway: Running, replica: Replica, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It lives on with its streams, but whoever comes new would wait for ever."""
+    await gateway.route(replica)
+    before = gateway.gateway._generations[-1]
+    async with open_stream(gateway, "good") as mine:
+        if how != "a start that failed too late":
+            before.finish()
+            if how != "a signal":
+                before.hang_up()
+        else:
+            asked = Generation._say
+
+            async def say(one: Generation, commands: list[str]) -> list[str]:
+                if one is not before:
+                    raise RoutingError("Nothing in time.")
+                return await asked(one, commands)
+
+            with monkeypatch.context() as slow:
+                slow.setattr(haproxy, "STARTS_WITHIN_S", 1.0)
+                slow.setattr(Generation, "_say", say)
+                with pytest.raises(RoutingError):
+                    await gateway.gateway.renew()
+        async with asyncio.timeout(10):
+            assert (await gateway.get()).text == "first"
+            await until(lambda: gateway.pid != before.pid)
+        assert await mine.goes_on()
+    await until(lambda: len(gateway.gateway._generations) == 1)
+    assert not before.is_alive
 
 
 CONTROL = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,12 @@ def table(row: Any) -> RoutingTable:
     return RoutingTable((routed,), {"1" * 64: caller})
 
 
+def counting(table: RoutingTable) -> Tallies:
+    one = Tallies("one")
+    one.know(table)
+    return one
+
+
 def lines(table: RoutingTable, *seconds: float) -> Any:
     """Requests that ended so long after the minute began."""
     counts = Counts()
@@ -58,9 +65,9 @@ def away() -> Iterator[None]:
 
 
 def test_the_latest_request_is_told_to_the_second(row: Any, table: RoutingTable) -> None:
-    one = Tallies("one")
-    one.write_calls(lines(table, 50.5, 40), table)
-    one.write_calls(lines(table, 20), table)  # its line came later
+    one = counting(table)
+    one.write_calls(lines(table, 50.5, 40))
+    one.write_calls(lines(table, 20))  # its line came later
     row.refresh_from_db()
     latest = datetime.fromtimestamp(MINUTE + 50.5, UTC)
     assert row.called_at == latest
@@ -68,29 +75,49 @@ def test_the_latest_request_is_told_to_the_second(row: Any, table: RoutingTable)
     assert Calls.objects.get().requests == 3
 
 
+def test_what_a_caller_did_that_has_gone_counts_for_an_hour(
+    table: RoutingTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key was revoked, or a batch ended, before the last of its streams was told."""
+    one = counting(table)
+    clock = time.monotonic()
+    one.know(RoutingTable())
+    one.write_calls(lines(table, 1))
+    (endpoint,), (caller,) = table.endpoints, table.principals.values()
+    refused = Counts()
+    refused.add(f"{caller.word} {endpoint.uid} - 429 1 100 100 --", MINUTE)
+    one.write_calls(refused.take())
+    assert (Calls.objects.get().requests, Calls.objects.get().refused) == (1, 1)
+    monkeypatch.setattr(time, "monotonic", lambda: clock + 3700)
+    one.know(RoutingTable())
+    one.write_calls(lines(table, 2))
+    assert Calls.objects.get().requests == 1
+    assert (one._callers, one._mains) == ({}, {})
+
+
 def test_what_was_counted_while_the_database_was_away_is_written_when_it_is_back(
     row: Any, table: RoutingTable
 ) -> None:
-    one = Tallies("one")
-    one.write_calls(lines(table, 1), table)
+    one = counting(table)
+    one.write_calls(lines(table, 1))
     for minutes in range(10):  # longer than what is kept of what was written
         with away():
-            one.write_calls(lines(table, 60 * minutes + 2), table)
-    one.write_calls({}, table)
+            one.write_calls(lines(table, 60 * minutes + 2))
+    one.write_calls({})
     assert sum(Calls.objects.values_list("requests", flat=True)) == 11
     assert Calls.objects.count() == 10
-    one.write_calls(lines(table, 60 * 9 + 30), table)
+    one.write_calls(lines(table, 60 * 9 + 30))
     assert sum(Calls.objects.values_list("requests", flat=True)) == 12
 
 
 def test_a_gateway_whose_counts_wait_tells_not_all_it_knows(row: Any, table: RoutingTable) -> None:
-    one = Tallies("one")
+    one = counting(table)
     one.write_pressures({str(row.pk): 1}, {}, moment=100)
     with away():
-        one.write_calls(lines(table, 1), table)
+        one.write_calls(lines(table, 1))
     one.write_pressures({str(row.pk): 1}, {}, moment=106)
     assert not some_gateway_tells(now())
-    one.write_calls({}, table)
+    one.write_calls({})
     one.write_pressures({str(row.pk): 1}, {}, moment=112)
     assert some_gateway_tells(now())
 

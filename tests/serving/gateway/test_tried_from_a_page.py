@@ -70,6 +70,17 @@ async def test_it_is_answered_as_any_program_is_and_counted_as_the_persons(
     assert seen == []
 
 
+async def test_a_server_that_wants_a_key_of_its_own_is_asked_once(
+    tries: Any, endpoint: Any, bob: Any, replica: Replica
+) -> None:
+    """Its 401 is an answer; only the gateway's own says that the key is not known yet."""
+    await sync_to_async(answers)(endpoint, replica)
+    replica.status = "401 Unauthorized"
+    answer = await tries(bob)
+    assert (answer.status, answer.text, answer.version != "") == (401, "first", True)
+    assert len(replica.seen) == 1
+
+
 async def test_who_may_not_call_sends_nothing(tries: Any, vera: Any) -> None:
     from common.errors import Forbidden
     from serving.models import EndpointKey
