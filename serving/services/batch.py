@@ -25,6 +25,7 @@ from clusters.options import options_of
 from common.errors import BerthError, Conflict, Invalid, wrong
 from common.ids import new_uid
 from events import services as events
+from jobs.choices import State as JobState
 from jobs.kind import JOB
 from jobs.models import Run
 from jobs.packages import PREFIX, package_keep, packed
@@ -266,7 +267,9 @@ def _only_errors(job: _Job, before: BatchPrediction) -> None:
     told = selectors.progress_of([before]).get(before.job_id)
     runs = Run.objects.filter(job=before.job).select_related("output_volume__owner")
     run = runs.order_by("-launch").first()
-    if told is not None and told.is_whole and not told.failed:
+    # Of several replicas only the first one tells of its errors.
+    is_whole = state_of(before.job) == JobState.SUCCEEDED and before.job.replicas == 1
+    if is_whole and told is not None and not told.failed:
         raise Conflict(
             _("Everything was predicted: nothing is left to try again."), code="no-errors"
         )

@@ -215,10 +215,11 @@ def test_its_calls_are_told_as_those_of_the_batch_prediction(begin, endpoint) ->
     assert (caller.name, caller.is_key, sums.requests) == (made["name"], False, 3)
 
 
-def over(job: Job, *, failed: int) -> None:
+def over(job: Job, *, failed: int, phase: str = "stopped") -> None:
     """Have it ended, with so many errors in what it left."""
-    Told.objects.create(job=job, launch=1, state={"progress": [1.0, 120, failed]})
-    Job.objects.filter(pk=job.pk).update(phase="failed", observed_generation=job.generation)
+    state = {"progress": [1.0, 120, failed]}
+    Told.objects.update_or_create(job=job, launch=1, defaults={"state": state})
+    Job.objects.filter(pk=job.pk).update(phase=phase, observed_generation=job.generation)
 
 
 def test_only_what_failed_is_tried_again_or_all_of_it_is(begin, api, alice, data) -> None:
@@ -241,9 +242,21 @@ def test_only_what_failed_is_tried_again_or_all_of_it_is(begin, api, alice, data
     whole = api(alice, "POST", again, {}).json()
     assert whole["errors_of"] is None
     assert "--only" not in " ".join(Job.objects.get(short_id=whole["job"]).args)
-    Told.objects.filter(job=job).update(state={"progress": [1.0, 120, 0]})
+    over(job, failed=0)
     nothing = api(alice, "POST", again, {"errors_only": True})
     assert (nothing.status_code, nothing.json()["code"]) == (409, "no-errors")
+
+
+@pytest.mark.parametrize("what", ["failed", "several"])
+def test_that_all_was_predicted_says_the_end_of_the_job_and_not_how_far_it_told(
+    begin, api, alice, what
+) -> None:
+    """One that failed told a whole share; of several replicas only the first one tells."""
+    made = begin(**{"replicas": 2} if what == "several" else {})
+    job = Job.objects.get(short_id=made["job"])
+    over(job, failed=0, phase="failed" if what == "failed" else "stopped")
+    tried = api(alice, "POST", f"{HERE}/{made['id']}/again", {"errors_only": True})
+    assert tried.status_code == 202, tried.content
 
 
 def test_errors_of_a_bucket_are_of_what_was_brought_then(begin, api, alice, credential) -> None:
