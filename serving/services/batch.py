@@ -370,10 +370,12 @@ def _bring(
         words = dict(itertools.pairwise(before.job.args))
         job.args += ["--input", words.get("--input", "")]
         return None
-    folder = f"{INPUTS}/{job.said['name']}"
+    # A name is used again once its job is gone; what was brought for that one lies there still.
+    name, mark = job.said["name"], new_uid().hex[-8:]
+    folder = f"{INPUTS}/{name}-{mark}"
     job.args += ["--input", f"{work.mount_name}/{folder}"]
     wanted = {
-        "name": f"{job.said['name'][:57]}-input",
+        "name": f"{name[:48]}-input-{mark}",
         "url": source.url,
         "volume": str(work.uid),
         "folder": folder,
@@ -382,9 +384,10 @@ def _bring(
     try:
         return loads.load_create(principal=who, project=project, said=wanted)
     except Invalid as error:
-        raise wrong(
-            "credential" if "credential" in error.fields else "input", error.message
-        ) from error
+        if "name" in error.fields:  # made of the job's own
+            raise
+        field = "credential" if "credential" in error.fields else "input"
+        raise wrong(field, error.message) from error
 
 
 @cache

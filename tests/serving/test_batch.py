@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.clock import now
 from jobs.models import Job, Told
 from loaders.models import Load
 from serving.models import BatchPrediction
@@ -128,6 +129,21 @@ def test_instances_of_a_bucket_are_brought_first_and_no_load_stays_of_what_is_re
     begin(refused=True, **bucket, gpu_flavor="no such kind", gpus=1)
     assert [one.desired for one in Load.objects.order_by("pk")][1:] == ["absent"]
     assert BatchPrediction.objects.count() == 1
+
+
+def test_a_name_that_is_used_again_reads_nothing_that_was_brought_before(begin, credential) -> None:
+    credential("lake")
+    bucket = {"input": "s3://bucket/in/", "credential": "lake", "name": "nightly"}
+    first = Job.objects.get(short_id=begin(**bucket)["job"])
+    Job.objects.filter(pk=first.pk).update(deleted_at=now())
+    second = Job.objects.get(short_id=begin(**bucket)["job"])
+    one, other = Load.objects.order_by("pk")
+    assert one.folder != other.folder
+    assert one.folder in " ".join(first.args)
+    assert other.folder in " ".join(second.args)
+    told = begin(refused=True, **{**bucket, "name": "two\nlines"})
+    assert "name" in told["fields"]
+    assert "input" not in told["fields"]
 
 
 @pytest.fixture
