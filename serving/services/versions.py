@@ -24,6 +24,7 @@ from serving.services.model_rules import (
     clean_metrics,
     clean_name,
     clean_signature,
+    fitting_signature,
     require_unserved,
 )
 from serving.services.sources import (
@@ -85,10 +86,13 @@ def version_create(
         source=found.source if found else Source.UPLOAD,
         origin=((found.text if found else "") or wanted.origin)[:1024],
         metrics=metrics,
-        signature=clean_signature(said.get("signature") or (found.signature if found else {})),
+        signature=clean_signature(said.get("signature") or {}),
         registry=found.registry if found else {},
         created_by=principal.user,
     )
+    if found is not None and not row.signature:
+        row.signature = fitting_signature(found.signature)
+        row.signature_found = bool(row.signature)
     if row.name:
         row.name = clean_name(row.name)
     try:
