@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from projects.models import Project
 
+NUMBER_LONGEST = 12  # of one in a registry; a longer one names nothing here
 _NUMBERED = re.compile(r"v([0-9]{1,6})")
 
 
@@ -238,7 +239,9 @@ def let_go(row: ModelVersion) -> None:
 
 def _name_there(row: ModelVersion) -> str:
     """Return the name that goes with its number in a registry, unless that is taken here."""
-    name = f"v{row.registry['version']}" if row.registry else ""
+    number = str(row.registry.get("version", ""))
+    is_number = number.isascii() and number.isdecimal()
+    name = f"v{number}" if is_number and len(number) < NUMBER_LONGEST else ""
     return "" if row.model.versions.filter(name=name).exists() else name
 
 
