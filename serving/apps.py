@@ -30,7 +30,7 @@ class ServingConfig(AppConfig):
         hooks.used_at.register(called_at)
         secrets_with.register(secrets_of)
         environments.apart.register(own_environments.offered_apart)
-        environments.coming.register(own_environments.waits)
+        environments.coming.register(own_environments.waits_job)
         offers.register(offer_of_run)
         kinds.register(ENDPOINT)
         pages.register(PAGES)

@@ -6,7 +6,7 @@ Which server it is, and who asks there, says a credential of the project (kind `
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -38,6 +38,7 @@ PAGE = 50
 _API = "/api/2.0/mlflow"
 _MOST_FILE = 256 * 1024  # of the file MLmodel
 _METRICS = 50
+_MISSING, _FORBIDS = "mlflow-missing", "mlflow-forbids"  # codes of errors
 _BUCKETS = frozenset({"s3", "gs"})
 # What MLflow calls the ways in which it saves; what is not here, no server loads.
 FLAVOURS = {
@@ -200,7 +201,10 @@ class _Server:
         }
 
     def _metrics(self, one: Mapping[str, Any]) -> dict[str, float]:
-        """Return those of the logged model itself, else of its run; of one that is gone none."""
+        """Return those of the logged model itself, else of its run.
+
+        Of one that is gone none, nor of one that the credential may not see.
+        """
         kind, _slash, model = _text(one, "source").partition("models:/")
         said: Any = {}
         try:
@@ -208,15 +212,16 @@ class _Server:
                 said = self._get(f"logged-models/{quote(model, safe='')}", {}).get("model")
             elif run := _text(one, "run_id"):
                 said = self._get("runs/get", {"run_id": run}).get("run")
-        except NotFound:
-            pass
+        except (NotFound, Conflict) as error:
+            if error.code not in {_MISSING, _FORBIDS}:
+                raise
         data = said.get("data") if isinstance(said, dict) else {}
         rows = _rows(data if isinstance(data, dict) else {}, "metrics")[:_METRICS]
         values = {_text(row, "key", 80): row.get("value") for row in rows}
         return {
             name: float(value)
             for name, value in values.items()
-            if name and isinstance(value, int | float) and math.isfinite(value)
+            if name and isinstance(value, int | float) and abs(value) <= sys.float_info.max
         }
 
     def _logged(self, url: str) -> Mapping[str, Any]:
@@ -237,12 +242,18 @@ class _Server:
             said = json.loads(found.body)
         except (ValueError, RecursionError):
             said = None
-        if found.status in {401, 403}:
+        if found.status == 401:  # noqa: PLR2004
             text = _("MLflow does not accept the credential. Test it on its page.")
             raise Conflict(text, code="mlflow-refuses")
+        if found.status == 403:  # noqa: PLR2004
+            text = _(
+                "The credential may not see this in MLflow: give it the right there, or use "
+                "another one."
+            )
+            raise Conflict(text, code=_FORBIDS)
         if found.status in {400, 404} and isinstance(said, dict) and said.get("error_code"):
             text = _("MLflow has no such model, version or alias.")
-            raise NotFound(text, code="mlflow-missing")
+            raise NotFound(text, code=_MISSING)
         if found.status != 200 or not isinstance(said, dict):  # noqa: PLR2004
             text = _("MLflow answers %(status)d, not as its tracking server does.")
             raise Unavailable(text % {"status": found.status}, code="mlflow-away")

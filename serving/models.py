@@ -84,6 +84,8 @@ class ModelVersion(models.Model):
     made_with = models.CharField(max_length=80, blank=True, default="", db_default="")
     # What goes in and comes out, as its files say (``serving.programs``); {}: they do not.
     signature = models.JSONField(default=dict, blank=True)
+    # By MLflow or a reading, so the next reading may replace it; what a person wrote stays.
+    signature_found = models.BooleanField(default=False, db_default=False)
     metrics = models.JSONField(default=dict, blank=True)  # name → number, of its evaluation
     # Of one from MLflow: url, model, version, run, framework as it says them (``serving.mlflow``).
     registry = models.JSONField(default=dict, blank=True, db_default=Value({}, JSONField()))

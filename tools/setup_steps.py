@@ -15,10 +15,12 @@ SERVER_VENV = ROOT / ".venv-server"
 DEV_VENV = ROOT / ".venv"
 TOOLS = ROOT / ".venv-tools"
 LOCKS = ROOT / "requirements"
+MODEL_SERVER = (ROOT / "serving/__init__.py", ROOT / "serving/programs")
 LAB_OVERRIDES = LOCKS / "jupyterlab-overrides.json"
 LAB_OVERRIDES_AT = "share/jupyter/lab/settings/overrides.json"  # in its environment
 YARN_IS = '{"type": "commonjs"}\n'  # what the package.json beside JupyterLab's yarn.js says
 NODE_LEAST = 20
+MADE_OF = ".made-of"  # in an environment with files of ours: the digest of them and its lock
 NOBODY = 65534
 SPACE_NEEDED_MIB = 1500
 PYTHON_TEST = "import ctypes, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))"
@@ -182,30 +184,40 @@ def dataplane_environment(base: Path, uv: Path) -> Path:
 
 def serving_environment(base: Path, uv: Path, name: str = "serving") -> Path:
     """One in which this machine serves models; large ones are made when asked for."""
-    package = ROOT / "serving"
-    return program_environment(base, uv, name, [package / "__init__.py", package / "programs"])
+    return program_environment(base, uv, name, MODEL_SERVER)
 
 
-def program_environment(base: Path, uv: Path, name: str, package: list[Path]) -> Path:
+def serving_made_of(name: str) -> str:
+    """What the file ``MADE_OF`` of that one says where it is of these files and this lock."""
+    return digest(LOCKS / f"{name}.txt", *sources_of(MODEL_SERVER))
+
+
+def program_environment(base: Path, uv: Path, name: str, package: Sequence[Path]) -> Path:
     """An environment with files and folders of ours among its packages.
 
     A change of them makes another environment, and what runs keeps the one it has.
     """
-    found = [path for place in package for path in (place, *place.rglob("*")) if is_source(path)]
-    sources = sorted(found)
-    names = [str(path.relative_to(ROOT)) for path in sources]
+    lock, parts = LOCKS / f"{name}.txt", sources_of(package)
 
     def add(folder: Path) -> None:
         site = next(folder.glob("lib/python3.*/site-packages"))
-        for relative, source in zip(names, sources, strict=True):
-            target = site / relative
+        sources = [part for part in parts if isinstance(part, Path)]
+        for source in sources:
+            target = site / source.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())  # not its mode: others must read it too
-        top = site / Path(names[0]).parts[0]
+        top = site / sources[0].relative_to(ROOT).parts[0]
         run([folder / "bin/python", "-m", "compileall", "-q", top])
+        (folder / MADE_OF).write_text(digest(lock, *parts))
 
-    lock = LOCKS / f"{name}.txt"
-    return named_environment(base, uv, name, lock, parts=(*names, *sources), add=add)
+    return named_environment(base, uv, name, lock, parts=(*parts, MADE_OF), add=add)
+
+
+def sources_of(package: Sequence[Path]) -> list[str | Path]:
+    """Return the names of the files and those themselves, as ``digest`` takes them."""
+    found = [path for place in package for path in (place, *place.rglob("*")) if is_source(path)]
+    sources = sorted(found)
+    return [*(str(path.relative_to(ROOT)) for path in sources), *sources]
 
 
 def is_source(path: Path) -> bool:

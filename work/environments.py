@@ -17,7 +17,7 @@ offered: Hook[[Project], Sequence[str]] = Hook()
 apart: Hook[[Project], Sequence[str]] = Hook()
 
 # Of one that is made when it is first needed: reason and sentence of what waits for it, or None.
-coming: Hook[[str], tuple[str, str] | None] = Hook()
+coming: Hook[[Workload], tuple[str, str] | None] = Hook()
 LOOK_S = 2.0  # how soon what waits for one looks again
 
 
@@ -31,6 +31,6 @@ def may_have(project: Project, name: str) -> bool:
 
 def waits(row: Workload) -> tuple[str, str] | None:
     """Return reason and sentence of why its environment is not there yet; None: nothing lacks."""
-    if row.cluster_key != ONE_MACHINE or not (name := getattr(row, "environment", "")):
+    if row.cluster_key != ONE_MACHINE or not getattr(row, "environment", ""):
         return None
-    return next((found for found in coming(name) if found is not None), None)
+    return next((found for found in coming(row) if found is not None), None)

@@ -50,6 +50,7 @@ from quotas import listeners as quotas
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
 from serving import duty as endpoints
+from serving.environments import is_of_before
 from serving.gateway.tallies import tallies_prune
 from serving.models import Endpoint
 from serving.services import version_files
@@ -110,7 +111,8 @@ def gate_tick() -> None:
     for name in MODEL_SERVERS:  # what waits for one touches it (serving.environments)
         file = wanted_file(settings.BERTH_VAR, name)
         with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > LINGERS_S:
+            is_over = time.time() - file.stat().st_mtime > LINGERS_S
+            if is_over and not is_of_before(name):  # whoever began in that one does not ask again
                 file.unlink()
 
 

@@ -39,13 +39,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Record:
-    """One instance as JSON, or why there is none. ``after``: where the next one begins."""
+    """One instance as JSON, or why there is none. ``after``: where the next one begins.
+
+    ``share``: how much of its file is read then, from 0 to 1.
+    """
 
     file: str
     line: int
     after: Place
     body: bytes = b""
     problem: str = ""
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,12 +143,19 @@ def opened(path: Path) -> Any:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
+def _share_of(path: Path, file: Any) -> Callable[[int], float]:
+    """Return what says how much is read, given how many bytes: of a packed file, packed ones."""
+    size, is_packed = max(1, path.stat().st_size), path.suffix == ".gz"
+    return lambda offset: min(1.0, (file.fileobj.tell() if is_packed else offset) / size)
+
+
 # --- JSON lines -----------------------------------------------------------------------------------
 
 
 def _json_lines(path: Path, name: str, at: Place, _shape: Shape) -> Iterator[Record]:
     line, offset = at.line, at.offset
     with opened(path) as file:
+        share = _share_of(path, file)
         file.seek(offset)
         while data := file.readline(MOST_LINE + 1):
             line += 1
@@ -159,7 +170,8 @@ def _json_lines(path: Path, name: str, at: Place, _shape: Shape) -> Iterator[Rec
                 continue
             problem = problem or _wrong_json(text)
             after = Place(at.file, line, offset)
-            yield Record(name, line, after, b"" if problem else text, problem)
+            body = b"" if problem else text
+            yield Record(name, line, after, body, problem, share(offset))
 
 
 def _wrong_json(text: bytes) -> str:
@@ -255,6 +267,7 @@ def _csv_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Record
     header, width, first = _header(path, shape.encoding)
     start = at if at.offset >= first.offset else Place(at.file, first.line, first.offset)
     with opened(path) as file:
+        share = _share_of(path, file)
         file.seek(start.offset)
         lines = _Lines(file, start, shape.encoding)
         reader = csv.reader(lines)
@@ -281,7 +294,8 @@ def _csv_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Record
                 problem = f"The row is no CSV: {error}."
             if problem:
                 reader = csv.reader(lines)  # the old one may be in the middle of a row
-            yield Record(name, line, Place(at.file, lines.line, lines.offset), body, problem)
+            after = Place(at.file, lines.line, lines.offset)
+            yield Record(name, line, after, body, problem, share(lines.offset))
 
 
 def _value(text: str) -> Any:
@@ -336,7 +350,7 @@ def _parquet_rows(path: Path, name: str, at: Place, shape: Shape) -> Iterator[Re
                     body, problem = b"", f"The row is longer than {MOST_LINE // 2**20} MiB."
             except (ValueError, TypeError) as error:
                 problem = f"The row can't be written as JSON: {error}."
-            yield Record(name, row, after, body, problem)
+            yield Record(name, row, after, body, problem, row / file.metadata.num_rows)
 
 
 def _plain(value: Any) -> Any:

@@ -43,16 +43,18 @@ from .files import FRAMEWORKS, REFUSED, RefusedError
 
 FULL, NONE_PREDICTED = 74, 1  # exit codes
 COMMIT_EVERY_S = 2.0
+MOST_SHARE = 0.999  # that is told before the end
 MOST_CHUNK = 2**20  # bytes of the instances in one request, if it is more than one
 AHEAD = 2  # chunks that are read ahead, for each request at once
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records that are asked together, and where the next ones begin."""
+    """Records that are asked together, and where the next ones begin; ``share`` of that file."""
 
     records: Sequence[Record]
     after: Place
+    share: float = 0.0
 
 
 def main(words: list[str] | None = None) -> None:
@@ -132,7 +134,7 @@ class Run:
     ) -> None:
         self.options, self.results, self.caller, self.sizes = options, results, caller, sizes
         self.shard, self.shards = results.progress.about["shard"]
-        self.told_at = 0.0
+        self.told_at = self.share = 0.0
 
     def all(self, found: Iterator[Record]) -> None:
         number = self.results.progress.chunk
@@ -142,7 +144,7 @@ class Run:
             for chunk in chunks(found, self.options.batch):
                 mine = number % self.shards == self.shard
                 number += 1
-                taken = chunk if mine else Chunk((), chunk.after)
+                taken = chunk if mine else replace(chunk, records=())
                 bodies = [record.body for record in taken.records if not record.problem]
                 waiting.append((taken, pool.submit(self.caller.answers, bodies)))
                 if len(waiting) >= AHEAD * self.options.at_once:
@@ -174,6 +176,7 @@ class Run:
                 by = f', "version": {json.dumps(answer.version)}' if answer.version else ""
                 predictions.append(head + its + b', "prediction": ' + made + by.encode() + b"}\n")
         self.results.write(predictions, errors, chunk.after)
+        self.share = share_of(chunk, self.sizes)
         if time.monotonic() - self.told_at > COMMIT_EVERY_S:
             self.results.commit()
             self._tell()
@@ -185,7 +188,7 @@ class Run:
         if not where:
             return
         said = self.results.progress
-        done = 1.0 if said.is_done else share_of(said.place, self.sizes)
+        done = 1.0 if said.is_done else self.share
         told = {"step_count": said.predicted + said.failed, "step_start_time": time.time()}
         told |= {"progress": round(done, 4), "failed": said.failed}
         with contextlib.suppress(OSError), Path(where).open("a") as file:
@@ -207,12 +210,12 @@ def chunks(found: Iterator[Record], most: int) -> Iterator[Chunk]:
     size = 0
     for record in found:
         if held and (len(held) >= most or size + len(record.body) > MOST_CHUNK):
-            yield Chunk(held, held[-1].after)
+            yield Chunk(held, held[-1].after, held[-1].share)
             held, size = [], 0
         held.append(record)
         size += len(record.body)
     if held:
-        yield Chunk(held, held[-1].after)
+        yield Chunk(held, held[-1].after, held[-1].share)
 
 
 def shape_of(takes: Sequence[Any]) -> Shape:
@@ -229,12 +232,14 @@ def shape_of(takes: Sequence[Any]) -> Shape:
     return Shape(tuple(map(str, names)), max(0, each))
 
 
-def share_of(place: Place, sizes: Sequence[int]) -> float:
-    """Return how much of the input is read, from 0 to 1, as far as bytes say."""
-    if not (whole := sum(sizes)):
-        return 1.0
-    here = min(place.offset, sizes[place.file]) if place.file < len(sizes) else 0
-    return min(1.0, (sum(sizes[: place.file]) + here) / whole)
+def share_of(chunk: Chunk, sizes: Sequence[int]) -> float:
+    """Return how much of the input is read after it, by the sizes of the files.
+
+    Never 1: that says that all of it is predicted and written.
+    """
+    file = chunk.after.file
+    read = sum(sizes[:file]) + chunk.share * sizes[file]
+    return min(MOST_SHARE, read / max(1, sum(sizes)))
 
 
 def _options(words: list[str] | None) -> argparse.Namespace:

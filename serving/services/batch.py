@@ -25,6 +25,7 @@ from clusters.options import options_of
 from common.errors import BerthError, Conflict, Invalid, wrong
 from common.ids import new_uid
 from events import services as events
+from jobs.choices import State as JobState
 from jobs.kind import JOB
 from jobs.models import Run
 from jobs.packages import PREFIX, package_keep, packed
@@ -266,7 +267,9 @@ def _only_errors(job: _Job, before: BatchPrediction) -> None:
     told = selectors.progress_of([before]).get(before.job_id)
     runs = Run.objects.filter(job=before.job).select_related("output_volume__owner")
     run = runs.order_by("-launch").first()
-    if told is not None and told.is_whole and not told.failed:
+    # Of several replicas only the first one tells of its errors.
+    is_whole = state_of(before.job) == JobState.SUCCEEDED and before.job.replicas == 1
+    if is_whole and told is not None and not told.failed:
         raise Conflict(
             _("Everything was predicted: nothing is left to try again."), code="no-errors"
         )
@@ -367,10 +370,12 @@ def _bring(
         words = dict(itertools.pairwise(before.job.args))
         job.args += ["--input", words.get("--input", "")]
         return None
-    folder = f"{INPUTS}/{job.said['name']}"
+    # A name is used again once its job is gone; what was brought for that one lies there still.
+    name, mark = job.said["name"], new_uid().hex[-8:]
+    folder = f"{INPUTS}/{name}-{mark}"
     job.args += ["--input", f"{work.mount_name}/{folder}"]
     wanted = {
-        "name": f"{job.said['name'][:57]}-input",
+        "name": f"{name[:48]}-input-{mark}",
         "url": source.url,
         "volume": str(work.uid),
         "folder": folder,
@@ -379,9 +384,10 @@ def _bring(
     try:
         return loads.load_create(principal=who, project=project, said=wanted)
     except Invalid as error:
-        raise wrong(
-            "credential" if "credential" in error.fields else "input", error.message
-        ) from error
+        if "name" in error.fields:  # made of the job's own
+            raise
+        field = "credential" if "credential" in error.fields else "input"
+        raise wrong(field, error.message) from error
 
 
 @cache

@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from common.errors import Conflict, wrong
+from common.errors import Conflict, Invalid, wrong
 from serving.fields import SLUG
 from serving.models import Endpoint, ModelVersion
 from work.fields import is_storable
@@ -104,6 +104,14 @@ def clean_signature(said: Mapping[str, Any]) -> dict[str, Any]:
             message = _("“%(name)s” is a list of objects with a name, a datatype and a shape.")
             raise wrong("signature", message % {"name": name})
     return dict(said)
+
+
+def fitting_signature(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one that a program found; {} where it is too long or odd: that refuses nothing."""
+    try:
+        return clean_signature(found)
+    except (Invalid, RecursionError):
+        return {}
 
 
 def _is_tensor(said: object) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import override
@@ -18,17 +20,17 @@ from accounts.principal import Principal
 from clusters import registry
 from clusters.options import options_of
 from common.clock import now
-from common.errors import Conflict, Invalid, wrong
+from common.errors import BerthError, Conflict, NotFound, wrong
 from common.ids import new_uid
 from jobs.kind import JOB
 from jobs.packages import PREFIX, package_keep
 from projects.access import Permission, require
-from serving.choices import Files, Source
+from serving.choices import Files
 from serving.models import ModelVersion
 from serving.programs.files import FRAMEWORKS
 from serving.runtimes import RUNTIMES, runtimes_for
 from serving.services.batch import package_of
-from serving.services.model_rules import clean_signature
+from serving.services.model_rules import fitting_signature
 from volumes.selectors import volume_for_use, volume_named
 from work.services import workload_create, workload_delete
 
@@ -75,8 +77,14 @@ def version_read(*, principal: Principal, row: ModelVersion) -> ModelVersion:
     }
 
     def keep(job: Job) -> None:
-        row.read_by, row.read_problem = job, ""
-        row.save(update_fields=["read_by", "read_problem"])
+        rows = ModelVersion.objects.select_for_update(of=("self",)).select_related("read_by")
+        there = rows.filter(pk=row.pk).first()
+        if there is None:
+            raise NotFound(_("There is no such thing, or you may not see it."))
+        if there.read_by is not None and there.read_by.is_on_its_way:  # another press was sooner
+            raise Conflict(_("Its files are being read."), code="reading")
+        row.read_by, row.read_at, row.read_problem = job, None, ""
+        row.save(update_fields=["read_by", "read_at", "read_problem"])
 
     workload_create(principal=principal, project=project, kind=JOB, said=said, beside=keep)
     return row
@@ -95,18 +103,16 @@ def note_told(job: Job, told: Mapping[str, Any]) -> None:
         return
     digest, said = str(told.get("digest") or ""), told.get("described")
     if _DIGEST.fullmatch(digest):
-        with override(job.owner.reads_in):
-            changed = _("Its files are not what was registered: their digest is another.")
-        row.problem = changed if row.digest not in {"", digest} else ""
+        if row.digest not in {"", digest}:
+            row.problem = _changed(job.owner.reads_in)
+        elif row.problem in {_changed(language) for language, _name in settings.LANGUAGES}:
+            row.problem = ""  # only what a reading wrote
         row.digest = row.digest or digest
     if isinstance(said, dict):
         found = {side: said[side] for side in ("inputs", "outputs") if _is_side(said.get(side))}
-        is_own = bool(row.signature) and row.source != Source.REGISTRY and row.read_at is None
-        if found.get("inputs") and not is_own:  # what a person wrote stays
-            try:
-                row.signature = clean_signature(found)
-            except Invalid:
-                row.read_problem = _("The signature is too long.")
+        may_replace = row.signature_found or not row.signature  # what a person wrote stays
+        if may_replace and found.get("inputs") and (fits := fitting_signature(found)):
+            row.signature, row.signature_found = fits, True
         row.made_with = _line(said.get("made_with"), 80)
     if told.get("problem"):
         row.read_problem = _line(told["problem"], 500)
@@ -115,8 +121,13 @@ def note_told(job: Job, told: Mapping[str, Any]) -> None:
     row.save()
     if told.get("done") is True and not row.read_problem:
         principal = Principal(user=job.owner)
-        with transaction.atomic():
+        with suppress(BerthError), transaction.atomic():  # whoever read it may have left
             workload_delete(principal=principal, row=job)
+
+
+def _changed(language: str) -> str:
+    with override(language):
+        return _("Its files are not what was registered: their digest is another.")
 
 
 def _is_side(said: object) -> bool:

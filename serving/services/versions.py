@@ -24,6 +24,7 @@ from serving.services.model_rules import (
     clean_metrics,
     clean_name,
     clean_signature,
+    fitting_signature,
     require_unserved,
 )
 from serving.services.sources import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from projects.models import Project
 
+NUMBER_LONGEST = 12  # of one in a registry; a longer one names nothing here
 _NUMBERED = re.compile(r"v([0-9]{1,6})")
 
 
@@ -85,10 +87,13 @@ def version_create(
         source=found.source if found else Source.UPLOAD,
         origin=((found.text if found else "") or wanted.origin)[:1024],
         metrics=metrics,
-        signature=clean_signature(said.get("signature") or (found.signature if found else {})),
+        signature=clean_signature(said.get("signature") or {}),
         registry=found.registry if found else {},
         created_by=principal.user,
     )
+    if found is not None and not row.signature:
+        row.signature = fitting_signature(found.signature)
+        row.signature_found = bool(row.signature)
     if row.name:
         row.name = clean_name(row.name)
     try:
@@ -234,7 +239,9 @@ def let_go(row: ModelVersion) -> None:
 
 def _name_there(row: ModelVersion) -> str:
     """Return the name that goes with its number in a registry, unless that is taken here."""
-    name = f"v{row.registry['version']}" if row.registry else ""
+    number = str(row.registry.get("version", ""))
+    is_number = number.isascii() and number.isdecimal()
+    name = f"v{number}" if is_number and len(number) < NUMBER_LONGEST else ""
     return "" if row.model.versions.filter(name=name).exists() else name
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.clock import now
 from jobs.models import Job, Told
 from loaders.models import Load
 from serving.models import BatchPrediction
@@ -130,6 +131,21 @@ def test_instances_of_a_bucket_are_brought_first_and_no_load_stays_of_what_is_re
     assert BatchPrediction.objects.count() == 1
 
 
+def test_a_name_that_is_used_again_reads_nothing_that_was_brought_before(begin, credential) -> None:
+    credential("lake")
+    bucket = {"input": "s3://bucket/in/", "credential": "lake", "name": "nightly"}
+    first = Job.objects.get(short_id=begin(**bucket)["job"])
+    Job.objects.filter(pk=first.pk).update(deleted_at=now())
+    second = Job.objects.get(short_id=begin(**bucket)["job"])
+    one, other = Load.objects.order_by("pk")
+    assert one.folder != other.folder
+    assert one.folder in " ".join(first.args)
+    assert other.folder in " ".join(second.args)
+    told = begin(refused=True, **{**bucket, "name": "two\nlines"})
+    assert "name" in told["fields"]
+    assert "input" not in told["fields"]
+
+
 @pytest.fixture
 def endpoint(serve, digits) -> Any:
     """An endpoint of Alice's that serves the version."""
@@ -215,10 +231,11 @@ def test_its_calls_are_told_as_those_of_the_batch_prediction(begin, endpoint) ->
     assert (caller.name, caller.is_key, sums.requests) == (made["name"], False, 3)
 
 
-def over(job: Job, *, failed: int) -> None:
+def over(job: Job, *, failed: int, phase: str = "stopped") -> None:
     """Have it ended, with so many errors in what it left."""
-    Told.objects.create(job=job, launch=1, state={"progress": [1.0, 120, failed]})
-    Job.objects.filter(pk=job.pk).update(phase="failed", observed_generation=job.generation)
+    state = {"progress": [1.0, 120, failed]}
+    Told.objects.update_or_create(job=job, launch=1, defaults={"state": state})
+    Job.objects.filter(pk=job.pk).update(phase=phase, observed_generation=job.generation)
 
 
 def test_only_what_failed_is_tried_again_or_all_of_it_is(begin, api, alice, data) -> None:
@@ -241,9 +258,21 @@ def test_only_what_failed_is_tried_again_or_all_of_it_is(begin, api, alice, data
     whole = api(alice, "POST", again, {}).json()
     assert whole["errors_of"] is None
     assert "--only" not in " ".join(Job.objects.get(short_id=whole["job"]).args)
-    Told.objects.filter(job=job).update(state={"progress": [1.0, 120, 0]})
+    over(job, failed=0)
     nothing = api(alice, "POST", again, {"errors_only": True})
     assert (nothing.status_code, nothing.json()["code"]) == (409, "no-errors")
+
+
+@pytest.mark.parametrize("what", ["failed", "several"])
+def test_that_all_was_predicted_says_the_end_of_the_job_and_not_how_far_it_told(
+    begin, api, alice, what
+) -> None:
+    """One that failed told a whole share; of several replicas only the first one tells."""
+    made = begin(**{"replicas": 2} if what == "several" else {})
+    job = Job.objects.get(short_id=made["job"])
+    over(job, failed=0, phase="failed" if what == "failed" else "stopped")
+    tried = api(alice, "POST", f"{HERE}/{made['id']}/again", {"errors_only": True})
+    assert tried.status_code == 202, tried.content
 
 
 def test_errors_of_a_bucket_are_of_what_was_brought_then(begin, api, alice, credential) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from serving.programs import batch_input, batch_parquet
 from serving.programs.batch_input import Place, Record, Shape, check_columns, files_in, records
 from serving.programs.batch_output import Results
-from serving.programs.batch_predict import Chunk, chunks, shape_of
+from serving.programs.batch_predict import MOST_SHARE, Chunk, chunks, shape_of, share_of
 from serving.programs.files import RefusedError
 
 
@@ -129,6 +130,40 @@ def test_one_row_of_other_letters_is_an_error_of_its_own(tmp_path) -> None:
     found = told(tmp_path)
     assert found[7] == "The row is not UTF-8."
     assert len(found) == 2000
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".jsonl.gz", ".csv.gz"])
+def test_how_much_is_read_goes_by_the_bytes_that_a_file_has_on_the_disk(tmp_path, ending) -> None:
+    """A packed one has a tenth of the bytes that its lines have: it was whole after that tenth."""
+    text = b"".join(b"%d%s\n" % (n * 7919, b"0" * 60) for n in range(100_000))
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(gzip.compress(text) if ending.endswith(".gz") else text)
+    (tmp_path / "b.jsonl").write_bytes(b"1\n" * (path.stat().st_size // 2))
+    sizes = [one.stat().st_size for one in files_in(tmp_path, tmp_path / "none")]
+    all_of_it = list(chunks(iter(read(tmp_path)), 1000))
+    of_first = [one for one in all_of_it if one.after.file == 0]
+    middle = of_first[len(of_first) // 2]
+    assert share_of(middle, sizes) == pytest.approx(0.25, abs=0.05)
+    assert share_of(of_first[-2], sizes) == pytest.approx(0.5, abs=0.05)
+    assert share_of(all_of_it[-1], sizes) == MOST_SHARE  # 1 says that it is over
+
+
+def test_rows_of_parquet_are_counted_as_rows(tmp_path, monkeypatch) -> None:
+    """Of pyarrow no more than what is asked of it: it is in no environment of the portal's own."""
+
+    class Table:
+        schema_arrow = SimpleNamespace(names=["n"])
+        metadata = SimpleNamespace(
+            num_rows=1000, num_row_groups=1, row_group=lambda _n: SimpleNamespace(num_rows=1000)
+        )
+
+        def iter_batches(self, **_how: object) -> list[object]:
+            return [SimpleNamespace(columns=[SimpleNamespace(to_pylist=lambda: list(range(1000)))])]
+
+    monkeypatch.setattr(batch_input, "_parquet", lambda _path: Table())
+    (tmp_path / "a.parquet").write_bytes(b"x" * 100_000)
+    found = list(chunks(iter(read(tmp_path)), 100))
+    assert share_of(found[4], [100_000]) == 0.5
 
 
 def test_only_what_is_in_the_errors_of_another_one_is_read(tmp_path) -> None:

@@ -23,6 +23,7 @@ from tests.serving.conftest import ENDPOINTS
 from tests.serving.server import make_sample
 from tests.serving.test_real_calls import until
 from tests.support.portal import Portal
+from tools import setup_steps
 from tools.setup_shell import SetupError
 from work import environments as environments_of_work
 from work.environments import LOOK_S
@@ -103,6 +104,65 @@ def test_a_plan_says_so_and_the_launch_begins_when_it_is_there(
     assert not row.external_ref.get("devices")
     (machine / "serving").mkdir()
     assert settle(row).phase == "running"
+
+
+def test_one_of_before_serves_on_and_is_made_anew_and_a_job_waits_for_the_new_one(
+    machine: Path, db: None
+) -> None:
+    del db
+    wish, folder = wanted_file(machine, "serving"), machine / "serving"
+    folder.mkdir()
+
+    def job(*args: str) -> Any:
+        return SimpleNamespace(cluster_key="local", environment="serving", args=list(args))
+
+    for before in (None, "of before"):
+        if before:
+            (folder / setup_steps.MADE_OF).write_text(before)
+        assert waits("serving") is None  # an endpoint
+        assert wish.exists()
+        wish.unlink()
+        found = environments_of_work.waits(job("--input", "data/in"))
+        assert found
+        assert found[0] == Reason.ENVIRONMENT
+    past = time.time() - duties.LINGERS_S - 1
+    os.utime(wish, (past, past))
+    duties.gate_tick()
+    assert wish.exists()  # an endpoint does not ask again: it is made all the same
+    tell(making_file(machine, "serving"), Making(problem="network"))
+    assert environments_of_work.waits(job("--input", "data/in")) is None
+    for words in (("--format", "parquet"), ("--input", "data/rows.parquet")):
+        found = environments_of_work.waits(job(*words))
+        assert found
+        assert found[0] == Reason.ENVIRONMENT_MISSING
+    (folder / setup_steps.MADE_OF).write_text(setup_steps.serving_made_of("serving"))
+    wish.unlink()
+    assert environments_of_work.waits(job("--format", "parquet")) is None
+    assert not wish.exists()
+
+
+def test_what_a_model_server_is_made_of_is_written_into_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other files or another lock, another folder; the link leads to the new one."""
+    site = "lib/python3.11/site-packages"
+
+    def made(_what: str, folder: Path, *_more: object) -> Path:
+        (folder / site).mkdir(parents=True)
+        return folder
+
+    monkeypatch.setenv("BERTH_ENVIRONMENTS_DIR", str(tmp_path))
+    monkeypatch.setattr(setup_steps, "environment", made)
+    monkeypatch.setattr(setup_steps, "run", lambda *_args, **_more: None)
+    folder = setup_steps.serving_environment(Path("/usr/bin/python3"), Path("uv"))
+    said = (tmp_path / "serving" / setup_steps.MADE_OF).read_text()
+    assert said == setup_steps.serving_made_of("serving")
+    assert (folder / site / "serving/programs/model_server.py").is_file()
+    monkeypatch.setattr(setup_steps, "MODEL_SERVER", setup_steps.MODEL_SERVER[:1])
+    assert setup_steps.serving_made_of("serving") != said
+    other = setup_steps.serving_environment(Path("/usr/bin/python3"), Path("uv"))
+    assert other != folder
+    assert (tmp_path / "serving").resolve() == other
 
 
 def test_a_wish_that_nobody_has_any_more_ends(machine: Path, db: None) -> None:
