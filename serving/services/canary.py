@@ -204,8 +204,10 @@ def _step(found: Endpoint) -> bool:
 
 
 def _begin_back(row: Endpoint, canary: State) -> bool:
-    """Promote the version before, once it answers; one that failed leaves all as it is."""
-    if canary not in {State.READY, State.FAILED}:
+    """Promote the version before, once it answers; one that failed, or that was stopped or parked
+    beside what runs, leaves all as it is.
+    """
+    if canary in {State.QUEUED, State.STARTING}:
         return False
     row.rolls_back = row.promoting = canary == State.READY
     _split(row, 100 if row.promoting else row.canary_percent)
