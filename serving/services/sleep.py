@@ -14,8 +14,9 @@ from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, NotFound
 from runtime.protocol import Desired, Phase
 from serving.choices import State
-from serving.gateway.tallies import LIVES_S, some_gateway_tells
-from serving.models import Endpoint, Pressure
+from serving.gateway.tallies import some_gateway_tells
+from serving.models import Endpoint
+from serving.selectors import pressed
 from serving.services.base import for_each
 from serving.states import STATES, stopped_says
 from work.choices import StopReason
@@ -26,11 +27,6 @@ from work.services.launch import launch_again
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django.db.models import QuerySet
-
-# What a gateway that ended had in hand keeps nothing awake for ever. Not shorter than LIVES_S: as
-# long as it counts as one that tells, so does what it told.
-FRESH = timedelta(seconds=LIVES_S)
 COUNTED_WITHIN = timedelta(seconds=10)  # what was called is in the rows
 
 
@@ -41,7 +37,7 @@ def endpoints_sleep() -> int:
     while no gateway tells what it carries.
     """
     at = now()
-    busy = _busy(at)
+    busy = pressed(at)
     rows = Endpoint.objects.filter(
         desired=Desired.RUNNING,
         phase=Phase.RUNNING,
@@ -55,10 +51,6 @@ def endpoints_sleep() -> int:
     if not due or not some_gateway_tells(at):
         return 0
     return for_each(due, _sleep)
-
-
-def _busy(at: datetime) -> QuerySet[Pressure]:
-    return Pressure.objects.filter(seen_at__gt=at - FRESH).exclude(answering=0, waiting=0)
 
 
 def _is_due(row: Endpoint, at: datetime) -> bool:
@@ -77,7 +69,7 @@ def _sleep(found: Endpoint) -> bool:
         return False
     at = now()
     of_it = Q(endpoint=row) | Q(endpoint__canary_of=row)
-    if not _is_due(row, at) or _busy(at).filter(of_it).exists():
+    if not _is_due(row, at) or pressed(at).filter(of_it).exists():
         return False
     return request_stop(row, reason=StopReason.ASLEEP, actor=None)
 
