@@ -19,7 +19,7 @@ from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
 from serving.selectors import default_of
-from serving.services.canary import launched, stopping
+from serving.services.canary import check_edit, launched, stopping
 from serving.services.scale import most_of
 from work.choices import StopReason
 from work.kinds import Kind
@@ -161,6 +161,7 @@ ENDPOINT = Kind(
     settle=_settle,
     prepare=_prepare,
     change=_change,
+    check_edit=check_edit,
     check_place=_check_place,
     look_at_attached=_look_at,
     homes=lambda row: row.homes,

@@ -218,7 +218,7 @@ def _begin_back(row: Endpoint, canary: State) -> bool:
 def _become(row: Endpoint, canary: Endpoint) -> bool:
     """Restart the first row as what its canary is; where that is refused, all goes back to it.
 
-    One that had failed is started.
+    One that had failed is started, also where it is that already.
     """
     names = {*_differing(row, canary), "image"}  # what the digest is one of
     said = said_of(canary) | {name: getattr(canary, name) for name in _GOES_OVER}
@@ -232,6 +232,7 @@ def _become(row: Endpoint, canary: Endpoint) -> bool:
             pin=canary.image_digest,
             check=_require_promoting,
             start=True,
+            by_kind=True,
         )
     except BerthError as error:
         with transaction.atomic():
@@ -241,6 +242,19 @@ def _become(row: Endpoint, canary: Endpoint) -> bool:
             _record(None, row, "split", percent=0, why=str(error))
             changed(row)
     return True
+
+
+def check_edit(row: Endpoint, _after: Endpoint, fields: Collection[str]) -> None:
+    """Refuse what a promotion that is on its way would undo."""
+    if (row.promoting or row.rolls_back) and any(map(_is_promoted, fields)):
+        said = _("It is becoming what its canary is, and that would be lost: wait, or roll back.")
+        raise Conflict(said, code="promoting")
+
+
+def _is_promoted(name: str) -> bool:
+    """Whether a promotion takes a field over, what is attached and the image's bytes among it."""
+    table = kinds.kind_of(Endpoint.KIND).table
+    return name not in table or table[name].edit is Edit.RESTARTS or name in _GOES_OVER
 
 
 def _require_promoting(row: Endpoint) -> None:
@@ -309,11 +323,7 @@ def _canary_of(row: Endpoint) -> Endpoint:
 
 def _differing(row: Endpoint, canary: Endpoint) -> list[str]:
     """Return all in which the first row is not yet as its canary is."""
-    fields = (
-        one
-        for one in kinds.kind_of(row.kind).own
-        if one.edit is Edit.RESTARTS or one.name in _GOES_OVER
-    )
+    fields = (one for one in kinds.kind_of(row.kind).own if _is_promoted(one.name))
     names = [one.name for one in fields if one.differs(row, canary)]
     names += changed_attachments(attached_to(row), attached_to(canary))
     return names + [PIN] * (row.image_digest != canary.image_digest)

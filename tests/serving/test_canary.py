@@ -260,3 +260,25 @@ def test_one_row_that_fails_stops_no_other_turn(
     Turns().tick()
     beside.refresh_from_db()
     assert beside.desired == "absent"
+
+
+@pytest.mark.parametrize("column", ["promoting", "rolls_back"])
+def test_what_a_promotion_would_undo_is_refused_and_the_rest_is_changed(
+    api, alice, at, first, beside, settle, data, column
+) -> None:
+    """It was accepted, undone without a word, and told as promoted."""
+    from serving.models import Endpoint
+
+    Endpoint.objects.filter(pk=first.pk).update(**{column: True})
+    volumes = [{"volume": data.name, "read_only": True}]
+    lost: Any = ({"env": {"A": "b"}}, {"model": "digits/v2"}, {"concurrency": 3})
+    for said in (*lost, {"volumes": volumes}):
+        answer = api(alice, "PATCH", at, said)
+        assert (answer.status_code, answer.json()["code"]) == (409, "promoting"), said
+    assert api(alice, "PATCH", at, {"max_replicas": 3, "wait_s": 7}).status_code == 202
+    first.refresh_from_db()
+    assert (first.model, first.launch, first.max_replicas) == ("digits/v1", 1, 3)
+    Endpoint.objects.filter(pk=first.pk).update(promoting=True)
+    _step(settle, first)  # the promotion itself gets by
+    first.refresh_from_db()
+    assert (first.model, first.launch) == ("digits/v2", 2)
