@@ -118,7 +118,7 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoi
         raise wrong("percent", _("From 0 to 100."))
     canary = _canary_of(row)
     if row.promoting:
-        if percent or not _differing(row, canary):
+        if percent or not takes_back(row, canary):
             raise Conflict(_("Its canary is being promoted."), code="promoting")
         row.promoting = False  # it has not restarted yet: all goes back to it
     row.rolls_back = False  # whoever says a share goes on by hand
@@ -128,13 +128,18 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoi
     return row
 
 
+def takes_back(row: Endpoint, canary: Endpoint) -> bool:
+    """Whether the first row can still get all requests back: it serves what it did before."""
+    return not row.promoting or bool(_differing(row, canary))
+
+
 @transaction.atomic
 def canary_end(*, principal: Principal, row: Endpoint) -> Endpoint:
     """Take all requests back from its canary; that ends once no gateway sends it any."""
     own(principal, row)
     row = lock(row)
     canary = _canary_of(row)
-    if row.promoting and not _differing(row, canary):
+    if not takes_back(row, canary):
         raise Conflict(_("Its canary is being promoted."), code="promoting")
     _leave(row)
     _record(principal, row, "canary-ended", served=canary.model or canary.image)
@@ -197,10 +202,18 @@ def _step(found: Endpoint) -> bool:
             if answers:  # until then all goes to the canary
                 _leave(row)
                 changed(row)
-            return answers
-        if STATES.of(canary) != State.READY:
+            if answers or not _failed_before(row):
+                return answers
+        elif STATES.of(canary) != State.READY:
             return False  # gateways send nothing to it: the first row stays as it is
-    return _become(found, canary)
+    return _become(row, canary)
+
+
+def _failed_before(row: Endpoint) -> bool:
+    """Whether it failed, and was not launched since all goes to its canary: that is done once."""
+    if STATES.of(row) != State.FAILED or row.split_at is None:
+        return False
+    return row.asked_at is None or row.asked_at < row.split_at
 
 
 def _begin_back(row: Endpoint, canary: State) -> bool:
@@ -232,6 +245,7 @@ def _become(row: Endpoint, canary: Endpoint) -> bool:
             pin=canary.image_digest,
             check=_require_promoting,
             start=True,
+            anew=_failed_before(row),  # also where it is as its canary is, and ended with 0
             by_kind=True,
         )
     except BerthError as error:

@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 
 
 @pytest.fixture
-def first(serve, version) -> Any:
+def first(fake, serve, version) -> Any:
+    del fake
     version("v1")
     version("v2")
     return serve(model="digits/v1", command=[])
@@ -282,3 +283,40 @@ def test_what_a_promotion_would_undo_is_refused_and_the_rest_is_changed(
     _step(settle, first)  # the promotion itself gets by
     first.refresh_from_db()
     assert (first.model, first.launch) == ("digits/v2", 2)
+
+
+def _fail(fake: Any, settle: Any, row: Any, **how: Any) -> None:
+    fake.exit(str(row.uid), **how)
+    row.__class__.objects.filter(pk=row.pk).update(next_reconcile_at=now())
+    settle(row)
+
+
+@pytest.mark.parametrize("code", [3, 0])
+def test_a_first_row_that_failed_as_what_its_canary_is_is_started_once(
+    api, alice, as_user, at, first, fake, settle, code
+) -> None:
+    from serving.models import Endpoint
+
+    api(alice, "POST", f"{at}/canary", {})
+    canary = settle(Endpoint.objects.get(canary_of=first))
+    _fail(fake, settle, first, code=code)
+    Endpoint.objects.filter(pk=first.pk).update(asked_at=now() - timedelta(hours=1))
+    api(alice, "POST", f"{at}/canary/promote")
+    client = as_user(alice)
+    assert "Roll back" not in client.get(first.get_absolute_url()).content.decode()
+    fake.script(str(first.uid), never_ready=True)
+    _step(settle, first)
+    first.refresh_from_db()
+    assert (first.launch, first.promoting) == (2, True)
+    _fail(fake, settle, first, code=code)
+    for _turn in range(2):
+        _step(settle, first)
+    first.refresh_from_db()
+    assert (first.launch, first.phase == "running", first.canary_percent) == (2, False, 100)
+    fake.script(str(first.uid), never_ready=False)
+    assert api(alice, "POST", f"{at}/start").status_code == 202
+    settle(first)
+    for _turn in range(2):
+        _step(settle, canary, first)
+    first.refresh_from_db()
+    assert (first.launch, first.phase, first.canary, first.promoting) == (3, "running", None, False)
