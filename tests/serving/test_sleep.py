@@ -298,3 +298,19 @@ def test_what_sleeps_stops_with_its_project_and_its_owner(
     for row in (quiet, canary):
         assert settle(row).stop_reason in {"project-archived", "owner-left"}
     assert "until somebody starts it" in endpoint_wake(quiet.pk)
+
+
+def test_a_look_is_one_question_however_many_canaries_there_were(
+    quiet, api, alice, settle, django_assert_num_queries
+) -> None:
+    from serving.models import Endpoint
+
+    for _turn in range(2):
+        answer = api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/canary", {})
+        assert answer.status_code == 202, answer.content
+        canary = settle(Endpoint.objects.get(canary_of=quiet, deleted_at=None))
+        Endpoint.objects.filter(pk=canary.pk).update(called_at=now(), deleted_at=now())
+    with django_assert_num_queries(1):
+        assert endpoints_sleep() == 0  # who just took one away was called through it a moment ago
+    Endpoint.objects.filter(canary_of=quiet).update(called_at=now() - timedelta(minutes=5))
+    assert endpoints_sleep() == 1
