@@ -19,7 +19,8 @@ from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
 from serving.selectors import default_of
-from serving.services.canary import launched, stopping
+from serving.services.canary import check_edit, launched, stopping
+from serving.services.history import served_first
 from serving.services.scale import most_of
 from work.choices import StopReason
 from work.kinds import Kind
@@ -125,7 +126,11 @@ def _look_at(row: Endpoint, _attached: Attached) -> list[str]:
 
 
 def _change(row: Endpoint, after: Endpoint, _fields: Collection[str]) -> None:
-    """What runs is scaled to other bounds within limits, a moment later (``services.scale``)."""
+    """What runs is scaled to other bounds within limits, a moment later (``services.scale``).
+
+    What it served until now is kept.
+    """
+    served_first(row)
     if row.is_on_its_way:
         after.replicas = row.replicas
     _hold(after)
@@ -161,6 +166,7 @@ ENDPOINT = Kind(
     settle=_settle,
     prepare=_prepare,
     change=_change,
+    check_edit=check_edit,
     check_place=_check_place,
     look_at_attached=_look_at,
     homes=lambda row: row.homes,

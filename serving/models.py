@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
@@ -356,3 +356,9 @@ class BatchPrediction(models.Model):
     def is_of_endpoint(self) -> bool:
         """Whether an endpoint was asked, also one that is gone."""
         return bool(self.said.get("endpoint"))
+
+    @property
+    def again(self) -> dict[str, Any]:
+        """What to say for the same again; of one from before that was kept, its model is known."""
+        model = {} if self.is_of_endpoint else {"model": self.asked}
+        return {**model, **self.said, "input": self.input, "output": self.output}

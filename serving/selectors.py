@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Case, Count, OuterRef, Prefetch, Q, QuerySet, Subquery, When
+from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, When
 from django.utils.translation import gettext as _
 
+from common.clock import now
 from common.errors import NotFound
 from jobs.kind import JOB
 from jobs.models import Told
 from projects.access import Permission, scoped
 from runtime.reasons import Reason
 from serving.choices import Files, Stage
-from serving.models import BatchPrediction, Endpoint, Model, ModelVersion
+from serving.gateway.tallies import LIVES_S
+from serving.models import BatchPrediction, Endpoint, Model, ModelVersion, Pressure
 from volumes import references as volumes
 from work.kinds import kind_of
 from work.selectors import visible_to
@@ -30,21 +33,34 @@ if TYPE_CHECKING:
 
 _NAMED = 20
 _SERVING = 100
+# What a gateway that ended had in hand keeps nothing in use for ever. Not shorter than LIVES_S: as
+# long as it counts as one that tells, so does what it told.
+FRESH = timedelta(seconds=LIVES_S)
 _LATELY_MS = 60_000  # over which a speed is
 
 
+def pressed(at: datetime) -> QuerySet[Pressure]:
+    """Return what gateways have in hand of requests that wait or are being answered."""
+    return Pressure.objects.filter(seen_at__gt=at - FRESH).exclude(answering=0, waiting=0)
+
+
 def called_at(uids: Collection[UUID]) -> Mapping[UUID, datetime]:
-    """Return when each endpoint was last called; one and its canary are used as one."""
+    """Return when each endpoint was last called; one and its canary are used as one.
+
+    A request is counted when it ends: one that is still being answered is a call of now.
+    """
+    at = now()
     mine = Q(uid__in=uids) | Q(canary_of__uid__in=uids) | Q(canaries__uid__in=uids)
     rows = list(
-        Endpoint.objects.filter(mine, called_at__isnull=False)
-        .values_list("pk", "canary_of_id", "called_at")
+        Endpoint.objects.filter(mine)
+        .annotate(in_hand=Exists(pressed(at).filter(endpoint=OuterRef("pk"))))
+        .values_list("pk", "canary_of_id", "called_at", "in_hand")
         .distinct()
     )
     last: dict[int, datetime] = {}
-    for pk, first, at in rows:
-        if at is not None:  # as the types have it
-            last[first or pk] = max(at, last.get(first or pk, at))
+    for pk, first, called, in_hand in rows:
+        if (used := at if in_hand else called) is not None:
+            last[first or pk] = max(used, last.get(first or pk, used))
     if not last:
         return {}
     both = Endpoint.objects.filter(Q(pk__in=last) | Q(canary_of__in=last), uid__in=uids)

@@ -8,6 +8,7 @@ from serving.services.canary import (
     canary_promote,
     canary_split,
     endpoint_roll_back,
+    takes_back,
 )
 from serving.services.history import served_before, served_by
 from serving.services.keys import key_make, key_revoke, keys_of
@@ -34,4 +35,5 @@ __all__ = [
     "replicas_set",
     "served_before",
     "served_by",
+    "takes_back",
 ]

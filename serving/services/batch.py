@@ -177,7 +177,7 @@ def batch_again(
     *, principal: Principal, row: BatchPrediction, errors_only: bool = False
 ) -> BatchPrediction:
     """Begin the same once more, of what its input is now; or only what it could not predict."""
-    said: dict[str, Any] = {**row.said, "input": row.input, "output": row.output}
+    said: dict[str, Any] = row.again
     said.pop("name", None)  # of its job: that one is there
     if errors_only:
         said["errors_of"] = row

@@ -38,7 +38,7 @@ def batch_apply(
     rows = selectors.predictions_visible_to(principal, project)
     row = rows.filter(job__name=said["name"]).first()
     if row is not None:
-        before = {**row.said, "input": row.input, "output": row.output}
+        before = row.again
         if any((said.get(name) or None) != (before.get(name) or None) for name in FIELDS):
             text = _("It has begun, and can't be changed: give another name.")
             raise Conflict(text, code="name-taken")

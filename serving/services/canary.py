@@ -118,7 +118,7 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoi
         raise wrong("percent", _("From 0 to 100."))
     canary = _canary_of(row)
     if row.promoting:
-        if percent or not _differing(row, canary):
+        if percent or not takes_back(row, canary):
             raise Conflict(_("Its canary is being promoted."), code="promoting")
         row.promoting = False  # it has not restarted yet: all goes back to it
     row.rolls_back = False  # whoever says a share goes on by hand
@@ -128,13 +128,18 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoi
     return row
 
 
+def takes_back(row: Endpoint, canary: Endpoint) -> bool:
+    """Whether the first row can still get all requests back: it serves what it did before."""
+    return not row.promoting or bool(_differing(row, canary))
+
+
 @transaction.atomic
 def canary_end(*, principal: Principal, row: Endpoint) -> Endpoint:
     """Take all requests back from its canary; that ends once no gateway sends it any."""
     own(principal, row)
     row = lock(row)
     canary = _canary_of(row)
-    if row.promoting and not _differing(row, canary):
+    if not takes_back(row, canary):
         raise Conflict(_("Its canary is being promoted."), code="promoting")
     _leave(row)
     _record(principal, row, "canary-ended", served=canary.model or canary.image)
@@ -197,15 +202,25 @@ def _step(found: Endpoint) -> bool:
             if answers:  # until then all goes to the canary
                 _leave(row)
                 changed(row)
-            return answers
-        if STATES.of(canary) != State.READY:
+            if answers or not _failed_before(row):
+                return answers
+        elif STATES.of(canary) != State.READY:
             return False  # gateways send nothing to it: the first row stays as it is
-    return _become(found, canary)
+    return _become(row, canary)
+
+
+def _failed_before(row: Endpoint) -> bool:
+    """Whether it failed, and was not launched since all goes to its canary: that is done once."""
+    if STATES.of(row) != State.FAILED or row.split_at is None:
+        return False
+    return row.asked_at is None or row.asked_at < row.split_at
 
 
 def _begin_back(row: Endpoint, canary: State) -> bool:
-    """Promote the version before, once it answers; one that failed leaves all as it is."""
-    if canary not in {State.READY, State.FAILED}:
+    """Promote the version before, once it answers; one that failed, or that was stopped or parked
+    beside what runs, leaves all as it is.
+    """
+    if canary in {State.QUEUED, State.STARTING}:
         return False
     row.rolls_back = row.promoting = canary == State.READY
     _split(row, 100 if row.promoting else row.canary_percent)
@@ -216,7 +231,7 @@ def _begin_back(row: Endpoint, canary: State) -> bool:
 def _become(row: Endpoint, canary: Endpoint) -> bool:
     """Restart the first row as what its canary is; where that is refused, all goes back to it.
 
-    One that had failed is started.
+    One that had failed is started, also where it is that already.
     """
     names = {*_differing(row, canary), "image"}  # what the digest is one of
     said = said_of(canary) | {name: getattr(canary, name) for name in _GOES_OVER}
@@ -230,6 +245,8 @@ def _become(row: Endpoint, canary: Endpoint) -> bool:
             pin=canary.image_digest,
             check=_require_promoting,
             start=True,
+            anew=_failed_before(row),  # also where it is as its canary is, and ended with 0
+            by_kind=True,
         )
     except BerthError as error:
         with transaction.atomic():
@@ -239,6 +256,19 @@ def _become(row: Endpoint, canary: Endpoint) -> bool:
             _record(None, row, "split", percent=0, why=str(error))
             changed(row)
     return True
+
+
+def check_edit(row: Endpoint, _after: Endpoint, fields: Collection[str]) -> None:
+    """Refuse what a promotion that is on its way would undo."""
+    if (row.promoting or row.rolls_back) and any(map(_is_promoted, fields)):
+        said = _("It is becoming what its canary is, and that would be lost: wait, or roll back.")
+        raise Conflict(said, code="promoting")
+
+
+def _is_promoted(name: str) -> bool:
+    """Whether a promotion takes a field over, what is attached and the image's bytes among it."""
+    table = kinds.kind_of(Endpoint.KIND).table
+    return name not in table or table[name].edit is Edit.RESTARTS or name in _GOES_OVER
 
 
 def _require_promoting(row: Endpoint) -> None:
@@ -307,11 +337,7 @@ def _canary_of(row: Endpoint) -> Endpoint:
 
 def _differing(row: Endpoint, canary: Endpoint) -> list[str]:
     """Return all in which the first row is not yet as its canary is."""
-    fields = (
-        one
-        for one in kinds.kind_of(row.kind).own
-        if one.edit is Edit.RESTARTS or one.name in _GOES_OVER
-    )
+    fields = (one for one in kinds.kind_of(row.kind).own if _is_promoted(one.name))
     names = [one.name for one in fields if one.differs(row, canary)]
     names += changed_attachments(attached_to(row), attached_to(canary))
     return names + [PIN] * (row.image_digest != canary.image_digest)

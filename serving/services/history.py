@@ -12,8 +12,11 @@ from work.attached import attached_to
 from work.fields import Edit
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from django.db.models import QuerySet
 
+    from accounts.models import User
     from accounts.principal import Principal
     from serving.models import Endpoint
     from work.attached import Attached
@@ -53,6 +56,29 @@ def served_note(principal: Principal, row: Endpoint) -> None:
     how = How.EDITED if last is not None else How.DEPLOYED
     if row.promoting:
         how = How.ROLLED_BACK if row.rolls_back else How.PROMOTED
+    by = row.promoted_by if row.promoting else principal.user
+    _keep(row, said, env, how=how, by=by, at=now())
+    old = list(served_by(row).values_list("pk", flat=True)[KEPT:])
+    Served.objects.filter(pk__in=old).delete()
+
+
+def served_first(row: Endpoint) -> None:
+    """Keep what it serves before it is changed, where nothing was: it is older than its history."""
+    if row.canary_of_id is None and not Served.objects.filter(endpoint=row).exists():
+        said = said_of(row)
+        env, at = said.pop("env"), row.asked_at or row.created_at
+        _keep(row, said, env, how=How.DEPLOYED, by=row.owner, at=at)
+
+
+def _keep(
+    row: Endpoint,
+    said: dict[str, Any],
+    env: dict[str, str],
+    *,
+    how: How,
+    by: User | None,
+    at: datetime,
+) -> None:
     Served.objects.create(
         endpoint=row,
         launch=row.launch,
@@ -61,11 +87,9 @@ def served_note(principal: Principal, row: Endpoint) -> None:
         said=said,
         env=env,
         how=how,
-        by=row.promoted_by if row.promoting else principal.user,
-        at=now(),
+        by=by,
+        at=at,
     )
-    old = list(served_by(row).values_list("pk", flat=True)[KEPT:])
-    Served.objects.filter(pk__in=old).delete()
 
 
 def served_by(row: Endpoint) -> QuerySet[Served]:

@@ -22,7 +22,7 @@ from serving.services.base import for_each
 from work import kinds
 from work.attached import Attached
 from work.services.base import changed, locked
-from work.services.launch import reserve
+from work.services.launch import hold
 from work.services.resolve import Resolved
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _set(found: Endpoint, number: int, problem: str) -> bool:
     if number < found.replicas:
         quotas.lower(row.uid, amounts)  # whatever limits and budgets say now: it is less
     else:
-        reserve(Principal(row.owner), row, amounts)
+        hold(Principal(row.owner), row, amounts)
     row.save(update_fields=["replicas", "scaled_at", "scaling_problem", "updated_at"])
     changed(row)
     return True

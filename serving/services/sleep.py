@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, Max, OuterRef, Q
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
@@ -14,8 +14,9 @@ from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, NotFound
 from runtime.protocol import Desired, Phase
 from serving.choices import State
-from serving.gateway.tallies import LIVES_S, some_gateway_tells
-from serving.models import Endpoint, Pressure
+from serving.gateway.tallies import some_gateway_tells
+from serving.models import Endpoint
+from serving.selectors import pressed
 from serving.services.base import for_each
 from serving.states import STATES, failed_says, stopped_says
 from work.choices import StopReason
@@ -26,11 +27,6 @@ from work.services.launch import launch_again
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django.db.models import QuerySet
-
-# What a gateway that ended had in hand keeps nothing awake for ever. Not shorter than LIVES_S: as
-# long as it counts as one that tells, so does what it told.
-FRESH = timedelta(seconds=LIVES_S)
 COUNTED_WITHIN = timedelta(seconds=10)  # what was called is in the rows
 
 
@@ -41,7 +37,7 @@ def endpoints_sleep() -> int:
     while no gateway tells what it carries.
     """
     at = now()
-    busy = _busy(at)
+    busy = pressed(at)
     rows = Endpoint.objects.filter(
         desired=Desired.RUNNING,
         phase=Phase.RUNNING,
@@ -51,21 +47,17 @@ def endpoints_sleep() -> int:
         deleted_at=None,
     ).exclude(Exists(busy.filter(endpoint=OuterRef("pk"))))
     rows = rows.exclude(Exists(busy.filter(endpoint__canary_of=OuterRef("pk"))))
-    due = [row for row in rows.prefetch_related("canaries") if _is_due(row, at)]
+    rows = rows.annotate(called_beside=Max("canaries__called_at"))
+    due = [row for row in rows if _is_due(row, row.called_beside, at)]
     if not due or not some_gateway_tells(at):
         return 0
     return for_each(due, _sleep)
 
 
-def _busy(at: datetime) -> QuerySet[Pressure]:
-    return Pressure.objects.filter(seen_at__gt=at - FRESH).exclude(answering=0, waiting=0)
-
-
-def _is_due(row: Endpoint, at: datetime) -> bool:
+def _is_due(row: Endpoint, called_beside: datetime | None, at: datetime) -> bool:
     if row.ready_at is None:
         return False
-    called = [one.called_at for one in (row, *row.canaries.all())]
-    quiet_since = max(filter(None, [row.ready_at, *called]))
+    quiet_since = max(filter(None, [row.ready_at, row.called_at, called_beside]))
     return at - quiet_since >= timedelta(minutes=row.sleep_after_minutes) + COUNTED_WITHIN
 
 
@@ -77,7 +69,8 @@ def _sleep(found: Endpoint) -> bool:
         return False
     at = now()
     of_it = Q(endpoint=row) | Q(endpoint__canary_of=row)
-    if not _is_due(row, at) or _busy(at).filter(of_it).exists():
+    beside = row.canaries.aggregate(called_at=Max("called_at"))["called_at"]
+    if not _is_due(row, beside, at) or pressed(at).filter(of_it).exists():
         return False
     return request_stop(row, reason=StopReason.ASLEEP, actor=None)
 

@@ -199,7 +199,7 @@ def _like(who: Principal, project: Project, uid: str) -> dict[str, Any]:
     if not is_uid(uid):
         return {}
     row = selectors.prediction_get(who, project, UUID(uid))
-    return {**row.said, "input": row.input, "output": row.output}
+    return row.again
 
 
 def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:

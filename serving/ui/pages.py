@@ -27,7 +27,7 @@ from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.replicas import replicas_of
 from serving.runtimes import runtime_of
-from serving.services import endpoint_sleep, served_by
+from serving.services import endpoint_sleep, served_by, takes_back
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart
@@ -151,6 +151,9 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
             if one is not None and one.pk in apart
         ],
         "canary_ready": is_ready,
+        "canary_takes_back": canary is not None
+        and (row.canary_percent or row.promoting)
+        and takes_back(row, canary),
         "canary_state": canary_state,
         "canary_why": None if canary is None else STATES.why(canary),
         "may_change": may_change(who, row) and not row.project.archived_at,

@@ -104,3 +104,26 @@ def test_a_request_is_use_also_of_what_stands_beside(endpoint, policy, measured)
     seen = {one.uid: one.verdict.since for one in look()}
     assert set(seen) == {row.uid for row in rows}
     assert all(since is not None and since >= called for since in seen.values())
+
+
+def test_an_answer_that_still_streams_is_use_now_and_one_that_a_lost_gateway_had_is_none(
+    endpoint, policy, measured
+) -> None:
+    """What was called is in the rows only when it ended; hours of streams are no quiet."""
+    from serving.models import Endpoint, Pressure
+
+    policy()
+    rows = list(Endpoint.objects.order_by("pk"))
+    with time_machine.travel(now() - timedelta(minutes=70), tick=False):
+        for row in rows:
+            measured(row, 10)
+        services.enforce()
+    for row in rows:
+        measured(row, 75)
+    carried = Pressure.objects.create(
+        endpoint=endpoint.canaries.get(), gateway="one", answering=1, seen_at=now()
+    )
+    assert [one.verdict.since for one in look()] == [None, None]
+    carried.seen_at = now() - timedelta(minutes=1)
+    carried.save()
+    assert all(one.verdict.since is not None for one in look())

@@ -344,3 +344,15 @@ def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(
     assert job.name in listed
     assert "50 %" in listed
     assert as_user(vera).get(f"{here}new").status_code == 403
+
+
+def test_one_from_before_its_words_were_kept_is_run_again_with_its_model(begin, api, alice) -> None:
+    from serving.models import BatchPrediction
+
+    made = begin()
+    BatchPrediction.objects.update(said={})
+    over(Job.objects.get(short_id=made["job"]), failed=2)
+    for said in ({}, {"errors_only": True}):
+        answer = api(alice, "POST", f"{HERE}/{made['id']}/again", said)
+        assert answer.status_code == 202, answer.content
+        assert answer.json()["model"] == made["model"]

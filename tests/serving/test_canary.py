@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 
 
 @pytest.fixture
-def first(serve, version) -> Any:
+def first(fake, serve, version) -> Any:
+    del fake
     version("v1")
     version("v2")
     return serve(model="digits/v1", command=[])
@@ -260,3 +261,62 @@ def test_one_row_that_fails_stops_no_other_turn(
     Turns().tick()
     beside.refresh_from_db()
     assert beside.desired == "absent"
+
+
+@pytest.mark.parametrize("column", ["promoting", "rolls_back"])
+def test_what_a_promotion_would_undo_is_refused_and_the_rest_is_changed(
+    api, alice, at, first, beside, settle, data, column
+) -> None:
+    """It was accepted, undone without a word, and told as promoted."""
+    from serving.models import Endpoint
+
+    Endpoint.objects.filter(pk=first.pk).update(**{column: True})
+    volumes = [{"volume": data.name, "read_only": True}]
+    lost: Any = ({"env": {"A": "b"}}, {"model": "digits/v2"}, {"concurrency": 3})
+    for said in (*lost, {"volumes": volumes}):
+        answer = api(alice, "PATCH", at, said)
+        assert (answer.status_code, answer.json()["code"]) == (409, "promoting"), said
+    assert api(alice, "PATCH", at, {"max_replicas": 3, "wait_s": 7}).status_code == 202
+    first.refresh_from_db()
+    assert (first.model, first.launch, first.max_replicas) == ("digits/v1", 1, 3)
+    Endpoint.objects.filter(pk=first.pk).update(promoting=True)
+    _step(settle, first)  # the promotion itself gets by
+    first.refresh_from_db()
+    assert (first.model, first.launch) == ("digits/v2", 2)
+
+
+def _fail(fake: Any, settle: Any, row: Any, **how: Any) -> None:
+    fake.exit(str(row.uid), **how)
+    row.__class__.objects.filter(pk=row.pk).update(next_reconcile_at=now())
+    settle(row)
+
+
+@pytest.mark.parametrize("code", [3, 0])
+def test_a_first_row_that_failed_as_what_its_canary_is_is_started_once(
+    api, alice, as_user, at, first, fake, settle, code
+) -> None:
+    from serving.models import Endpoint
+
+    api(alice, "POST", f"{at}/canary", {})
+    canary = settle(Endpoint.objects.get(canary_of=first))
+    _fail(fake, settle, first, code=code)
+    Endpoint.objects.filter(pk=first.pk).update(asked_at=now() - timedelta(hours=1))
+    api(alice, "POST", f"{at}/canary/promote")
+    client = as_user(alice)
+    assert "Roll back" not in client.get(first.get_absolute_url()).content.decode()
+    fake.script(str(first.uid), never_ready=True)
+    _step(settle, first)
+    first.refresh_from_db()
+    assert (first.launch, first.promoting) == (2, True)
+    _fail(fake, settle, first, code=code)
+    for _turn in range(2):
+        _step(settle, first)
+    first.refresh_from_db()
+    assert (first.launch, first.phase == "running", first.canary_percent) == (2, False, 100)
+    fake.script(str(first.uid), never_ready=False)
+    assert api(alice, "POST", f"{at}/start").status_code == 202
+    settle(first)
+    for _turn in range(2):
+        _step(settle, canary, first)
+    first.refresh_from_db()
+    assert (first.launch, first.phase, first.canary, first.promoting) == (3, "running", None, False)

@@ -186,3 +186,53 @@ def test_an_endpoint_that_failed_is_told_to_its_owner(alice, first, fake, settle
     first.__class__.objects.filter(pk=first.pk).update(next_reconcile_at=now())
     settle(first)
     assert Notification.objects.filter(user=alice, kind="endpoint.failed").count() == 1
+
+
+def test_a_canary_that_was_parked_ends_the_way_back_and_is_not_started_by_more_replicas(
+    api, alice, at, first, fake, settle
+) -> None:
+    from serving.services.scale import replicas_set
+    from work.choices import StopReason
+    from work.services.ending import request_stop
+
+    api(alice, "PATCH", at, {"max_replicas": 3})
+    promote(api, alice, at, settle, model="digits/v2")
+    api(alice, "POST", f"{at}/roll-back")
+    first.refresh_from_db()
+    fake.script(str(first.canary.uid), never_ready=True)
+    canary = settle(first.canary)
+    request_stop(canary, reason=StopReason.PARKED, actor=None)
+    canary = settle(canary)
+    assert replicas_set(first, 2)
+    canary.refresh_from_db()
+    assert (canary.desired, canary.launch) == ("stopped", 1)
+    turn(settle)
+    first.refresh_from_db()
+    assert (first.model, first.replicas, first.rolls_back) == ("digits/v2", 2, False)
+    assert (first.promoting, first.canary_percent) == (False, 0)
+
+
+@pytest.mark.parametrize("by", ["promotion", "edit"])
+def test_one_older_than_its_history_keeps_what_it_served_first(
+    api, alice, mona, at, first, settle, by
+) -> None:
+    from serving.models import Served
+    from serving.services.scale import replicas_set
+
+    first.__class__.objects.filter(pk=first.pk).update(max_replicas=3)
+    Served.objects.all().delete()
+    first.refresh_from_db()
+    asked_at = first.asked_at
+    assert replicas_set(first, 2)
+    assert served(api, alice, at) == []  # more replicas are no history
+    if by == "promotion":
+        promote(api, mona, at, settle, model="digits/v2")
+        after = ("digits/v2", "promoted", "mona")
+    else:
+        assert api(mona, "PATCH", at, {"model": "digits/v2"}).status_code == 202
+        settle(first)
+        after = ("digits/v2", "edited", "mona")
+    assert served(api, alice, at) == [after, ("digits/v1", "deployed", "alice")]
+    (kept,) = Served.objects.filter(how="deployed")
+    assert (kept.at, kept.launch) == (asked_at, 1)
+    assert api(mona, "POST", f"{at}/roll-back").status_code == 202

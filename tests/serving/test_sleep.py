@@ -270,3 +270,47 @@ def test_who_wakes_it_by_a_press_needs_no_request(client, quiet, settle, alice) 
     client.force_login(alice)
     assert client.post(f"/projects/vision/endpoints/{row.short_id}/start/").status_code == 302
     assert settle(row).launch == 2
+
+
+@pytest.mark.parametrize("what", ["archived", "left"])
+def test_what_sleeps_stops_with_its_project_and_its_owner(
+    quiet, settle, project, alice, operator, api, what
+) -> None:
+    """Else the next request after a way back launches it, unasked."""
+    from accounts.principal import Principal
+    from projects.models import Membership
+    from projects.services.life import project_archive, project_unarchive
+    from projects.services.members import member_remove
+    from serving.models import Endpoint
+
+    answer = api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/canary", {})
+    assert answer.status_code == 202, answer.content
+    canary = settle(Endpoint.objects.get(canary_of=quiet))
+    assert endpoints_sleep() == 1
+    settle()
+    who = Principal(operator)
+    if what == "archived":
+        project_archive(principal=who, project=project)
+        project_unarchive(principal=who, project=project)
+    else:
+        Membership.objects.create(project=project, user=operator, role="owner")
+        member_remove(principal=who, project=project, user=alice)
+    for row in (quiet, canary):
+        assert settle(row).stop_reason in {"project-archived", "owner-left"}
+    assert "until somebody starts it" in endpoint_wake(quiet.pk)
+
+
+def test_a_look_is_one_question_however_many_canaries_there_were(
+    quiet, api, alice, settle, django_assert_num_queries
+) -> None:
+    from serving.models import Endpoint
+
+    for _turn in range(2):
+        answer = api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/canary", {})
+        assert answer.status_code == 202, answer.content
+        canary = settle(Endpoint.objects.get(canary_of=quiet, deleted_at=None))
+        Endpoint.objects.filter(pk=canary.pk).update(called_at=now(), deleted_at=now())
+    with django_assert_num_queries(1):
+        assert endpoints_sleep() == 0  # who just took one away was called through it a moment ago
+    Endpoint.objects.filter(canary_of=quiet).update(called_at=now() - timedelta(minutes=5))
+    assert endpoints_sleep() == 1

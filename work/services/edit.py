@@ -38,6 +38,7 @@ def workload_edit(  # noqa: PLR0913 - all by name
     newest_image: bool = False,
     pin: str | None = None,
     check: Callable[[Any], None] | None = None,
+    by_kind: bool = False,
 ) -> Any:
     """Change what ``said`` says otherwise; a running one restarts when its process must.
 
@@ -45,7 +46,8 @@ def workload_edit(  # noqa: PLR0913 - all by name
     shall begin ``anew`` in any case.
     ``newest_image``: pin what the name of its image means now; ``pin``: this digest, of the image
     that is said. ``check`` looks at the locked row first and raises where it is another one than
-    was read. Never inside a transaction: a registry may be asked.
+    was read. ``by_kind``: its kind goes on with it, and refuses itself nothing. Never inside a
+    transaction: a registry may be asked.
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
@@ -63,7 +65,7 @@ def workload_edit(  # noqa: PLR0913 - all by name
         if check is not None:
             check(locked)
         repins = newest_image or pin is not None
-        after, is_changed = _edit(principal, locked, said, digest, repins=repins)
+        after, is_changed = _edit(principal, locked, said, digest, repins=repins, by_kind=by_kind)
         if anew or (start and kind.starts(after, is_changed=is_changed)):
             return workload_start(principal=principal, row=after)
         return after
@@ -76,7 +78,13 @@ def image_renew(*, principal: Principal, row: Workload) -> Any:
 
 
 def _edit(
-    principal: Principal, row: Any, said: Mapping[str, Any], digest: str, *, repins: bool
+    principal: Principal,
+    row: Any,
+    said: Mapping[str, Any],
+    digest: str,
+    *,
+    repins: bool,
+    by_kind: bool,
 ) -> tuple[Any, bool]:
     kind = kinds.kind_of(row.kind)
     found = edited(principal=principal, row=row, kind=kind, said=said)
@@ -86,7 +94,7 @@ def _edit(
         return row, False
     if kind.change is not None:
         kind.change(row, found.row, found.fields)
-    require_editable(kind, row, found)
+    require_editable(kind, row, found, by_kind=by_kind)
     waits = row.is_waiting or row.is_held_back
     after, restarts = found.row, needs_restart(kind, row, found)
     if "name" in found.fields:
@@ -118,14 +126,14 @@ def _edit(
     return after, True
 
 
-def require_editable(kind: Kind, row: Workload, found: Resolved) -> None:
+def require_editable(kind: Kind, row: Workload, found: Resolved, *, by_kind: bool = False) -> None:
     """Raise where what runs to its end would run as something else, or its kind refuses it."""
     if kind.once and found.restarting and not (row.is_ended or _begins_anew(kind, row)):
         raise Conflict(
             _("It has not ended: what it runs can be changed for its next start only."),
             code="running",
         )
-    if kind.check_edit is not None:
+    if kind.check_edit is not None and not by_kind:
         kind.check_edit(row, found.row, found.fields)
 
 

@@ -126,7 +126,8 @@ def workloads_stop_for(
             rows = rows.filter(owner=owner)
         if kind.rest is not None:
             kind.rest(rows, reason)
-        rows = rows.filter(desired=Desired.RUNNING)
+        rests = Q(desired=Desired.STOPPED, stop_reason__in=kind.rests)  # a call would go on with it
+        rows = rows.filter(Q(desired=Desired.RUNNING) | rests)
         if kind.alive is not None:
             rows = rows.filter(kind.alive)
         elif kind.once:

@@ -207,9 +207,19 @@ def begin_launch(kind: Kind, row: Any) -> None:
 def reserve(
     principal: Principal, row: Workload, amounts: Mapping[str, int], *, is_new: bool = False
 ) -> None:
-    """Hold what a new launch takes of the limits, in the transaction of the intent.
+    """Hold what a new launch takes, in the transaction of the intent, and tell its kind."""
+    hold(principal, row, amounts, is_new=is_new)
+    launched = kinds.kind_of(row.kind).launched
+    if launched is not None:
+        launched(principal, row)
 
-    Its GPU-hours are asked last, and decide how it stands in line. Then its kind is told.
+
+def hold(
+    principal: Principal, row: Workload, amounts: Mapping[str, int], *, is_new: bool = False
+) -> None:
+    """Hold so much of the limits for a launch; what runs may take more without another one.
+
+    Its GPU-hours are asked last, and decide how it stands in line.
     """
     quotas.reserve(
         principal=principal,
@@ -230,9 +240,6 @@ def reserve(
     if stands != row.over_budget:
         row.over_budget = stands
         Workload.objects.filter(pk=row.pk).update(over_budget=stands)
-    launched = kinds.kind_of(row.kind).launched
-    if launched is not None:
-        launched(principal, row)
 
 
 def digest_of(principal: Principal, kind: Kind, row: Any, *, newest: bool = False) -> str:
