@@ -22,6 +22,7 @@ from clusters.models import Flavor
 from runtime.protocol import Phase, Resources
 from runtime.reconcilers import Outcome, Transition
 from usage import closing, selectors, showback
+from usage.export import HEAD, csv_rows
 from usage.ledger import HELD, HOUR, millis
 from usage.listeners import keep_intervals
 from usage.models import Interval
@@ -164,6 +165,15 @@ def test_what_is_held_is_told_without_reading_each_size_that_it_had(project, ali
     whole = sum(selectors.hours_within(one, span, at) * one.gpus for one in mine)
     assert (held.workloads, held.gpus, held.gpu_hours) == (1, 4, pytest.approx(whole))
     assert (len(asked), len(made)) == (1, 0)
+
+
+def test_the_csv_tells_the_sizes_of_a_launch_apart(project, alice) -> None:
+    row, span = row_of(project, alice), Range(BEGAN, BEGAN + timedelta(hours=2))
+    look(row, Phase.RUNNING, BEGAN, [None])
+    look(row, Phase.RUNNING, BEGAN + timedelta(hours=1), [None, None])
+    told = [dict(zip(HEAD, one, strict=True)) for one in csv_rows(Interval.objects.all(), span)]
+    assert [(one["launch"], one["part"], one["gpus"]) for one in told] == [(1, 0, 2), (1, 1, 4)]
+    assert HEAD[-1] == "part"  # whoever reads the columns by their place finds the others
 
 
 def test_a_size_of_a_launch_that_goes_on_is_summed_by_days(project, alice) -> None:
