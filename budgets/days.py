@@ -143,7 +143,7 @@ def _columns(rows: QuerySet[Any], **columns: Any) -> QuerySet[Any]:
 def _launches(rows: QuerySet[Interval], day: datetime | None = None) -> QuerySet[Any]:
     earlier = Interval.objects.filter(
         uid=OuterRef("uid"), launch__lt=OuterRef("launch"), ended_at__isnull=False
-    )
+    ).exclude(end_reason=RESIZED)
     latest = earlier.order_by("-ended_at").values("ended_at")[:1]
     return _columns(
         rows,
@@ -223,22 +223,30 @@ class _Pass:
         )
         before: dict[UUID, list[tuple[int, int, datetime | None]]] = defaultdict(list)
         again = {row.uid for row in todo if row.launch > 1}
-        for uid, *told in Interval.objects.filter(uid__in=again).values_list(
-            *("uid", "launch", "pk", "ended_at")
-        ):
-            before[uid].append((told[0], told[1], told[2]))
+        # of a launch only its last size: it was written and ended after the others
+        ends = Interval.objects.filter(uid__in=again).exclude(end_reason=RESIZED)
+        told = ends.order_by("-launch").values_list("uid", "launch", "pk", "ended_at")
+        for uid, launch, pk, ended in told:
+            before[uid].append((launch, pk, ended))
+        waits: set[UUID] = set()
+        until: dict[UUID, datetime] = {}
         for row in todo:
-            earlier = [(pk, end) for n, pk, end in before[row.uid] if n < row.launch]
-            waits = any(pk > self.upto or pk in self.left for pk, _end in earlier)
+            earlier = before[row.uid]
+            while earlier and earlier[-1][0] < row.launch:
+                _launch, pk, ended = earlier.pop()
+                if pk > self.upto or pk in self.left:
+                    waits.add(row.uid)
+                if ended is not None:
+                    until[row.uid] = max(ended, until.get(row.uid, ended))
             end = row.ended_at
             # a size that it has no more is over, though its launch goes on
             holds = row.uid in live and row.end_reason != RESIZED
-            if waits or holds or end is None or end >= self.at - WRITTEN:
+            if row.uid in waits or holds or end is None or end >= self.at - WRITTEN:
                 self.left.add(row.pk)
                 continue
             self.left.discard(row.pk)
             self.counted.append(row.pk)
-            self._add(row, max([row.started_at, *(end for _pk, end in earlier if end)]), end)
+            self._add(row, max(row.started_at, until.get(row.uid, row.started_at)), end)
 
     def _add(self, row: Interval, start: datetime, end: datetime) -> None:
         while start < end:

@@ -6,6 +6,7 @@ Standard library only: the manager knows nothing of Django.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,13 @@ def making_file(environments: Path, name: str) -> Path:
 
 
 def tell(file: Path, making: Making) -> None:
+    """Write it all or not at all. Root may be who does: a link that lies there is not followed."""
     fresh = file.with_name(f"{file.name}.new")
-    fresh.write_text(json.dumps(asdict(making)))
-    fresh.chmod(0o644)
+    fresh.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(fresh, flags, 0o644), "w") as opened:
+        os.fchmod(opened.fileno(), 0o644)
+        opened.write(json.dumps(asdict(making)))
     fresh.replace(file)
 
 

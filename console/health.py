@@ -25,7 +25,7 @@ from console.words import answer_words, duty_words
 from notifications.selectors import is_mail_set_up, mail_trouble
 from runtime import leases
 from runtime.models import Installation
-from serving.gateway.tallies import gateways
+from serving.gateway.tallies import live_gateways
 from serving.models import Endpoint
 
 BOUND_S = 2.0
@@ -140,7 +140,7 @@ def _gateway() -> str:
     """Whether endpoints can be called, where there are any."""
     if not Endpoint.objects.filter(deleted_at=None).exists():
         return _t("not needed: there is no endpoint")
-    count = sum(one.is_live for one in gateways())
+    count = live_gateways(now()).count()
     if not count:
         raise Down(_t("No gateway has told anything for 30 s: endpoints answer nobody."))
     return ngettext("%(n)d gateway", "%(n)d gateways", count) % {"n": count}

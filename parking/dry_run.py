@@ -8,10 +8,11 @@ hours that were busy for a moment count as busy, so over 7 or 30 days it is rath
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -86,7 +87,7 @@ def look_back(policy: IdlePolicy, *, days: int) -> Found:
         uids = Project.objects.filter(pk__in=below).values_list("uid", flat=True)
         rows = rows.filter(project_uid__in=list(uids))
     by_uid: dict[UUID, list[Interval]] = defaultdict(list)
-    for one in rows.filter(kind__in=_reached(policy)).order_by("uid", "launch").iterator():
+    for one in rows.filter(kind__in=_reached(policy)).order_by(*_ORDER).iterator():
         by_uid[one.uid].append(one)
     named = kind_named(policy.kind)
     if named is not None and policy.kind in named.classes:
@@ -94,21 +95,19 @@ def look_back(policy: IdlePolicy, *, days: int) -> Found:
         classes = named.classes_of(list(by_uid))
         by_uid = {uid: of for uid, of in by_uid.items() if classes.get(uid) == policy.kind}
     lines: dict[tuple[UUID, UUID], Line] = {}
-    held = measured = 0.0
-    for uid, spans in _spans(list(by_uid), since, at, days=days):
-        for one in by_uid[uid]:
-            begin, end = max(one.started_at, since), one.ended_at or at
-            inside = [s for s in spans if s.at >= begin and s.end <= end]
-            measured += sum(s.length / _HOUR for s in inside if s.cpu is not None) * one.gpus
-            for idle in _given_back(rule, inside, gpus=one.gpus):
-                key = one.project_uid, one.owner_uid
-                line = lines.setdefault(key, Line(one.project_slug, one.owner_name))
-                line.gpu_hours += idle / _HOUR * one.gpus
+    launches = {uid: _launches(of, since, at) for uid, of in by_uid.items()}
+    held = sum(each.hours(each.begin, each.end) for of in launches.values() for each in of)
+    measured = 0.0
+    for uid, spans in _spans(list(launches), since, at, days=days):
+        for launch in launches[uid]:
+            inside = [s for s in spans if s.at >= launch.begin and s.end <= launch.end]
+            measured += sum(launch.hours(s.at, s.end) for s in inside if s.cpu is not None)
+            last = launch.sizes[-1]
+            for free in _given_back(rule, inside, gpus=last.gpus):
+                key = last.project_uid, last.owner_uid
+                line = lines.setdefault(key, Line(last.project_slug, last.owner_name))
+                line.gpu_hours += launch.hours(free.since, free.until)
                 line.times += 1
-    for intervals in by_uid.values():
-        for one in intervals:
-            length = (one.ended_at or at) - max(one.started_at, since)
-            held += max(timedelta(), length) / _HOUR * one.gpus
     names = people({key[1] for key in lines}) | projects({key[0] for key in lines})
     for (project, owner), line in lines.items():
         line.project_name = names.get(project, line.project)
@@ -118,6 +117,35 @@ def look_back(policy: IdlePolicy, *, days: int) -> Found:
 
 
 _HOUR = timedelta(hours=1)
+_ORDER = ("uid", "launch", "part")  # what neighbours is one launch
+
+
+class _Launch:
+    """One launch in a span, whatever sizes it had meanwhile."""
+
+    def __init__(self, sizes: list[Interval], since: datetime, at: datetime) -> None:
+        self.sizes = sizes
+        self._begins = [max(one.started_at, since) for one in sizes]
+        self._ends = [one.ended_at or at for one in sizes]
+        self.begin, self.end = self._begins[0], self._ends[-1]
+        held = (self._of(n, end) for n, end in enumerate(self._ends))
+        self._before = [0.0, *accumulate(held)]  # GPU-hours before each size
+
+    def hours(self, begin: datetime, end: datetime) -> float:
+        """Return the GPU-hours that it held from then to then."""
+        return self._until(end) - self._until(begin)
+
+    def _until(self, moment: datetime) -> float:
+        n = max(0, bisect_right(self._begins, moment) - 1)
+        return self._before[n] + self._of(n, min(moment, self._ends[n]))
+
+    def _of(self, n: int, until: datetime) -> float:
+        return max(timedelta(), until - self._begins[n]) / _HOUR * self.sizes[n].gpus
+
+
+def _launches(rows: list[Interval], since: datetime, at: datetime) -> list[_Launch]:
+    found = groupby(rows, key=lambda one: one.launch)
+    return [_Launch(list(sizes), since, at) for _launch, sizes in found]
 
 
 def _reached(policy: IdlePolicy) -> list[str]:
@@ -136,8 +164,8 @@ def _spans(
             yield uid, [span_of(peak, tier.step) for peak in found]
 
 
-def _given_back(rule: Rule, spans: list[Span], *, gpus: int) -> Iterator[timedelta]:
-    """Yield how long the GPUs would have been free, for each stretch that is long enough."""
+def _given_back(rule: Rule, spans: list[Span], *, gpus: int) -> Iterator[Quiet]:
+    """Yield when the GPUs would have been free, for each stretch that is long enough."""
     quiet: Quiet | None = None
     for span in spans:
         before, quiet = quiet, follow(rule, [span], quiet, gpus=gpus).quiet
@@ -147,7 +175,7 @@ def _given_back(rule: Rule, spans: list[Span], *, gpus: int) -> Iterator[timedel
         yield from _after(rule, quiet)
 
 
-def _after(rule: Rule, quiet: Quiet) -> Iterator[timedelta]:
+def _after(rule: Rule, quiet: Quiet) -> Iterator[Quiet]:
     at = reached(quiet.since, rule.minutes, rule.hours)
     if at is not None and quiet.until > at:
-        yield quiet.until - at
+        yield Quiet(at, quiet.until)

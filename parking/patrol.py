@@ -13,7 +13,20 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, Count, DateTimeField, F, Max, Min, Q, Sum, When
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    F,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    Subquery,
+    Sum,
+    When,
+)
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
@@ -120,6 +133,9 @@ def patrol(
     open_now = Interval.objects.filter(ended_at=None, gpus__gt=0)
     if project is not None:
         open_now = open_now.filter(project_uid=project.uid)
+    first = Interval.objects.filter(uid=OuterRef("uid"), launch=OuterRef("launch"), part=0)
+    began = Case(When(part__gt=0, then=Subquery(first.values("started_at")[:1])))
+    open_now = open_now.annotate(began=Coalesce(began, F("started_at")))  # whatever size it had
     held = {one.uid: one for one in open_now.order_by("launch")}
     rows = Workload.objects.filter(
         uid__in=list(held),
@@ -139,19 +155,19 @@ def patrol(
     found = {row.uid: row for row in rows}
     if wanted.flavor:
         found = {uid: row for uid, row in found.items() if held[uid].flavor == wanted.flavor}
-    begun = {
-        uid: max(filter(None, (held[uid].started_at, row.ready_at))) for uid, row in found.items()
-    }
+    begun = {uid: max(filter(None, (held[uid].began, row.ready_at))) for uid, row in found.items()}
     quiet = _quiet(begun, wanted.below, at)
     if wanted.hours < _FINE_HOURS:
         quiet |= _quiet_lately(begun, quiet, wanted, at)
     idle = {uid: one for uid, one in quiet.items() if at - one.since >= wanted.hours * _HOUR}
     known, use, readings = idle_states(list(idle)), uses(list(idle)), latest(list(idle))
     prices = dict(Flavor.objects.values_list("name", "price_per_hour"))
+    before = _before({uid: held[uid] for uid in idle if held[uid].part}, idle)
 
     def holder(uid: UUID, since: datetime, mean: float | None) -> Holder:
         interval, price = held[uid], prices.get(held[uid].flavor)
-        hours = (at - since) / _HOUR * interval.gpus
+        hours = (at - max(since, interval.started_at)) / _HOUR * interval.gpus
+        hours += before.get(uid, 0.0)
         return Holder(
             row=found[uid],
             gpus=interval.gpus,
@@ -180,6 +196,21 @@ class _Quiet(NamedTuple):
 
     since: datetime
     mean: float | None
+
+
+def _before(held: Mapping[UUID, Interval], idle: Mapping[UUID, _Quiet]) -> dict[UUID, float]:
+    """Return the idle GPU-hours of the sizes that a launch had before. At most one query."""
+    if not held:
+        return {}
+    earlier = Interval.objects.filter(
+        uid__in=list(held), ended_at__gt=min(idle[uid].since for uid in held)
+    )
+    found = dict.fromkeys(held, 0.0)
+    columns = ("uid", "launch", "gpus", "started_at", "ended_at")
+    for uid, launch, gpus, start, end in earlier.values_list(*columns):
+        if launch == held[uid].launch and end is not None:
+            found[uid] += max(0.0, (end - max(start, idle[uid].since)) / _HOUR) * gpus
+    return found
 
 
 def _quiet(begun: Mapping[UUID, datetime], below: float, at: datetime) -> dict[UUID, _Quiet]:

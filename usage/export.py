@@ -25,6 +25,7 @@ HEAD = (
     "end_reason",
     "hours_in_span",
     "gpu_hours_in_span",
+    "part",  # of its launch: each size that it had is a row
 )
 
 
@@ -48,4 +49,5 @@ def csv_rows(rows: QuerySet[Interval], span: Range) -> Iterator[tuple[Any, ...]]
             row.end_reason,
             round(hours, 4),
             round(hours * row.gpus, 4),
+            row.part,
         )

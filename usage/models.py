@@ -56,6 +56,12 @@ class Interval(models.Model):
             models.Index(
                 fields=["uid"], condition=models.Q(ended_at__isnull=True), name="usage_open"
             ),
+            # the end of each launch, without those of the sizes that it had before
+            models.Index(
+                fields=["uid", "ended_at"],
+                condition=~models.Q(end_reason=RESIZED),
+                name="usage_end_of_launch",
+            ),
         ]
 
     def __str__(self) -> str:

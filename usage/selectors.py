@@ -6,11 +6,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import (
+    Case,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    When,
+)
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from common.clock import now
-from usage.models import RESIZED, Interval
+from usage.models import Interval
 
 MOST_PARTS = 100
 HOUR = timedelta(hours=1)
@@ -159,10 +172,22 @@ class Held:
 
 
 def held_now(rows: QuerySet[Interval]) -> Held:
+    """Add up in one query; sizes that a launch had before are summed where they lie."""
     at = now()
-    open_rows = list(rows.filter(ended_at__isnull=True))
-    launches = {row.uid: row.launch for row in open_rows if row.part}
-    before = Interval.objects.filter(uid__in=launches, end_reason=RESIZED) if launches else ()
-    began = [*open_rows, *(row for row in before if row.launch == launches[row.uid])]
-    held = sum(row.gpus * ((row.ended_at or at) - row.started_at) / HOUR for row in began)
-    return Held(len(open_rows), sum(row.gpus for row in open_rows), max(0.0, held))
+    length = ExpressionWrapper(F("ended_at") - F("started_at"), output_field=DurationField())
+    earlier = (
+        Interval.objects.filter(uid=OuterRef("uid"), launch=OuterRef("launch"), gpus__gt=0)
+        .filter(part__lt=OuterRef("part"), ended_at__isnull=False)
+        .order_by()
+        .values("launch")
+        .annotate(held=Sum(Cast("gpus", IntegerField()) * length, output_field=DurationField()))
+    )
+    open_now = rows.filter(ended_at__isnull=True).annotate(
+        before=Case(When(part__gt=0, then=Subquery(earlier.values("held"))), default=None)
+    )
+    works, gpus, held = 0, 0, timedelta()
+    for count, began, before in open_now.values_list("gpus", "started_at", "before"):
+        works += 1
+        gpus += count
+        held += count * (at - began) + (before or timedelta())
+    return Held(works, gpus, max(0.0, held / HOUR))

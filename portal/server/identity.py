@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,40 @@ def require_way_in(places: Paths, user: pwd.struct_passwd) -> None:
             f" is closed. Let {NAME} pass there (chmod o+x), or name another folder with BERTH_VAR."
         )
         raise Refusal(message)
+
+
+def require_roots(environments: Path) -> None:
+    """Root writes there, and runs what it put there: nobody else may have a hand in it."""
+    if (place := changeable(environments.absolute(), {0, ROOT.stat().st_uid})) is not None:
+        message = (
+            f"Berth makes environments as root in {environments}, and others than root can change"
+            f" {place}. Give it to root (chown root, chmod go-w), or name another folder with"
+            " BERTH_ENVIRONMENTS_DIR."
+        )
+        raise Refusal(message)
+
+
+def changeable(folder: Path, trusted: set[int]) -> Path | None:
+    """Return the first place on the way to a folder that others than these users can change.
+
+    In a folder with the sticky bit what is there is its owner's. Who can change the program, or
+    the folders above it, has a hand in all anyway.
+    """
+    places = [*reversed(folder.parents), folder]
+    for place, below in zip(places, [*places[1:], None], strict=True):
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return None  # root makes it in the one before
+        is_link = stat.S_ISLNK(found.st_mode)
+        is_sticky = found.st_mode & stat.S_ISVTX and below is not None and below.exists()
+        is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky and not is_link
+        if (found.st_uid not in trusted or is_open) and place not in (ROOT, *ROOT.parents):
+            return place
+        if is_link:
+            leads = place.parent / place.readlink()
+            return changeable(leads / folder.relative_to(place), trusted)
+    return None
 
 
 def own(folder: Path, user: pwd.struct_passwd) -> None:

@@ -211,6 +211,11 @@ class Rooted:
         if not line or half.process is None:
             return half.process.wait() if half.process else 1
         paths = json.loads(line)
+        try:  # the other half named it
+            identity.require_roots(Path(paths["environments"]))
+        except Refusal:
+            half.stop()
+            raise
         children: list[Child] = [half]
         logs = self.places.var / "supervisor"
         if paths["wanted"]:

@@ -20,6 +20,8 @@ from serving.models import Calls, Endpoint, EndpointKey, Pressure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from django.db.models import QuerySet
+
     from serving.gateway.table import RoutingTable
 
 KEPT_MINUTES = 3
@@ -160,8 +162,7 @@ class Tallies:
 
     def others(self) -> int:
         """How many gateways carry requests besides."""
-        alive = Lease.objects.filter(name__startswith=GATEWAY, until__gt=now())
-        return alive.exclude(name=self._lease).count()
+        return live_gateways(now()).exclude(name=self._lease).count()
 
     @property
     def _lease(self) -> str:
@@ -207,7 +208,11 @@ def gateways() -> list[Told]:
 
 def some_gateway_tells(at: datetime) -> bool:
     """Whether any gateway has lately told all that it carries."""
-    return Lease.objects.filter(name__startswith=GATEWAY, until__gt=at).exists()
+    return live_gateways(at).exists()
+
+
+def live_gateways(at: datetime) -> QuerySet[Lease]:
+    return Lease.objects.filter(name__startswith=GATEWAY, until__gt=at)
 
 
 def tallies_prune() -> None:

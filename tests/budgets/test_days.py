@@ -9,13 +9,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import connection
 
 from budgets import days, selectors
 from budgets.models import Budget, Roll, Uncounted, UsedDay
 from budgets.policies import HOUR, Use, Window, micros
 from clusters.models import Flavor
 from quotas.models import Reservation
-from usage.models import Interval
+from usage.models import RESIZED, Interval
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 26, 12, 30, 7, 42, tzinfo=UTC)
@@ -161,6 +162,89 @@ def test_a_clock_that_was_set_back_makes_no_second_count_twice(
         clock(NOW - timedelta(hours=ago))
         (meter,) = selectors.of_project(project, alice)
         assert meter.window.spent == left * HOUR
+
+
+@pytest.fixture
+def resized(project: Any, alice: Any) -> Callable[[int], list[Interval]]:
+    """Two launches of one workload, each in so many sizes of a minute."""
+
+    def make(parts: int) -> list[Interval]:
+        whose = {"project_uid": project.uid, "project_slug": project.slug, "kind": "endpoint"}
+        size = {"owner_uid": alice.uid, "cluster_key": "c", "gpus": 2, "flavor": "h100"}
+        uid, minute = uuid4(), timedelta(minutes=1)
+        rows = [
+            Interval(
+                **whose,
+                **size,
+                uid=uid,
+                launch=1 + n // parts,
+                part=n % parts,
+                started_at=NOW - timedelta(days=3) + n * minute,
+                ended_at=NOW - timedelta(days=3) + (n + 1) * minute,
+                end_reason=RESIZED if (n + 1) % parts else "stopped",
+            )
+            for n in range(2 * parts)
+        ]
+        return Interval.objects.bulk_create(rows)
+
+    return make
+
+
+def test_reading_a_launch_of_many_sizes_costs_as_many_steps_as_it_has(
+    resized: Any, project: Any
+) -> None:
+    """Twice as many sizes: twice the steps of the database, and not four times."""
+    if connection.vendor != "sqlite":
+        pytest.skip("only SQLite counts its steps")
+    steps: list[int] = []
+    for parts in (200, 400):
+        Interval.objects.all().delete()
+        resized(parts)
+        ticks: list[int] = []
+        connection.connection.set_progress_handler(lambda seen=ticks: seen.append(1), 100)
+        try:
+            found = days.uses([project.uid], [NOW - timedelta(days=4)])
+        finally:
+            connection.connection.set_progress_handler(None, 0)
+        assert len(found[project.uid]) == 2 * parts
+        steps.append(len(ticks))
+    assert steps[1] < 2.5 * steps[0], steps
+
+
+def test_a_pass_asks_once_of_each_launch_whatever_sizes_it_had(resized: Any) -> None:
+    class Asked(set[int]):
+        times = 0
+
+        def __contains__(self, key: object) -> bool:
+            self.times += 1
+            return super().__contains__(key)
+
+    rows, left = resized(300), Asked()
+    made = days._Pass(NOW, rows[-1].pk, left)
+    made.take(rows)
+    assert len(made.counted) == len(rows)
+    assert sum(amount for amount, *_ in made.days.values()) == 600 * 2 * HOUR // 60_000
+    assert left.times == 1  # of the end of the first, for the second
+
+
+def test_a_clock_that_was_set_back_twice_makes_no_second_count_twice(
+    rolled: Any, used: Any, budget: Any, project: Any, alice: Any, clock: Any
+) -> None:
+    """The launch before the last may have ended after the last one did."""
+    budget("1000", days=10)
+    uid = uuid4()
+    launches = ((60, 50, 10), (55, 54, 10), (53, 48, 12))  # from and until hours ago, their sum
+    for launch, (began, ended, hours) in enumerate(launches, start=1):
+        times = {
+            "started_at": NOW - timedelta(hours=began),
+            "ended_at": NOW - timedelta(hours=ended),
+        }
+        used(alice, 1, uid=uid, launch=launch, **times)
+        for counted in (False, True):
+            clock(NOW)
+            (meter,) = selectors.of_project(project, alice)
+            assert meter.window.spent == hours * HOUR
+            assert rolled(NOW) == (not counted)
 
 
 def test_what_goes_on_or_may_go_on_is_not_counted_yet(

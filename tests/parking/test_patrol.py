@@ -19,6 +19,7 @@ from notifications.models import Notification
 from parking import dry_run
 from parking.models import IdlePolicy, Stretch
 from parking.patrol import Filter, patrol
+from usage.models import RESIZED, Interval
 
 
 @pytest.fixture
@@ -70,6 +71,26 @@ def test_who_began_in_this_hour_is_found_by_minutes(holder, alice, bob, mona, me
     assert (one.row.uid, one.mean) == (idle.uid, pytest.approx(1))
     assert 0.5 <= one.gpu_hours < 0.6
     assert patrol(Filter(hours=0.9)).holders == []  # not for so long
+
+
+def resized(row, *sizes):
+    """Make its interval one of a size from each moment on: (hours ago, GPUs)."""
+    one = Interval.objects.get(uid=row.uid)
+    ends = [now() - timedelta(hours=ago) for ago, _gpus in sizes[1:]] + [None]
+    for part, ((_ago, gpus), end) in enumerate(zip(sizes, ends, strict=True)):
+        one.part, one.gpus, one.ended_at = part, gpus, end
+        one.end_reason = RESIZED if end else ""
+        one.save(force_insert=part > 0)
+        one.pk, one.started_at = None, end
+
+
+def test_another_size_is_no_use_and_its_hours_are_what_it_had(wasted):
+    (before,) = patrol(Filter()).holders
+    resized(wasted, (24, 1), (18, 3), (2, 2), (1, 4))
+    (one,) = patrol(Filter(hours=4)).holders
+    assert abs(one.since - before.since) < timedelta(minutes=1)
+    quiet = (now() - one.since) / timedelta(hours=1)
+    assert (one.gpus, one.gpu_hours) == (4, pytest.approx((quiet - 2) * 3 + 2 + 4, abs=0.05))
 
 
 def test_who_may_see_it(wasted, alice, bob, mona, charlie, auditor, api, project):
@@ -169,6 +190,17 @@ def test_a_dry_run_says_what_would_have_come_back_and_from_whom(wasted, policy):
     assert (line.owner, line.project, line.times) == ("alice", "vision", 1)
     assert 9 <= found.gpu_hours <= 12  # twelve idle hours less the 75 minutes of the rule
     assert found.unmeasured < 2
+
+
+def test_another_size_begins_no_stretch_of_a_dry_run(wasted, policy):
+    rule = policy(state="dry-run")
+    plain = dry_run.look_back(rule, days=7)
+    resized(wasted, *[(24 - n / 2, 2 if n % 2 else 1) for n in range(48)])
+    found = dry_run.look_back(rule, days=7)
+    assert found.times == 1
+    assert found.gpu_hours == pytest.approx(plain.gpu_hours * 1.5, rel=0.03)
+    assert found.held == pytest.approx(36, abs=0.05)
+    assert found.measured == pytest.approx(plain.measured * 1.5, rel=0.03)
 
 
 @pytest.mark.parametrize("said", [{"gpu_below": 2.0}, {"minutes": 60 * 24}, {"kind": "job"}])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from common.making import Making, making_file, tell, told
+from portal.server.identity import changeable, require_roots
 from portal.server.main import main
 from portal.server.paths import GENERATED, Paths, Refusal, running, take_lock
 from portal.server.processes import turn_file
@@ -101,3 +103,39 @@ def test_status_of_a_folder_without_a_portal_has_its_own_exit_code(
     os.utime(turn, (past, past))
     assert main(["status"]) == 1
     os.close(held)
+
+
+def test_root_makes_environments_only_where_others_have_no_hand(tmp_path: Path) -> None:
+    mine, folder = {0, os.getuid()}, tmp_path / "var" / "environments"
+    folder.mkdir(parents=True)
+    assert changeable(folder, mine) is None
+    assert changeable(folder, {12345}) in folder.parents
+    folder.chmod(0o775)
+    assert changeable(folder, mine) == folder
+    folder.chmod(0o1777)  # sticky: others make their own there
+    assert changeable(folder, mine) == folder
+    folder.chmod(0o755)
+    folder.parent.chmod(0o777)
+    assert changeable(folder, mine) == folder.parent
+    folder.parent.chmod(0o1771)  # what lies in there stays its owner's
+    assert changeable(folder, mine) is None
+    folder.rmdir()  # and anybody may put one there first
+    assert changeable(folder, mine) == folder.parent
+    link = tmp_path / "link"
+    link.symlink_to(folder.parent)
+    folder.mkdir()
+    assert changeable(link / "environments", mine) is None
+    folder.parent.chmod(0o777)
+    assert changeable(link / "environments", mine) == folder.parent
+    with pytest.raises(Refusal, match=r"chown root, chmod go-w.*BERTH_ENVIRONMENTS_DIR"):
+        require_roots(folder)
+
+
+def test_a_link_beside_what_is_told_of_an_environment_leads_nowhere(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("kept")
+    file = making_file(tmp_path, "serving")
+    file.with_name(f"{file.name}.new").symlink_to(theirs)
+    tell(file, Making(7))
+    assert (told(file), theirs.read_text()) == (Making(7), "kept")
+    assert mode(file) == 0o644

@@ -195,6 +195,22 @@ def test_killing_either_half_ends_the_portal_and_not_the_supervisor(
     assert rooted.number("supervisor", "root") == supervisor
 
 
+def test_root_makes_no_environment_in_a_folder_that_others_can_change(
+    rooted: Rooted, tmp_path: Path
+) -> None:
+    assert rooted.verb("down").returncode == 0
+    tmp_path.chmod(0o777)
+    env, rooted.env = rooted.env, {**rooted.env, "BERTH_ENVIRONMENTS_DIR": str(tmp_path)}
+    try:
+        done = rooted.verb("up")
+    finally:
+        rooted.env = env
+    assert done.returncode == 1, done.stdout
+    assert f"others than root can change {tmp_path}" in done.stderr
+    assert rooted.users("manager") == []
+    rooted.up()
+
+
 def test_down_ends_both_halves(rooted: Rooted) -> None:
     assert rooted.verb("down").returncode == 0
     assert rooted.process is not None

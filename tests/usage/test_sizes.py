@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import pytest
 import time_machine
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import signals
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +22,7 @@ from clusters.models import Flavor
 from runtime.protocol import Phase, Resources
 from runtime.reconcilers import Outcome, Transition
 from usage import closing, selectors, showback
+from usage.export import HEAD, csv_rows
 from usage.ledger import HELD, HOUR, millis
 from usage.listeners import keep_intervals
 from usage.models import Interval
@@ -140,6 +143,37 @@ def test_what_is_open_tells_since_it_began_and_a_launch_counts_once(project, ali
         for span in (half, Range(BEGAN, half.until), Range(BEGAN + timedelta(hours=1), half.until)):
             found = selectors.report(selectors.everywhere(span), span)
             assert (found.total.launches, found.total.running) == (1, 1)
+
+
+def test_what_is_held_is_told_without_reading_each_size_that_it_had(project, alice) -> None:
+    row = row_of(project, alice)
+    for launch in (1, 2):  # each has two GPUs and four by turns
+        row.launch = launch
+        for minutes in range(0, 60, 10):
+            at = BEGAN + timedelta(hours=launch - 1, minutes=minutes)
+            look(row, Phase.RUNNING, at, [None] * (1 + minutes // 10 % 2))
+    made: list[Any] = []
+    note = lambda instance, **_said: made.append(instance)  # noqa: E731
+    signals.post_init.connect(note, sender=Interval)
+    try:
+        at = BEGAN + timedelta(hours=2)
+        with time_machine.travel(at, tick=False), CaptureQueriesContext(connection) as asked:
+            held = selectors.held_now(Interval.objects.all())
+    finally:
+        signals.post_init.disconnect(note, sender=Interval)
+    span, mine = Range(BEGAN, at), Interval.objects.filter(launch=2)
+    whole = sum(selectors.hours_within(one, span, at) * one.gpus for one in mine)
+    assert (held.workloads, held.gpus, held.gpu_hours) == (1, 4, pytest.approx(whole))
+    assert (len(asked), len(made)) == (1, 0)
+
+
+def test_the_csv_tells_the_sizes_of_a_launch_apart(project, alice) -> None:
+    row, span = row_of(project, alice), Range(BEGAN, BEGAN + timedelta(hours=2))
+    look(row, Phase.RUNNING, BEGAN, [None])
+    look(row, Phase.RUNNING, BEGAN + timedelta(hours=1), [None, None])
+    told = [dict(zip(HEAD, one, strict=True)) for one in csv_rows(Interval.objects.all(), span)]
+    assert [(one["launch"], one["part"], one["gpus"]) for one in told] == [(1, 0, 2), (1, 1, 4)]
+    assert HEAD[-1] == "part"  # whoever reads the columns by their place finds the others
 
 
 def test_a_size_of_a_launch_that_goes_on_is_summed_by_days(project, alice) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
 from runtime.models import Lease
@@ -169,7 +170,9 @@ def test_operators_see_which_gateways_run_since_when_and_what_they_carry(
     assert gateways()[0].since == since
     assert gateways()[0].latest >= live.latest
     assert (gone.name, gone.is_live, gone.requests) == ("gw-0", False, 0)
-    assert told() == (True, "1 gateway")
+    with CaptureQueriesContext(connection) as asked:
+        assert told() == (True, "1 gateway")
+    assert not any("serving_calls" in one["sql"] for one in asked)  # a monitor asks each second
     page = as_user(operator).get("/console/system/").content.decode()
     assert "1,234" in page
     assert "Silent" in page
