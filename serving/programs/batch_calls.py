@@ -110,17 +110,18 @@ class OwnServer(Endpoint):
             self.process.wait()
 
     def revive(self) -> None:
-        """Start it where it does not run; wait until it answers."""
+        """Start it where it does not run, or is just ending; wait until it answers."""
         with self.lock:
-            if self.process is None or self.process.poll() is not None:
-                if self.starts >= MOST_STARTS:
-                    raise StoppedError(f"The model server ended {self.starts} times.")
-                self.starts += 1
-                self.process = subprocess.Popen(self.words, env=_without_keys())  # noqa: S603 - ours
-            until = time.monotonic() + READY_WITHIN_S
+            began, until = False, time.monotonic() + READY_WITHIN_S
             while time.monotonic() < until:
-                if (code := self.process.poll()) is not None:
+                code = None if self.process is None else self.process.poll()
+                if began and code is not None:
                     raise StoppedError(f"The model server ended with exit code {code}.", code)
+                if self.process is None or code is not None:
+                    if self.starts >= MOST_STARTS:
+                        raise StoppedError(f"The model server ended {self.starts} times.")
+                    self.starts, began = self.starts + 1, True
+                    self.process = subprocess.Popen(self.words, env=_without_keys())  # noqa: S603 - ours
                 with contextlib.suppress(OSError, http.client.HTTPException):
                     one = self.connect()
                     one.request("GET", "/v2/health/ready")

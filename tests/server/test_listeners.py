@@ -100,7 +100,7 @@ def test_all_are_ours_before_anything_is_started(
         "public_url": "http://localhost:1",
         "proxy_token": "t",
         "proxy_options": [],
-        "supervisor": {"wanted": False},
+        "supervisor": {"wanted": False, "environments": str(tmp_path)},
     }
     monkeypatch.setattr(up, "checked_plan", lambda **_: whole)
     monkeypatch.setattr(up, "Manager", Watching)
