@@ -155,7 +155,13 @@ def _predicted(kept: Path, wanted: float) -> int:
     raise AssertionError(f"{wanted} are not predicted")
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["s3", "gcs"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param(0, id="s3"),
+        pytest.param(1, id="gcs", marks=pytest.mark.long("S3 beside it; loads try both stores")),
+    ],
+)
 def test_instances_of_a_bucket_are_predicted_into_it_and_its_errors_again(
     portal: Portal,
     api: httpx.Client,
