@@ -218,7 +218,7 @@ COMPATIBLE = Kind(
 # No ticket of Kerberos is taken: whoever has one gets a token with it, and stores that.
 
 
-HDFS_TOKEN_MAX = 8 * 1024
+TOKEN_MAX = 8 * 1024
 _USER = re.compile(r"\A[A-Za-z_][A-Za-z0-9._-]{0,62}\$?\Z")
 _HDFS_TOKEN = re.compile(r"\A[A-Za-z0-9_-]+={0,2}\Z")
 
@@ -233,7 +233,7 @@ def folder_of(given: Given) -> str:
 
 def _hdfs_secret(given: Given) -> Read:
     user = line(given, "username", limit=64, required=False)
-    token = word(given, "delegation_token", least=16, limit=HDFS_TOKEN_MAX, required=False)
+    token = word(given, "delegation_token", least=16, limit=TOKEN_MAX, required=False)
     if user and not _USER.match(user):
         raise wrong("username", _t("The name of a user: letters, digits and . _ - only."))
     if token and not _HDFS_TOKEN.match(token):
@@ -270,7 +270,7 @@ HDFS = Kind(
             Part.SECRET,
             hidden=True,
             required=False,
-            limit=HDFS_TOKEN_MAX,
+            limit=TOKEN_MAX,
             help=_("For one with Kerberos: get it as yourself and store it here. It runs out."),
         ),
         Field(
@@ -293,7 +293,7 @@ HDFS = Kind(
 
 def _mlflow_secret(given: Given) -> Read:
     user = word(given, "username", limit=64, required=False)
-    password = word(given, "password", least=3, limit=HDFS_TOKEN_MAX, required=False)
+    password = word(given, "password", least=3, limit=TOKEN_MAX, required=False)
     if ":" in user:
         raise wrong("username", _t("A user name has no colon."))
     if user and not password:
@@ -328,7 +328,7 @@ MLFLOW = Kind(
             Part.SECRET,
             hidden=True,
             required=False,
-            limit=HDFS_TOKEN_MAX,
+            limit=TOKEN_MAX,
             help=_("Without a user name it is sent as a bearer token."),
         ),
     ),

@@ -39,11 +39,10 @@ class Tallies:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # Of all tables of the last hour, and when one last had it.
-        self._callers: dict[str, tuple[str, float]] = {}  # by word
-        self._mains: dict[
-            str, tuple[str, float]
-        ] = {}  # uid of its first row, by uid of an endpoint
+        # Of all tables of the last hour, and when one last had it: callers by word, and uids of
+        # first rows by uid of their endpoint.
+        self._callers: dict[str, tuple[str, float]] = {}
+        self._mains: dict[str, tuple[str, float]] = {}
         self._minutes: dict[Key, Count] = {}
         self._unwritten: set[Key] = set()
         self._pressures: dict[int, tuple[int, int]] = {}
