@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +19,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.cluster import dials
 from tests.deploy.calling import Calls, Stream
-from tests.deploy.chart import NAMESPACE, PREFIX, Browser, Release, is_ready, until
+from tests.deploy.chart import HOST, NAMESPACE, PREFIX, Browser, Release, is_ready, until
+from tests.deploy.test_chart_installed import restarts_of
+from tests.support.certificates import certificate
 
 pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
 PROGRAM = Path(__file__).with_name("echoing.py")
@@ -258,3 +261,69 @@ def kill(pod: dict[str, Any]) -> int:
                 os.kill(int(entry.name), signal.SIGKILL)
                 count += 1
     return count
+
+
+# --- As callers come straight to it (last: it becomes another Service) ---------------------------
+
+SECRET = "models-tls"
+
+
+@pytest.mark.long("rendered: test_chart_gateway.py; renewed: serving/gateway/test_tls.py")
+def test_it_ends_tls_with_a_secret_that_is_renewed_and_its_number_follows_its_cpu(
+    release: Release, served: Served, tmp_path: Path
+) -> None:
+    before = release.chosen["gateway"]
+    host = served.door.partition(":")[0]
+    make_secret(release, tmp_path, host)
+    scaling = {"enabled": True, "maxReplicas": 3}
+    by_tls = {"host": HOST, "tls": {"secret": SECRET}, "autoscaling": scaling}
+    release.upgrade(gateway={**before, **by_tls})
+    try:
+        until("two of them", lambda: release.ready("gateway") == 2)
+        assert served.door == f"{host}:443"
+        until("answers", lambda: asked_by_tls(served, tmp_path) == httpx.codes.OK, 60)
+        pods = {pod["metadata"]["uid"] for pod in release.pods("gateway")}
+
+        stale = (tmp_path / "cert.pem").read_bytes()
+        make_secret(release, tmp_path, host)
+        assert (tmp_path / "cert.pem").read_bytes() != stale
+        until("the new one", lambda: asked_by_tls(served, tmp_path) == httpx.codes.OK, 240)
+        assert {pod["metadata"]["uid"] for pod in release.pods("gateway")} == pods
+        assert {restarts_of(pod) for pod in release.pods("gateway")} == {0}
+
+        until("a figure", lambda: measured(release), 240)
+    finally:
+        release.upgrade(gateway=before)
+
+
+def make_secret(release: Release, folder: Path, host: str) -> None:
+    """A certificate for its address, which signs itself; ``folder`` has it, too."""
+    cert, key = certificate(folder, [host])
+    data = {"tls.crt": cert.read_text(), "tls.key": key.read_text()}
+    meta = {"name": SECRET, "namespace": NAMESPACE}
+    kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
+    release.kube.apply({**kind, "metadata": meta, "stringData": data})
+
+
+def asked_by_tls(served: Served, folder: Path) -> int:
+    """What it answers to who believes the certificate there alone; 0 where it has another one."""
+    context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
+    headers = {"Authorization": f"Bearer {served.key}"}
+    url = f"https://{served.door}{served.path}/who"
+    try:
+        answer = httpx.get(url, headers=headers, verify=context, trust_env=False, timeout=10)
+    except httpx.ConnectError as error:
+        print(error)  # noqa: T201 - shown where it never is
+        return 0
+    return answer.status_code
+
+
+def measured(release: Release) -> Any:
+    """The share of its CPU that the cluster tells, by which it is scaled."""
+    found = release.kube.get(
+        "autoscaling/v2", "HorizontalPodAutoscaler", "berth-gateway", NAMESPACE
+    )
+    told = (found or {}).get("status", {}).get("currentMetrics") or []
+    return [
+        one["resource"]["current"].get("averageUtilization") for one in told if "resource" in one
+    ]
