@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Self
 
 THREADS, A_SECOND = 10, 50
-FOR_S = 10.0  # an answer that takes longer is none
+FOR_S = 30.0  # an answer that takes longer is none
 
 
 class Calls:
