@@ -268,12 +268,6 @@ class EndpointKey(models.Model):
 class Calls(models.Model):
     """Who called what in one minute through one gateway: numbers, never bodies."""
 
-    # What is added up over minutes, callers and gateways; the histogram besides.
-    SUMS = (
-        *("requests", "refused", "client_errors", "server_errors"),
-        *("seconds", "bytes_in", "bytes_out"),
-    )
-
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="calls")
     minute = models.DateTimeField()
     gateway = models.CharField(max_length=32)  # which of several counted
