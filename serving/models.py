@@ -119,6 +119,12 @@ class ModelVersion(models.Model):
         return self.files == Files.THERE
 
     @property
+    def awaits_upload(self) -> bool:
+        """Whether somebody still has to send its files, or others in place of what did not fit."""
+        is_sent = self.source == Source.UPLOAD and self.volume is not None
+        return is_sent and not self.is_there and self.look_at is None
+
+    @property
     def reading(self) -> str:
         """How far the reading of its files is: no, running, done or failed."""
         if self.read_by is not None and self.read_by.is_on_its_way:
