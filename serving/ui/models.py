@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PER_PAGE = 25
 FIRST = ("model", "origin", "framework")
-LEFT = ("name", "description", "metrics", "credential", "cluster")  # folded away
+LEFT = ("name", "description", "metrics", "credential", "cluster", "read")  # folded away
 _LATEST_MS = 4_000_000_000_000  # in the year 2096
 
 
@@ -98,6 +98,13 @@ class VersionForm(forms.Form):
         help_text=_("Where files from a bucket are kept. Empty: the usual one."),
     )
 
+    read = forms.BooleanField(
+        label=_("Have a job read its files once they are there"),
+        required=False,
+        initial=True,
+        help_text=_("It tells digest and signature. Up to 2 GiB, where it can start at once."),
+    )
+
     @property
     def first(self) -> list[forms.BoundField]:
         return [self[name] for name in FIRST]
@@ -108,7 +115,8 @@ class VersionForm(forms.Form):
 
     @property
     def is_open(self) -> bool:
-        return any(field.errors or field.value() for field in self.left)
+        said = [field for field in self.left if field.name != "read"]
+        return any(field.errors or field.value() for field in said)
 
     def said(self) -> dict[str, Any]:
         found = {k: v for k, v in self.cleaned_data.items() if k not in {"model", "description"}}
