@@ -18,13 +18,7 @@ from tests.support.portal import Portal
 
 pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(400)]
 
-SEEN_WITHIN_MS = 90_000
-PICTURES = os.environ.get("PP_PICTURES", "")
-
-
-def take(page: Page, name: str) -> None:
-    if PICTURES:
-        page.screenshot(path=f"{PICTURES}/{name}.png", full_page=True)
+SEEN_WITHIN_MS = 120_000
 
 
 def test_a_model_is_sent_interrupted_gone_on_with_and_cancelled(
@@ -42,39 +36,35 @@ def test_a_model_is_sent_interrupted_gone_on_with_and_cancelled(
     refused_before_a_byte_is_sent(page, new, tmp_path)
     folder = model_in(tmp_path / "Iris 2026")
     page.set_input_files("#browser-folder", str(folder))
-    expect(page.locator("#browser-state")).to_contain_text("2 files, 40 MiB")
+    expect(page.locator("#browser-state")).to_contain_text("1 file, 40 MiB (model.joblib)")
     expect(page.get_by_label("Model", exact=True)).to_have_value("iris-2026")
-    take(page, "chosen")
     page.evaluate(PRESS_AFTER_THE_FIRST_PIECE, 1)
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=SEEN_WITHIN_MS)
-    take(page, "paused")
     expect(page).to_have_url(re.compile(r"/models/iris-2026/v1$"))
     page.reload()
     expect(page.get_by_text("Its files have not all arrived.")).to_be_visible()
-    take(page, "goes-on")
     asked: list[str] = []
     page.on("request", lambda r: asked.append(r.url) if "offset=" in r.url else None)
     page.set_input_files("#browser-folder", str(folder))
     expect(page.locator("#version")).to_contain_text("scikit-learn", timeout=SEEN_WITHIN_MS)
     expect(page.locator("#browser")).to_have_count(0)
-    take(page, "there")
     assert asked, "the rest of it"
     assert not [url for url in asked if re.search(r"offset=0(&|$)", url)], asked  # not anew
     row = api.get("projects/demo/models/iris-2026/versions/v1").json()
     assert (row["files"], row["framework"]) == ("there", "sklearn")
     there = portal.var / "volumes" / row["volume_id"]
     sent = there / row["folder"]
-    for name in ("model.joblib", "notes.md"):
-        assert filecmp.cmp(sent / name, folder / name, shallow=False)
+    assert filecmp.cmp(sent / "model.joblib", folder / "model.joblib", shallow=False)
 
+    (folder / "notes.md").write_text("small, so it lands before the pause")
     page.goto(new)
     page.set_input_files("#browser-folder", str(folder))
     page.get_by_label("Model", exact=True).fill("gone")
     page.evaluate(PRESS_AFTER_THE_FIRST_PIECE, 1)
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=SEEN_WITHIN_MS)
-    assert (there / "gone").exists()
+    assert list((there / "gone").rglob("notes.md"))
     page.locator("#browser-uploads").get_by_role("button", name="Cancel").click()
     expect(page.locator("body")).to_contain_text("nothing of it is left", timeout=SEEN_WITHIN_MS)
     assert api.get("projects/demo/models/gone").status_code == 404
@@ -91,7 +81,6 @@ def refused_before_a_byte_is_sent(page: Page, new: str, folder: Path) -> None:
     nothing = {"mimeType": "application/octet-stream", "buffer": b"x"}
     page.set_input_files("#browser-upload", [{"name": "model.tar.gz", **nothing}])
     expect(page.locator("#browser-notes")).to_contain_text("“model.tar.gz” is an archive")
-    take(page, "archive")
     for name in ("model.keras", "model.pt", "weights.npz"):  # zip files, and their frameworks' own
         page.set_input_files("#browser-upload", [{"name": name, **nothing}])
         expect(page.locator("#browser-state")).to_contain_text(f"1 file, 1 B ({name})")
@@ -109,5 +98,4 @@ def refused_before_a_byte_is_sent(page: Page, new: str, folder: Path) -> None:
 def model_in(folder: Path) -> Path:
     folder.mkdir()
     (folder / "model.joblib").write_bytes(os.urandom(1 << 20) * 40)
-    (folder / "notes.md").write_text("small")
     return folder
