@@ -192,12 +192,19 @@ def test_files_of_a_version_are_read_by_themselves_in_a_pod(
     versions = "projects/demo/models/flowers/versions"
     ok(api.post(versions, json={"origin": "volume:models/digits"}))
 
-    def read() -> dict[str, Any] | None:
-        found: dict[str, Any] = api.get(f"{versions}/v1").json()
-        assert found["files"] != "failed", found
-        return found if found["read"] in {"done", "failed"} else None
+    row: dict[str, Any] = {}
 
-    row = _until(read)
+    def read() -> bool:
+        row.update(api.get(f"{versions}/v1").json())
+        assert row["files"] != "failed", row
+        return row["read"] in {"done", "failed"}
+
+    try:
+        _until(read)
+    except AssertionError as error:
+        jobs = api.get("projects/demo/jobs").json()["results"]
+        error.add_note(f"{row}\n{[job['status'] for job in jobs]}")
+        raise
     assert (row["read"], row["read_message"], row["framework"]) == ("done", "", "sklearn")
     assert row["digest"].startswith("sha256:")
     (taken,) = row["signature"]["inputs"]
