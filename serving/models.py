@@ -77,6 +77,8 @@ class ModelVersion(models.Model):
     look_at = models.DateTimeField(null=True)
     digest = models.CharField(max_length=80, blank=True, default="")  # of all its files
     size_bytes = models.PositiveBigIntegerField(null=True)
+    # Whether a job is to read them by itself, once they are there; nobody asks twice.
+    read_when_there = models.BooleanField(default=False, db_default=False)
     # The job that reads them, in the project's own place; when it did, and what it found wrong.
     read_by = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
     read_at = models.DateTimeField(null=True)
@@ -105,7 +107,12 @@ class ModelVersion(models.Model):
                 fields=["look_at"],
                 condition=Q(look_at__isnull=False),
                 name="serving_version_look",
-            )
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(read_when_there=True),
+                name="serving_version_to_read",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -117,6 +124,12 @@ class ModelVersion(models.Model):
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE
+
+    @property
+    def awaits_upload(self) -> bool:
+        """Whether somebody still has to send its files, or others in place of what did not fit."""
+        is_sent = self.source == Source.UPLOAD and self.volume is not None
+        return is_sent and not self.is_there and self.look_at is None
 
     @property
     def reading(self) -> str:
