@@ -267,9 +267,8 @@ def _only_errors(job: _Job, before: BatchPrediction) -> None:
     told = selectors.progress_of([before]).get(before.job_id)
     runs = Run.objects.filter(job=before.job).select_related("output_volume__owner")
     run = runs.order_by("-launch").first()
-    # Of several replicas only the first one tells of its errors.
-    is_whole = state_of(before.job) == JobState.SUCCEEDED and before.job.replicas == 1
-    if is_whole and told is not None and not told.failed:
+    is_told = told is not None and told.is_whole and not told.failed
+    if is_told and state_of(before.job) == JobState.SUCCEEDED:
         raise Conflict(
             _("Everything was predicted: nothing is left to try again."), code="no-errors"
         )

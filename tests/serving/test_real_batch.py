@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import signal
 import socket
@@ -138,6 +139,48 @@ def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:
     assert [one["prediction"] for one in batch.predictions()] == list(range(3000))
     assert batch.run("--batch", "8")[0] == 0  # done already: no server is started
     assert len(batch.predictions()) == 3000
+
+
+def test_three_replicas_killed_at_random_predict_each_once_and_tell_how_far_all_are(batch) -> None:
+    batch.model("assert not (rows == 700).any(), 'seven'; time.sleep(0.02)")
+    batch.write(3000)
+    chance, running = random.Random(5), dict[int, subprocess.Popen[str]]()
+    begun = dict.fromkeys(range(3), 0)
+    until = time.monotonic() + 150
+    while time.monotonic() < until:
+        for number in range(3):
+            if number not in running or running[number].poll() not in {None, 0}:
+                begun[number] += 1
+                env = {"BERTH_REPLICA": str(number), "WORLD_SIZE": "3"}
+                running[number] = batch.begin("--batch", "8", **env)
+        if all(one.poll() == 0 for one in running.values()):
+            break
+        if sum(begun.values()) < 9 and not chance.randrange(30):
+            one = chance.choice(list(running.values()))
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+                one.wait()
+        time.sleep(0.1)
+    assert sum(begun.values()) == 9, begun
+    paths = sorted((batch.folder / "out").glob("predictions-*-of-03-*"))
+    lines = sorted(one["line"] for path in paths for one in lines_of(path))
+    assert lines == [n for n in range(1, 3001) if n != 701]
+    errors = sorted((batch.folder / "out").glob("errors-*"))
+    assert [one["line"] for path in errors for one in lines_of(path)] == [701]
+    told = lines_of(batch.folder / "events")
+    assert (told[-1]["step_count"], told[-1]["progress"], told[-1]["failed"]) == (3000, 1, 1)
+    assert [one["step_count"] for one in told] == sorted(one["step_count"] for one in told)
+    assert all(one["progress"] < 1 for one in told if one["step_count"] < 3000)
+
+
+def test_a_replica_whose_share_is_all_errors_fails_only_where_all_replicas_do(batch) -> None:
+    batch.model("assert not (rows < 4).any(), 'small'")
+    batch.write(8)
+    env = [{"BERTH_REPLICA": str(number), "WORLD_SIZE": "2"} for number in range(2)]
+    both = [batch.begin("--batch", "4", **one) for one in env]
+    ended = [one.communicate(timeout=100)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], ended
+    assert "4 instances are predicted, 4 are not" in ended[0]
 
 
 def test_what_ends_the_server_is_found_and_spoils_no_other(batch) -> None:
