@@ -86,8 +86,6 @@ def predict_batch(
     timeout: float,
     source: str,
     target: str,
-    cpu: float | None,
-    memory: float | None,
     without_instances: bool,
     **said: Any,
 ) -> None:
@@ -98,6 +96,7 @@ def predict_batch(
     instances were not predicted, 1 where none was.
     """
     body = {**said, "input": source, "output": target, "instances": not without_instances}
+    cpu, memory = body.pop("cpu"), body.pop("memory")
     body["cpu_milli"] = None if cpu is None else round(cpu * 1000)
     body["memory_mib"] = None if memory is None else round(memory * 1024)
     made = s.client.post(f"projects/{s.project}/batch-predictions", without_none(body))

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving.server import python
+from tests.serving.server import make_sample, python
+from tests.support.locked_environments import locked_environment
 from tests.support.portal import ROOT
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
@@ -30,7 +31,7 @@ class Batch:
     """A folder with a model, an input and an output, and the program on it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.python = folder, python()[0]
         for name in ("v/in", "v/model", "out", "kept"):
             (folder / name).mkdir(parents=True)
 
@@ -59,7 +60,7 @@ class Batch:
         path = f"{ROOT}:{place / 'v/model'}"
         words = [*self.own(), "--input", "in", *more]
         return subprocess.Popen(
-            [python()[0], *PROGRAM, *words],
+            [self.python, *PROGRAM, *words],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path, **{k: str(v) for k, v in told.items()}, **env},
             stderr=subprocess.PIPE,
@@ -313,6 +314,58 @@ def test_a_row_of_100_mb_is_an_error_and_holds_up_no_other(batch) -> None:
     assert [one["prediction"] for one in batch.predictions()] == [1, 2]
     (wrong,) = batch.errors()
     assert (wrong["line"], wrong["error"]) == (2, "The line is longer than 8 MiB.")
+
+
+@pytest.mark.long("its parts are read and asked alone in shorter ones; this adds them up")
+@pytest.mark.parametrize(
+    ("count", "line", "words", "most_mib"),
+    [
+        (1_000_000, "[1]\n", ("--batch", "1000"), 80),
+        (24, f"[{'0.5,' * (2 * 2**20 - 3)}1]\n", (), 450),  # of 8 MiB each
+    ],
+    ids=["a-million", "of-8-mib"],
+)
+def test_the_program_holds_little_of_many_or_large_rows(
+    batch, endpoint, count, line, words, most_mib
+) -> None:
+    Odd.seen = Nothing()
+    with (batch.folder / "v/in/a.jsonl").open("w") as file:
+        for _part in range(count // 1000 or count):
+            file.write(line * (1000 if count > 1000 else 1))
+    process = batch.begin("--endpoint", endpoint, *words)
+    _pid, status, used = os.wait4(process.pid, 0)
+    assert status == 0, process.stderr.read()
+    told = lines_of(batch.folder / "events")[-1]
+    assert (told["step_count"], told["failed"]) == (count, 0)
+    grown = used.ru_maxrss // 1024
+    assert grown < most_mib, grown
+
+
+class Nothing(list[Any]):
+    """What was asked, of which nothing is kept."""
+
+    def append(self, _one: Any) -> None:
+        return
+
+    def __len__(self) -> int:
+        return 3  # no longer busy
+
+
+@pytest.mark.long("one environment of 1.4 GB; of the frameworks the first one is tried in each run")
+def test_a_saved_model_of_tensorflow_is_asked_by_a_server_of_its_own(batch) -> None:
+    locked_environment("serving-tensorflow")
+    told = make_sample("tensorflow", batch.folder / "v/model", "serving-tensorflow")
+    rows = [json.dumps(row) for row in told["instances"]] * 50
+    (batch.folder / "v/in/a.jsonl").write_text("\n".join(rows))
+    batch.own = lambda: ["--framework", "tensorflow", "--model-dir", "model", "--name", "m"]
+    batch.python = python("serving-tensorflow")[0]
+    code, said = batch.run("--batch", "16")
+    assert code == 0, said
+    found = [one["prediction"] for one in batch.predictions()]
+    assert len(found) == len(rows)
+    for one, wanted in zip(found, told["predictions"] * 50, strict=True):
+        assert one == pytest.approx(wanted, rel=1e-4)
+    assert not batch.errors()
 
 
 def test_only_the_errors_are_tried_again_and_another_input_is_refused(batch) -> None:
