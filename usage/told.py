@@ -231,10 +231,10 @@ def _step(state: dict[str, Any], step: int, at: int, said: Mapping[str, Any]) ->
 def _progress(state: dict[str, Any], step: int, said: Mapping[str, Any]) -> bool:
     """Keep how far it says that it is; False: it says nothing of that."""
     share, failed = said.get("progress"), said.get("failed", 0)
-    is_said = isinstance(share, int | float) and 0 <= share <= 1 and _is_count(failed)
-    if is_said:
-        state["progress"] = [float(share), step, failed]
-    return is_said
+    if not isinstance(share, int | float) or not 0 <= share <= 1 or not _is_count(failed):
+        return False
+    state["progress"] = [float(share), step, failed]
+    return True
 
 
 def _thin(start: list[Any]) -> None:

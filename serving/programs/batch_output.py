@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from .batch_input import Place
 from .batch_parquet import parquet_of, to_parquet
+from .files import REFUSED, RefusedError
 
 MOST_FILE = 256 * 2**20  # bytes of one file with predictions
 STATE = "batch-progress"
@@ -164,6 +165,15 @@ class Results:
 
     def _predictions(self, number: int) -> str:
         return f"predictions-{self.mark}{number:05}.jsonl"
+
+
+def same_input(kept: Path, seen: Sequence[Any]) -> None:
+    """Refuse where the input is another than that of a batch which kept here how far it was."""
+    for path in kept.glob(f"{STATE}*.json"):
+        before = _read(path)
+        if before is not None and before.about.get("input") != list(seen):
+            said = "The input has changed since: its lines are others. Run all of it again."
+            raise RefusedError(said, REFUSED)
 
 
 def _mark(shard: int, shards: int) -> str:

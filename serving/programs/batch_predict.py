@@ -38,7 +38,7 @@ from .batch_input import (
     only,
     records,
 )
-from .batch_output import STATE, Progress, Results
+from .batch_output import Progress, Results, same_input
 from .batch_parquet import require_parquet
 from .files import FRAMEWORKS, REFUSED, RefusedError
 
@@ -210,15 +210,6 @@ def tell(results: Results) -> bool:
         with contextlib.suppress(OSError), Path(where).open("a") as file:
             file.write(json.dumps(told) + "\n")
     return whole.is_done
-
-
-def same_input(kept: Path, seen: Sequence[Any]) -> None:
-    """Refuse where the input is another than the one that the errors are of."""
-    for path in kept.glob(f"{STATE}*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if json.loads(path.read_bytes())["about"]["input"] != list(seen):
-                said = "The input has changed since: its lines are others. Run all of it again."
-                raise RefusedError(said, REFUSED)
 
 
 def chunks(found: Iterator[Record], most: int) -> Iterator[Chunk]:

@@ -30,6 +30,7 @@ from serving.services.batch import (
     BATCH,
     MAX_AT_ONCE,
     MAX_BATCH,
+    PROGRAM,
     batch_again,
     batch_create,
 )
@@ -203,9 +204,14 @@ def _like(who: Principal, project: Project, uid: str) -> dict[str, Any]:
     return row.again
 
 
+def predicts(row: Job) -> bool:
+    """Whether it is a batch prediction; its program says so, without a question."""
+    return tuple(row.command) == PROGRAM
+
+
 def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
     """Return how far a batch prediction is, on the page of its job."""
-    if row.kind != Job.KIND or slot is not Slot.CARD:
+    if row.kind != Job.KIND or slot is not Slot.CARD or not predicts(row):
         return None
     rows = BatchPrediction.objects.filter(job=row.pk)
     found = rows.select_related("errors_of__job__project", "endpoint__project", "load").first()

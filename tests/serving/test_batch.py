@@ -342,6 +342,7 @@ def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(
     Told.objects.create(job=job, launch=1, state={"progress": [0.5, 120, 2]})
     page = client.get(made.url).content.decode()
     assert "50 % of the input is read: 120 instances, 2 of them not predicted." in page
+    assert "TensorBoard" not in page
     listed = as_user(vera).get(f"{here}?model=digits").content.decode()
     assert job.name in listed
     assert "50 %" in listed
