@@ -131,7 +131,7 @@ def batch_create(
     job.args += _how(said)
     package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
     load = _instances(principal, project, job, source, work, said)
-    comes = load is not None and said.get("errors_of") is None
+    comes = load if said.get("errors_of") is None else None
     whole = {
         **job.said,
         "code": f"{PREFIX}{package.sha256}",
@@ -142,7 +142,7 @@ def batch_create(
         "output_credential": said.get("output_credential") or None,
         "checkpoints": f"{work.mount_name}/{PROGRESS}",
         "retries": RETRIES,
-        "needs": [str(load.uid)] if comes else None,
+        "needs": [str(comes.uid)] if comes else None,
     }
     row = BatchPrediction(project=project, asked=asked.label, version=asked.version)
     row.endpoint, row.errors_of = asked.endpoint, said.get("errors_of")
@@ -158,8 +158,8 @@ def batch_create(
             beside=lambda job: _keep(principal, row, job),
         )
     except BerthError:
-        if load is not None and comes:
-            loads.made_drop(load)
+        if comes is not None:
+            loads.made_drop(comes)
         raise
     return row
 

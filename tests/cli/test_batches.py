@@ -49,6 +49,7 @@ def test_it_is_followed_with_how_far_it_is_and_ends_as_its_job_does(
     from jobs.models import Job, Told
     from runtime.hints import hint
 
+    machine: Any = registry.driver_for("local")
     shares = [0.25, 0.75]
 
     def sleep(_seconds: float) -> None:
@@ -61,7 +62,7 @@ def test_it_is_followed_with_how_far_it_is_and_ends_as_its_job_does(
         told = {"state": {"progress": [share, int(share * 4000), 3]}}
         Told.objects.update_or_create(job=row, launch=row.launch, defaults=told)
         if share == 1:
-            registry.driver_for("local").exit(str(row.uid), code=code)
+            machine.exit(str(row.uid), code=code)
             hint(row)
             driving.run_due()
 
