@@ -89,7 +89,7 @@ def predict_batch(
     without_instances: bool,
     **said: Any,
 ) -> None:
-    """Predict every instance of some files: predictions-*.jsonl and errors.jsonl beside them.
+    """Predict every instance of some files. It writes predictions-*.jsonl and errors.jsonl.
 
     It is a job: `berth job logs` and `berth job show` tell how it goes, and one that was killed
     goes on where it was. With --follow the command ends as the job does: 0 also where some
@@ -147,7 +147,7 @@ register("BatchPrediction", Kind("batch-predictions", _settle))
 @click.option("--errors-only", is_flag=True, help="Only what could not be predicted.")
 @with_session
 def predict_again(s: Session, name: str, *, errors_only: bool) -> None:
-    """Begin a batch prediction once more, by the name of its job or its id."""
+    """Begin a batch prediction once more. It has the name of its job, or its id."""
     found = _found(s, name)
     path = f"projects/{s.project}/batch-predictions/{found['id']}/again"
     made = s.client.post(path, {"errors_only": errors_only})
