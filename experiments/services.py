@@ -76,7 +76,7 @@ def experiment_plan(
         sealed={"job": json.dumps(template)},
     )
     first = {one["name"]: any_value(one) for one in parameters}
-    trial = {**rules.filled(template, first), "name": f"{name}-1"}
+    trial = {**rules.filled(template, first, 1), "name": f"{name}-1"}
     plan = workload_plan(principal=principal, project=project, kind=JOB, said=trial)
     choose_engine(row, template, plan.row.cluster_key)
     too_large = any(q.limit is not None and q.after - q.used > q.limit for q in plan.quota)
@@ -302,7 +302,7 @@ def experiment_promote(*, principal: Principal, row: Experiment, name: str = "")
     )
     taken = names_taken(row.project, row.owner, JOB)
     name = name or next(one for one in usual if one not in taken)
-    said = {**rules.filled(row.template, best.parameters), "name": name}
+    said = {**rules.filled(row.template, best.parameters, name), "name": name}
     made: Job = workload_create(principal=principal, project=row.project, kind=JOB, said=said)
     events.record(
         actor=principal,

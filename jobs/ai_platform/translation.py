@@ -279,7 +279,7 @@ def _program(sheet: _Sheet, here: Here, package: str) -> None:
         if (words := sheet.get(path)) is not None:
             said["args"] += words
             sheet.tell(path, _("arguments"), _("As they stand; nothing is expanded."))
-    if folder := sheet.get("jobDir"):
+    if folder := _folder(sheet):
         said["args"] += ["--job-dir", folder]
     if package:
         said["code"] = f"package:{package}"
@@ -343,7 +343,7 @@ def _runtime(sheet: _Sheet, here: Here, *, has_image: bool) -> None:
 
 def _results(sheet: _Sheet, here: Here) -> None:
     """``jobDir`` is handed to the program, and where results go that it leaves in a folder."""
-    folder = sheet.get("jobDir")
+    folder = _folder(sheet)
     if not folder:
         return
     why = _("Its program writes there itself; give it a credential with --credential.")
@@ -352,7 +352,16 @@ def _results(sheet: _Sheet, here: Here) -> None:
         why = _("And what it leaves in its output folder goes there when it ends.")
     elif not _BUCKET.match(folder):
         why = _("A path of a volume, given with --volume, survives the job.")
+    if sheet.get(hyperparameters.PATH):
+        why = " ".join((_("Each trial has a folder of its own there, called by its number."), why))
     sheet.tell("jobDir", f"--job-dir {folder}", why)
+
+
+def _folder(sheet: _Sheet) -> str:
+    """Return what the program gets as its ``--job-dir``; of a search each trial its own."""
+    folder = str(sheet.get("jobDir") or "")
+    is_of_trials = folder and sheet.get(hyperparameters.PATH)
+    return f"{folder.rstrip('/')}/{hyperparameters.NUMBER}" if is_of_trials else folder
 
 
 def _search(sheet: _Sheet) -> None:
@@ -364,8 +373,6 @@ def _search(sheet: _Sheet) -> None:
         sheet.tell(path, becomes, why, value="" if path.endswith(".params") else None)
     for path, why in found.refused.items():
         sheet.refuse(path, why)
-    if sheet.get("jobDir"):
-        sheet.refuse("jobDir", _("All trials would write to the same folder: leave it out."))
     if not found.refused:
         sheet.made.search = found
         sheet.made.said["args"] += found.args

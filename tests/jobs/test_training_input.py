@@ -124,7 +124,6 @@ def test_c19_each_field_without_a_counterpart_is_refused_by_its_name() -> None:
         "scheduling.maxWaitTime",
         "encryptionConfig.kmsKeyName",
         "serviceAccount",
-        "jobDir",
         "hyperparameters.resumePreviousJobId",
         "hyperparameters.params[0].scaleType",
     }
