@@ -237,14 +237,15 @@ def _sizes(sheet: _Sheet, roles: Sequence[_Role]) -> None:
 def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
     """Add master and workers as replicas of one job, and how they find each other."""
     workers, servers = counts.get("worker", 0), counts.get(_SERVERS, 0)
+    evaluators = counts.get("evaluator", 0)
     image = str(sheet.get("masterConfig.imageUri") or "").lower()
     framework = "pytorch" if "torch" in image else "tensorflow"
     shapes = {"framework", "parameter_servers"} <= here.fields
-    sheet.made.said["replicas"] = 1 + workers
+    sheet.made.said["replicas"] = 1 + workers + evaluators
     if workers and sheet.get("workerCount") is not None:
         why = _("Replicas of one job: the master and its workers, let in together.")
         sheet.tell("workerCount", _("replicas: %(n)d") % {"n": 1 + workers}, why)
-    if (workers or servers) and shapes:
+    if (workers or servers or evaluators) and shapes:
         sheet.made.said["framework"] = framework
         told = "TF_CONFIG" if framework == "tensorflow" else "MASTER_ADDR, RANK, WORLD_SIZE"
         why = _("How replicas find each other.")
@@ -257,6 +258,12 @@ def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
         sheet.made.said["parameter_servers"] = servers
         if path != "scaleTier":
             sheet.tell(path, _("parameter servers: %(n)d") % {"n": servers})
+    if evaluators > 1 or (evaluators and not (shapes and framework == "tensorflow")):
+        sheet.refuse("evaluatorCount", _("TensorFlow has one evaluator, other frameworks none."))
+    elif evaluators:
+        sheet.made.said["evaluator"] = True
+        why = _("One replica more, ended with the others. Its role stands in TF_CONFIG.")
+        sheet.tell("evaluatorCount", _("the evaluator"), why)
     if (chief := sheet.get("useChiefInTfConfig")) or (chief is False and not workers):
         sheet.tell("useChiefInTfConfig", _("TF_CONFIG says chief"))
     elif chief is False:
@@ -305,7 +312,7 @@ def _image(sheet: _Sheet, here: Here) -> str:
     elif image:
         why = _("No cluster of this project runs images. Use pythonModule with --package-path.")
         sheet.refuse("masterConfig.imageUri", why)
-    for path in ("workerConfig.imageUri", "parameterServerConfig.imageUri"):
+    for path in (f"{role}Config.imageUri" for role in ROLES[1:]):
         if (own := sheet.get(path)) == image and own:
             sheet.tell(path, _("the same image"))
         elif own:
@@ -408,12 +415,10 @@ def _place(sheet: _Sheet) -> None:
     for path in (f"{role}Config.diskConfig" for role in ROLES):
         if sheet.get(path):
             sheet.tell(path, _("nothing"), _("Disks belong to volumes here: use --volume."))
-    evaluator = _("There is no evaluator here. Evaluate in the chief, or in a job of its own.")
     sheet.refuse_all(
         {
             "serviceAccount": _("Attach a credential of the project: --credential NAME."),
             "encryptionConfig.kmsKeyName": _("What is kept here has its own keys. Leave it out."),
-            **dict.fromkeys(("evaluatorType", "evaluatorCount", "evaluatorConfig"), evaluator),
         }
     )
 
