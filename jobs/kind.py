@@ -167,6 +167,11 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("framework", said)
     if row.framework == training.MPI and not row.command:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
+    _check_beside(cluster, row)
+
+
+def _check_beside(cluster: Cluster, row: Job) -> None:
+    """TensorFlow alone has parameter servers and an evaluator, and only some clusters run them."""
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
     if row.evaluator and (row.framework != training.TENSORFLOW or row.replicas == 1):

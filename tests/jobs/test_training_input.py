@@ -174,7 +174,7 @@ def test_an_accelerator_is_found_by_its_own_word_and_refused_where_none_has_it()
         ({"evaluatorCount": 1}, "evaluatorCount"),
         ({"masterType": "standard", "evaluatorCount": 2}, "evaluatorCount"),
         (
-            {"masterType": "standard", "workerCount": 1, "evaluatorConfig": {"imageUri": "a"}},
+            {"masterType": "standard", "evaluatorCount": 1, "evaluatorConfig": {"imageUri": "a"}},
             "evaluatorConfig.imageUri",
         ),
         ({"packageUris": ["gs://b/p.tar.gz"]}, "packageUris"),

@@ -1,7 +1,8 @@
 """TensorFlow in its roles where a cluster has the training operator: a TFJob.
 
 The operator tells ``TF_CONFIG`` and names each pod by a Service. The end of the chief is the
-whole's, which is its own rule: workers that still run then are ended, as servers and an evaluator are.
+whole's, which is its own rule: workers that still run then are ended, as servers and an evaluator
+are.
 """
 
 from typing import Any
