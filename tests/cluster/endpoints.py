@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -80,6 +81,7 @@ class Served:
         row = ok(api.post("projects/demo/endpoints", json={**size, **said})).json()
         assert row["spec"]["cluster"] == KEY  # where its files are
         self.id, self.at = row["id"], f"projects/demo/endpoints/{row['id']}"
+        self.name, self.uid = row["name"], row["uid"]
 
     def look(self) -> dict[str, Any]:
         return dict(self.api.get(self.at).json())
@@ -93,6 +95,27 @@ class Served:
             return addresses if whole and told["status"]["state"] == "ready" else None
 
         return list(until(found))
+
+    def failed(self, within_s: float = WITHIN_S) -> dict[str, Any]:
+        """Wait until it has failed; return what is told of that."""
+
+        def found() -> dict[str, Any] | None:
+            told = dict(self.look()["status"])
+            assert told["state"] != "ready", told
+            return told if told["state"] == "failed" else None
+
+        return dict(until(found, within_s))
+
+    def caller(self) -> httpx.Client:
+        """Whoever calls it by a key of its own, through the gateway, which knows of the key."""
+        made = ok(self.api.post(f"{self.at}/keys", json={"name": secrets.token_hex(4)})).json()
+        http = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.portal.port + 7}/e/demo/{self.name}",
+            headers={"Authorization": f"Bearer {made['key']}"},
+            timeout=60,
+        )
+        until(lambda: http.get("/").status_code not in {401, 404, 503}, 20)
+        return http
 
     def shell(self, code: str, **said: Any) -> Any:
         return self.portal.shell(code.format(id=self.id, **said))
