@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -18,6 +20,7 @@ from tests.support import torch
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
+NEAR_S = 8.0  # between what pods ran and what is counted, over three changes of size
 _PRESS = """
 from datetime import timedelta
 from common.clock import now
@@ -26,6 +29,15 @@ row = Endpoint.objects.get(short_id={id!r})
 told = {{"answering": {answering}, "seen_at": now() + timedelta(minutes=5)}}
 row.pressures.update_or_create(gateway="test", defaults=told)
 answer = True
+"""
+_USED = """
+from usage.models import Interval
+from serving.models import Endpoint
+row = Endpoint.objects.get(short_id={id!r})
+parts = list(Interval.objects.filter(uid=row.uid).order_by("part"))
+sizes = [one.cpu_milli // row.cpu_milli for one in parts]
+lasted = [(one.ended_at - one.started_at).total_seconds() for one in parts]
+answer = [sizes, sum(n * s for n, s in zip(sizes, lasted))]
 """
 _SLEEP = """
 from datetime import timedelta
@@ -88,11 +100,37 @@ def test_a_version_answers_from_a_pod_that_kueue_let_in_as_inference(
     served.delete()
 
 
+class Ran(Thread):
+    """Adds up how long pods of a row ran and were not told to go, as the API server says it."""
+
+    def __init__(self, kube: Kube, uid: str) -> None:
+        super().__init__(daemon=True)
+        self.kube, self.uid, self.seconds = kube, uid, 0.0
+        self._over = Event()
+
+    def run(self) -> None:
+        before = time.monotonic()
+        while not self._over.wait(0.5):
+            found = self.kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={self.uid}")
+            live = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+            states = [(one["status"].get("containerStatuses") or [{}])[0] for one in live]
+            at = time.monotonic()
+            self.seconds += sum("running" in one.get("state", {}) for one in states) * (at - before)
+            before = at
+
+    def end(self) -> float:
+        self._over.set()
+        self.join(30)
+        return self.seconds
+
+
 @pytest.mark.long("replicas of pods: drivers/kubernetes/test_serving_on_a_cluster.py")
 def test_one_three_one_sleeps_and_wakes(
     portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
 ) -> None:
     served = Served(portal, api, name="wide", model="digits/v1", max_replicas=3, concurrency=2)
+    ran = Ran(kube, served.uid)
+    ran.start()
     served.ready(1)
     served.shell(_PRESS, answering=6)
     for address in served.ready(3):
@@ -102,6 +140,8 @@ def test_one_three_one_sleeps_and_wakes(
     served.shell(_PRESS, answering=0)
     served.shell(_SLEEP)
     until(lambda: served.look()["status"]["state"] == "asleep")
+    sizes, seconds = served.shell(_USED)
+    assert (sizes, abs(seconds - ran.end()) < NEAR_S) == ([1, 3, 1], True), (seconds, ran.seconds)
     assert not kube.list("v1", "Pod", space_of(portal, kube))
     assert served.shell(_WAKE) == ""
     predicts(served.ready(1)[0], sample)
