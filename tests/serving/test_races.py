@@ -59,7 +59,7 @@ def test_e13_two_presses_at_one_endpoint_on_postgresql(migrated_postgres: str) -
     check(migrated_postgres, SHORT)
 
 
-@pytest.mark.long("more pairs of presses; the eight that found most: the test above")
+@pytest.mark.long("24 more pairs of presses; eight that found most: serving/test_races.py")
 @pytest.mark.postgres
 def test_e13_any_two_presses_at_one_endpoint_on_postgresql(migrated_postgres: str) -> None:
     check(migrated_postgres, REST)
