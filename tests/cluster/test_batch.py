@@ -25,7 +25,7 @@ import pytest
 from devcluster import serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
-from tests.cluster.test_endpoints import _VERSION, KSERVE, Served
+from tests.cluster.endpoints import KSERVE, VERSION, Served
 from tests.serving.server import make_sample
 from tests.support.certificates import certificate
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
@@ -117,7 +117,7 @@ def models(
     (folder / "in/a.jsonl").write_text("\n".join([*lines, "[1,"]))
     for path in (folder / "digits", folder / "in", *folder.glob("*/*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    portal.shell(_VERSION.format(uid=uid, name="digits", framework="sklearn"))
+    portal.shell(VERSION.format(uid=uid, name="digits", framework="sklearn"))
     return folder, told
 
 
