@@ -22,7 +22,7 @@ from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 WITHIN_S = 150.0
 KSERVE = "inferenceservices.serving.kserve.io"
-_VERSION = """
+VERSION = """
 from serving.models import Model, ModelVersion
 from volumes.models import Volume
 volume = Volume.objects.get(uid={uid!r})
@@ -69,7 +69,7 @@ class Store:
         shutil.copytree(made, self.folder / name)
         for path in (self.folder / name, *(self.folder / name).rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        self.portal.shell(_VERSION.format(uid=self.uid, name=name, framework=framework))
+        self.portal.shell(VERSION.format(uid=self.uid, name=name, framework=framework))
 
 
 class Served:

@@ -12,6 +12,7 @@ import signal
 import socket
 import socketserver
 import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ import pytest
 from devcluster import serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
-from tests.cluster.test_endpoints import _VERSION, KSERVE, Served
+from tests.cluster.endpoints import KSERVE, VERSION, Served
 from tests.serving.server import make_sample
 from tests.support.certificates import certificate
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
@@ -37,9 +38,7 @@ TIMES = 400
 
 
 @pytest.fixture(scope="module")
-def portal(
-    devcluster: dict[str, Any], kube: Kube, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ClusteredPortal]:
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     """Pods reach its gateway by an entrance with TLS, whose authority only the operator has."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
@@ -48,10 +47,12 @@ def portal(
     running = ClusteredPortal(
         devcluster, f"batch{secrets.token_hex(2)}-", options={"serving_images": images}
     )
-    pair = certificate(tmp_path_factory.mktemp("entrance"), [host])
-    pair[0].parent.chmod(0o755)
-    running.env["BERTH_OUTBOUND_CA_FILE"] = str(pair[0])
-    with entrance(host, running.port + 7, pair) as port:
+    with (
+        tempfile.TemporaryDirectory(prefix="berth-entrance-") as folder,
+        entrance(host, running.port + 7, pair := certificate(Path(folder), [host])) as port,
+    ):
+        Path(folder).chmod(0o755)  # the portal's own user reads it
+        running.env["BERTH_OUTBOUND_CA_FILE"] = str(pair[0])
         running.env["BERTH_GATEWAY_URL"] = f"https://{host}:{port}"
         running.options["allowed_cidrs"] = [f"{host}/32:{port}"]
         try:
@@ -117,7 +118,7 @@ def models(
     (folder / "in/a.jsonl").write_text("\n".join([*lines, "[1,"]))
     for path in (folder / "digits", folder / "in", *folder.glob("*/*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    portal.shell(_VERSION.format(uid=uid, name="digits", framework="sklearn"))
+    portal.shell(VERSION.format(uid=uid, name="digits", framework="sklearn"))
     return folder, told
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
 import time
 from collections import Counter
@@ -69,6 +71,7 @@ class Stream:
     def __init__(self, address: str, path: str, key: str) -> None:
         self.line = http.client.HTTPConnection(address, timeout=FOR_S)
         self.line.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+        self._socket = self.line.sock
         self.answer = self.line.getresponse()
         assert self.answer.status == 200, self.answer.read(500)
         self.numbers: list[int] = []
@@ -77,12 +80,10 @@ class Stream:
         self._thread.start()
 
     def _hear(self) -> None:
-        try:
+        with contextlib.suppress(OSError, http.client.HTTPException):
             for line in self.answer:
                 if line.startswith(b"data: "):
                     self.numbers.append(int(line[6:]))
-        except (OSError, http.client.HTTPException):
-            pass
         self.ended_at = time.monotonic()
 
     @property
@@ -91,6 +92,7 @@ class Stream:
         return self.numbers == list(range(len(self.numbers)))
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self.line.close()
-        if self.line.sock is not None:
-            self.line.sock.close()

@@ -7,7 +7,7 @@ import signal
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ def test_c10_what_serves_is_reached_by_the_gateway_and_by_no_pod_of_others(
     """The node itself is left out: no NetworkPolicy keeps a node from its pods."""
     kube, image = release.kube, devcluster["images"]["tool"]["reference"]
     wanted = {served.pod: False, served.door: False}
-    assert dials.tcp(kube, project, "dials-serving", image, wanted) == wanted
+    assert dials.tcp(kube, project, f"dials-{uuid4().hex[:4]}", image, wanted) == wanted
     outside = f"{PREFIX}others"
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": outside}})
     try:
@@ -188,16 +188,17 @@ def test_a3_a_revoked_key_ends_its_open_streams_and_no_others(served: Served) ->
     key, away = served.new_key("short")
     path = f"{served.path}/stream"
     theirs = [Stream(door, path, key) for door in served.doors()]
-    sockets = [served.websocket(door, key) for door in served.doors()]
     kept = Stream(served.door, path, served.key)
-    until("events", lambda: all(one.numbers for one in (*theirs, kept)), 30)
-    assert served.operator.ask("DELETE", away).status_code < httpx.codes.BAD_REQUEST
-    revoked_at = time.monotonic()
-    until("they end", lambda: all(one.ended_at for one in theirs), 60)
-    assert max(one.ended_at for one in theirs) - revoked_at < CUT_WITHIN_S
-    for one in sockets:
-        with pytest.raises(ConnectionClosed):
-            one.recv(timeout=CUT_WITHIN_S)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(served.websocket(door, key)) for door in served.doors()]
+        until("events", lambda: all(one.numbers for one in (*theirs, kept)), 30)
+        assert served.operator.ask("DELETE", away).status_code < httpx.codes.BAD_REQUEST
+        revoked_at = time.monotonic()
+        until("they end", lambda: all(one.ended_at for one in theirs), 60)
+        assert max(one.ended_at for one in theirs) - revoked_at < CUT_WITHIN_S
+        for one in sockets:
+            with pytest.raises(ConnectionClosed):
+                one.recv(timeout=CUT_WITHIN_S)
     before = len(kept.numbers)
     until("its own goes on", lambda: len(kept.numbers) > before + 10, 30)
     assert kept.is_whole
@@ -205,6 +206,9 @@ def test_a3_a_revoked_key_ends_its_open_streams_and_no_others(served: Served) ->
     assert served.get(served.door, key).status_code == 401
 
 
+@pytest.mark.long(
+    "it drains: deploy/test_chart_gateway.py; HAProxy: serving/gateway/test_takeover.py"
+)
 def test_a_rolling_update_costs_no_request_and_ends_a_stream_last(
     release: Release, served: Served, record_property: Any
 ) -> None:
@@ -269,7 +273,7 @@ def kill(pod: dict[str, Any]) -> int:
 SECRET = "models-tls"
 
 
-@pytest.mark.long("rendered: test_chart_gateway.py; renewed: serving/gateway/test_tls.py")
+@pytest.mark.long("rendered: deploy/test_chart_gateway.py; renewed: serving/gateway/test_tls.py")
 def test_it_ends_tls_with_a_secret_that_is_renewed_and_its_number_follows_its_cpu(
     release: Release, served: Served, tmp_path: Path
 ) -> None:
