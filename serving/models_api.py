@@ -124,6 +124,11 @@ class VersionIn(StrictSerializer):
     cluster = serializers.CharField(
         required=False, default="", allow_blank=True, help_text="where its files are kept"
     )
+    read = serializers.BooleanField(
+        required=False,
+        default=True,
+        help_text="once they are there a job reads the files, up to 2 GiB, if it can start at once",
+    )
 
 
 class VersionEditIn(StrictSerializer):

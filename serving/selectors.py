@@ -202,7 +202,7 @@ def predictions_visible_to(
         rows = rows.filter(version__model=model)
     if endpoint:
         rows = rows.filter(endpoint__name=endpoint)
-    with_ = ("project", "job__project", "job__owner", "endpoint", "errors_of__job")
+    with_ = ("project", "job__project", "job__owner", "endpoint", "errors_of__job", "load")
     return rows.select_related(*with_).order_by("-id")
 
 

@@ -57,8 +57,12 @@ class Tallies:
             for one in gone:
                 del known[one]
 
-    def write_calls(self, counted: Mapping[Slice, Count]) -> None:
-        """Add what was counted to its minutes. A row holds what this gateway counted in it."""
+    def write_calls(self, counted: Mapping[Slice, Count], *, waits: bool = False) -> None:
+        """Add what was counted to its minutes. A row holds what this gateway counted in it.
+
+        An endpoint that somebody changes just now is written the next time, or waited for
+        (``waits``): who holds some and waits for another might be waited for in turn.
+        """
         for part, count in counted.items():
             row = part.row or self._mains.get(part.endpoint, ("",))[0]
             caller = self._callers.get(part.word, ("",))[0]
@@ -76,17 +80,20 @@ class Tallies:
             if key[0] > newest - 60 * KEPT_MINUTES or key in self._unwritten
         }
         if self._unwritten:  # also what the database had no answer to before
-            self._write({key: self._minutes[key] for key in self._unwritten})
-            self._unwritten.clear()
+            changed = {key: self._minutes[key] for key in self._unwritten}
+            later = self._write(changed, waits=waits)
+            self._unwritten = {key for key in self._unwritten if key[1] in later}
 
     @transaction.atomic
-    def _write(self, changed: Mapping[Key, Count]) -> None:
-        there = {
-            row.pk: row
-            for row in Endpoint.objects.filter(pk__in={row for _minute, row, _caller in changed})
-            .select_for_update(of=("self",))
-            .only("called_at")
-        }
+    def _write(self, changed: Mapping[Key, Count], *, waits: bool) -> set[int]:
+        """Write it, and return the endpoints that somebody else holds."""
+        asked = {row for _minute, row, _caller in changed}
+        wanted = Endpoint.objects.filter(pk__in=asked)
+        free = wanted.select_for_update(of=("self",), skip_locked=not waits).order_by("pk")
+        there = {row.pk: row for row in free.only("called_at")}
+        later: set[int] = set()
+        if len(there) < len(asked):
+            later = set(wanted.values_list("pk", flat=True)) - there.keys()
         rows = [
             Calls(
                 endpoint_id=row,
@@ -100,7 +107,7 @@ class Tallies:
             if row in there
         ]
         if not rows:
-            return
+            return later
         Calls.objects.bulk_create(
             rows,
             update_conflicts=True,
@@ -121,6 +128,7 @@ class Tallies:
                 key.last_used_at = max(key.last_used_at or at, at)
         Endpoint.objects.bulk_update(there.values(), ["called_at"])
         EndpointKey.objects.bulk_update(keys.values(), ["last_used_at"])
+        return later
 
     def write_pressures(
         self, answering: Mapping[str, int], waiting: Mapping[str, int], *, moment: float
