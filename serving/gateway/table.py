@@ -1,6 +1,6 @@
 """What a gateway goes by: who may call which endpoint, and which replicas answer there.
 
-A plain value, made anew at each change. Whoever makes it looks at rows or at a file; the gateway
+A plain value, made anew at each change. Whoever makes it looks at rows; the gateway
 compares it with the one before.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62})")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -95,27 +94,6 @@ class RoutingTable:
             if one.expires_at is None or one.expires_at > now
         }
         return replace(self, principals=live)
-
-
-def from_json(document: dict[str, Any]) -> RoutingTable:
-    """Read a table that was written by hand: of tests, benchmarks."""
-
-    def row(told: dict[str, Any]) -> Row:
-        return Row(**{**told, "replicas": tuple(told.get("replicas", ()))})
-
-    def endpoint(told: dict[str, Any]) -> Endpoint:
-        canary = told.get("canary")
-        rows = {"main": row(told["main"]), "canary": row(canary) if canary else None}
-        return Endpoint(**{**told, **rows, "origins": tuple(told.get("origins", ()))})
-
-    def principal(told: dict[str, Any]) -> Principal:
-        sets = {name: frozenset(told.get(name, ())) for name in ("endpoints", "projects")}
-        return Principal(**{**told, **sets})
-
-    return RoutingTable(
-        tuple(endpoint(one) for one in document.get("endpoints", ())),
-        {digest: principal(one) for digest, one in document.get("principals", {}).items()},
-    )
 
 
 def checked_digest(text: str) -> str:

@@ -161,7 +161,7 @@ import asyncio, json, socket, sys
 from pathlib import Path
 from typing import Self
 from serving.gateway.control import Gateway
-from serving.gateway.table import from_json
+from tests.support.routing_table import from_json
 
 async def wake(uid):
     return ""
