@@ -205,6 +205,7 @@ def version_list(s: Session, name: str) -> None:
 )
 @click.option("--credential", help="That opens the bucket; a public one needs none.")
 @click.option("--cluster", help="Where its files are kept.")
+@click.option("--no-read", is_flag=True, help="Have no job read the files by itself.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until its files are there.")
 @with_session
 def version_add(  # noqa: PLR0913 - one for each option
@@ -219,6 +220,7 @@ def version_add(  # noqa: PLR0913 - one for each option
     signature: str | None,
     credential: str | None,
     cluster: str | None,
+    no_read: bool,
     no_wait: bool,
 ) -> None:
     """Add a version. … version add mnist --from run:train/latest/model --metric accuracy=0.98"""
@@ -233,6 +235,7 @@ def version_add(  # noqa: PLR0913 - one for each option
             "framework": framework,
             "credential": credential,
             "cluster": cluster,
+            "read": False if no_read else None,
         }
     )
     said["metrics"] = dict(_number(one) for one in metrics)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 # Until every gateway has heard of a change of the split, nothing that it took traffic from ends.
 SETTLES = timedelta(seconds=3)
+CANARY_NAME = "canary-"  # and the id of the endpoint beside it; nobody else takes such a name
 # What a canary has of the endpoint beside it whatever is said of it.
 _OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s", "origins")
 # What is promoted with it of that which needs no restart. Bounds stay: a canary carries a share.
@@ -63,13 +64,13 @@ def canary_make(
         said = {**said, **_given_by(principal, row, said)}
     same = values_of(row, private=True)
     same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
-    same |= {"cluster": row.cluster_key, "name": f"canary-{row.short_id}"}
+    same |= {"cluster": row.cluster_key, "name": None}  # it gets its own below
 
     def beside(made: Endpoint) -> None:
         first = lock(row)
         _require_alone(first)
-        made.canary_of = first
-        made.save(update_fields=["canary_of", "updated_at"])
+        made.canary_of, made.name = first, f"{CANARY_NAME}{row.short_id}"
+        made.save(update_fields=["canary_of", "name", "updated_at"])
         if rolls_back:
             first.rolls_back, first.promoted_by = True, principal.user
             first.save(update_fields=["rolls_back", "promoted_by", "updated_at"])

@@ -25,8 +25,8 @@ from serving.cost import cost_of
 from serving.examples import examples_of
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
-from serving.replicas import replicas_of
 from serving.runtimes import runtime_of
+from serving.selectors import replicas_of
 from serving.services import endpoint_sleep, served_by, takes_back
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate

@@ -16,7 +16,8 @@ from projects.access import Permission
 from projects.ui.base import ProjectView
 from serving import selectors
 from serving.choices import Files, Stage
-from serving.services import reading, versions
+from serving.services import models, reading, version_files, versions
+from serving.ui.sending import sending_of, texts_of_sending
 from work.selectors import visible_to
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ def told_of(who: Principal, row: ModelVersion) -> dict[str, Any]:
 
 
 class VersionPage(ProjectView):
-    """A version; a press stages it, looks at its files again, makes it the default, deletes it."""
+    """A version; a press stages it, looks at its files again, makes it the default, deletes it.
+
+    Files that a person sends are sent from here; ``sent`` and ``cancel`` end that.
+    """
 
     required_permissions: ClassVar = {
         "GET": Permission.MODEL_READ,
@@ -78,6 +82,8 @@ class VersionPage(ProjectView):
             "made_by": _job_of(self.principal, row),
             "comes": row.files == Files.COMING or row.reading == "running",
         }
+        if row.awaits_upload and self.can(Permission.MODEL_MANAGE):
+            said |= {"sending": sending_of(self.principal, row), **texts_of_sending()}
         return self.render(said)
 
     def post(self, request: HttpRequest, project: str, model: str, version: str) -> HttpResponse:
@@ -89,6 +95,15 @@ class VersionPage(ProjectView):
             said = _t("%(name)s is deleted. Its files stay where they are.")
             messages.success(request, said % {"name": row})
             return HttpResponseRedirect(its.get_absolute_url())
+        if act == "cancel":
+            models.upload_cancel(principal=who, row=row)
+            messages.success(request, _t("The upload is cancelled; nothing of it is left."))
+            return HttpResponseRedirect(reverse("models:list", args=[self.project.slug]))
+        if act == "sent":
+            row = version_files.version_look(versions.version_check(principal=who, row=row))
+            if row.is_there and request.POST.get("then") == "deploy":
+                return HttpResponseRedirect(deploys(row))
+            return HttpResponseRedirect(row.get_absolute_url())
         if act == "check":
             versions.version_check(principal=who, row=row)
             said = _t("The files of %(name)s are looked at.")
