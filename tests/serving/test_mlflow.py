@@ -172,7 +172,7 @@ def test_without_a_server_nothing_is_asked_and_the_page_says_how_to_get_one(
     base = "/api/v1/projects/vision/mlflow"
     assert api(alice, "GET", f"{base}/models").json() == {"models": [], "token": ""}
     assert api(alice, "GET", f"{base}/versions").json() == {"versions": [], "token": ""}
-    page = as_user(alice).get("/projects/vision/mlflow")
+    page = as_user(alice).get("/projects/vision/models/mlflow")
     assert page.status_code == 200
     assert "No MLflow server yet" in page.content.decode()
     assert "?kind=mlflow" in page.content.decode()
