@@ -43,3 +43,14 @@ def test_a_job_is_held_as_long_as_one_large_file_of_its_code_takes(races: Races)
     found = races.run("tests.jobs.holding_of_fetching")
     assert found["looks"] >= 10, "it went by faster than it is held"
     assert (found["taken"], found["is_kept"]) == ([], True)
+
+
+@pytest.mark.postgres
+def test_e1_g13_workers_killed_while_a_job_goes_on_with_fewer_on_postgresql(
+    migrated_postgres: str,
+) -> None:
+    """Another job comes meanwhile: all GPUs that are left run, each launch is made once."""
+    found = race_on(migrated_postgres, "tests.jobs.race_of_fewer")
+    assert found.pop("killed") >= 6, "hardly a worker was killed"
+    right = {"right": 6, "places": 6, "least": 6, "launches": 18, "vendor": "postgresql"}
+    assert found == right
