@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,7 @@ from django.db.models import Sum
 
 from common.clock import now
 from runtime.models import Lease
-from serving.gateway.counts import Count, Slice
-from serving.latency import merged
+from serving.gateway.counts import SUMS, Count, Slice
 from serving.models import Calls, Endpoint, EndpointKey, Pressure
 
 if TYPE_CHECKING:
@@ -69,7 +68,9 @@ class Tallies:
             caller = self._callers.get(part.word, ("",))[0]
             if row and caller:
                 key = part.minute, int(row), caller
-                self._minutes[key] = _sum(self._minutes.get(key), count)
+                minute = self._minutes.setdefault(key, Count())
+                minute.join(count)
+                minute.latest = max(minute.latest, count.latest)
                 self._unwritten.add(key)
         self._unwritten = set(sorted(self._unwritten)[-MOST_UNWRITTEN:])
         newest = max((minute for minute, _row, _caller in self._minutes), default=0)
@@ -100,7 +101,7 @@ class Tallies:
                 gateway=self.name,
                 caller=caller,
                 histogram={str(bucket): n for bucket, n in sorted(count.histogram.items())},
-                **{name: getattr(count, name) for name in Calls.SUMS},
+                **{name: getattr(count, name) for name in SUMS},
             )
             for (minute, row, caller), count in changed.items()
             if row in there
@@ -111,7 +112,7 @@ class Tallies:
             rows,
             update_conflicts=True,
             unique_fields=["endpoint", "minute", "gateway", "caller"],
-            update_fields=[*Calls.SUMS, "histogram"],
+            update_fields=[*SUMS, "histogram"],
         )
         keys = {
             f"k{key.pk}": key
@@ -228,11 +229,3 @@ def tallies_prune() -> None:
     Calls.objects.filter(minute__lt=at - timedelta(days=settings.BERTH_CALLS_DAYS)).delete()
     Pressure.objects.filter(seen_at__lt=at - FORGOTTEN).delete()
     Lease.objects.filter(name__startswith=GATEWAY, until__lt=at - FORGOTTEN).delete()
-
-
-def _sum(before: Count | None, count: Count) -> Count:
-    if before is None:
-        return replace(count, histogram=dict(count.histogram))
-    sums = {name: getattr(before, name) + getattr(count, name) for name in Calls.SUMS}
-    histogram = merged((before.histogram, count.histogram))
-    return Count(**sums, histogram=histogram, latest=max(before.latest, count.latest))
