@@ -184,7 +184,8 @@ class Manager:
                 self.children.append(new)
             if old is not None:
                 self.children.remove(old)
-        for child in self.children:
+        # First the one that all ends with: nothing that ended with it is started again.
+        for child in sorted(self.children, key=lambda one: one is not self.until):
             if child.started_at and not child.due_at and not child.alive:
                 self._after_end(child, now)
             if not self.stopping and child.due_at <= now and not self._running(child):
@@ -223,6 +224,7 @@ class Manager:
         if child is self.until:
             self.code = code if code is not None and code >= 0 else 1
             self.stopping = True
+        if self.stopping:
             return
         quick = child.ended(now)
         how = f"signal {-code}" if code is not None and code < 0 else f"code {code}"

@@ -251,12 +251,21 @@ def end(places: Paths, number: int) -> None:
     except ProcessLookupError:
         return
     deadline = time.monotonic() + PATIENCE_S
-    while running(places) == number:
+    # Until the process itself is over: root's half must not see the supervisor's end before that.
+    while running(places) == number or not has_ended(number):
         if time.monotonic() > deadline:
             message = f"Process {number} has not ended after {PATIENCE_S:.0f} s; see var/log."
             raise Refusal(message)
         time.sleep(0.05)
     print("Berth has ended.")
+
+
+def has_ended(number: int) -> bool:
+    try:
+        told = Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return True
+    return told.rpartition(")")[2].split()[0] == "Z"  # whoever started it has not looked yet
 
 
 def check_whose(places: Paths, number: int) -> None:

@@ -127,3 +127,27 @@ def test_an_answer_that_still_streams_is_use_now_and_one_that_a_lost_gateway_had
     carried.seen_at = now() - timedelta(minutes=1)
     carried.save()
     assert all(one.verdict.since is not None for one in look())
+
+
+def test_its_page_reads_no_interval_that_ended_before_the_day_it_shows(endpoint) -> None:
+    """Each change of size is an interval: an endpoint that scales has many."""
+    from django.db.models.signals import post_init
+
+    from parking.panel import spent
+
+    (one,) = Interval.objects.filter(uid=endpoint.uid)
+    before = spent(endpoint)
+    for part in range(1, 6):
+        one.pk, one.part, one.ended_at = None, part, now() - timedelta(days=2)
+        one.started_at = one.ended_at - timedelta(hours=1)
+        one.save()
+    read: list[Interval] = []
+    note = lambda instance, **_said: read.append(instance)  # noqa: E731
+    post_init.connect(note, sender=Interval, weak=False)
+    try:
+        after = spent(endpoint)
+    finally:
+        post_init.disconnect(note, sender=Interval)
+    assert before
+    assert after
+    assert (len(read), round(after.gpu_hours, 2)) == (1, round(before.gpu_hours, 2))

@@ -81,6 +81,22 @@ def test_children_that_ignore_sigterm_are_gone_after_one_grace_not_after_the_sum
     assert [one.process.returncode for one in children] == [-signal.SIGKILL] * 4
 
 
+def test_what_ended_with_the_child_that_all_ends_with_is_not_started_again(tmp_path: Path) -> None:
+    """As the supervisor that `berth down --workspaces` ends, where root's half looks late."""
+    children = [child(tmp_path / name, STAY) for name in "ab"]
+    manager = Manager(children, until=children[1])
+    for one in children:
+        one.log.parent.mkdir()
+        one.start(tmp_path)
+    for one in children:
+        assert one.process is not None
+        one.process.kill()
+        one.process.wait()
+    manager._tend()
+    assert manager.stopping
+    assert [one.alive for one in children] == [False, False]
+
+
 def test_a_long_log_is_moved_on_while_its_writer_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,16 +18,9 @@ import pytest
 from benchmarks.lib import poll
 from portal.server import identity
 from portal.server.paths import Paths, Refusal
-from tests.support.portal import ROOT, Portal, free_ports
+from tests.support.portal import PARTS, ROOT, Portal, free_ports, parts
 
 pytestmark = pytest.mark.real
-PARTS = {
-    "web": "portal.server.web",
-    "worker": "portal.server.worker",
-    "proxy": "berth-proxy.mjs",
-    "gateway": "serving.gateway",
-    "supervisor": "drivers.local.supervisor",
-}
 RESTART_CPU_S = 10.0
 
 
@@ -61,20 +54,8 @@ def berth(env: dict[str, str], *verb: str) -> "subprocess.CompletedProcess[str]"
 
 
 def part(portal: Portal, name: str) -> int | None:
-    """The number of a process of this portal, found by its command line and its folder."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace")
-            variables = (entry / "environ").read_bytes().decode(errors="replace")
-            if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                continue
-        except OSError:
-            continue
-        if PARTS[name] in words and f"BERTH_VAR={portal.var}" in variables:
-            return int(entry.name)
-    return None
+    """The number of a process of this portal, the newest of them."""
+    return next(reversed(parts(portal, name)), None)
 
 
 def until(condition: object, seconds: float) -> bool:
@@ -112,7 +93,7 @@ def test_status_names_the_process(portal: Portal) -> None:
     assert "Berth runs on" in done.stdout
 
 
-@pytest.mark.parametrize("name", [name for name in PARTS if name != "gateway"])
+@pytest.mark.parametrize("name", [name for name in PARTS if name not in {"gateway", "haproxy"}])
 def test_any_part_that_is_killed_comes_back(portal: Portal, name: str) -> None:
     before = part(portal, name)
     assert before
@@ -203,8 +184,9 @@ def test_killing_the_manager_ends_its_children_and_the_next_start_works(portal: 
     assert portal.process is not None
     portal.process.kill()
     portal.process.wait()
-    assert until(lambda: part(portal, "web") is None and part(portal, "proxy") is None, 60)
-    assert until(lambda: part(portal, "worker") is None, 60)
+    ended = [name for name in PARTS if name != "supervisor"]
+    assert until(lambda: not any(part(portal, name) for name in ended), 60)
+    assert until(lambda: berth(portal.env, "status").returncode == 3, 60)
     portal.up()
     assert ready(portal)
 
@@ -214,7 +196,11 @@ def test_down_ends_everything(portal: Portal) -> None:
     assert done.returncode == 0, done.stderr
     assert portal.process is not None
     assert portal.process.wait(60) == 0
-    assert until(lambda: not any(part(portal, name) for name in PARTS), 60)
+
+    def left() -> list[str]:
+        return [name for name in PARTS if part(portal, name)]
+
+    assert until(lambda: not left(), 60), left()
     assert berth(portal.env, "status").returncode == 3
 
 
