@@ -200,7 +200,7 @@ def test_files_of_a_version_are_read_by_themselves_in_a_pod(
         return row["read"] in {"done", "failed"}
 
     try:
-        _until(read)
+        _until(read, 300)
     except AssertionError as error:
         jobs = api.get("projects/demo/jobs").json()["results"]
         error.add_note(f"{row}\n{[job['status'] for job in jobs]}")
