@@ -213,7 +213,8 @@ class PodGroup:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often a ``once`` workload whose program ended badly is run again.
+    """How often a ``once`` workload whose program ended badly is run again; of what serves only
+    ``never`` counts.
 
     Whether an end was bad only its exit code says: 0 is good, and of the others ``on`` names those
     that are worth another attempt ((): each), ``never`` those that are not. What a node, a queue
@@ -322,6 +323,7 @@ class WorkloadSpec:
     # not for images that may have none.
     links_volumes: bool = False
     code: Brought | None = None  # it begins in that folder
+    sealed: bool = False  # nothing of its image can be written; ``/tmp`` is a folder of its own
     operator: str = ""  # of the cluster, that makes its pods; "": the cluster's own controllers
     # Secret file → where its pod copies it at the start, below ``/tmp``; by the same shell.
     unpacked: Mapping[str, str] = field(default_factory=dict)

@@ -165,7 +165,7 @@ class WorkloadReconciler(WorkloadKind):
             state.ref["stands"] = getattr(row, "over_budget", "")
             state.ref["secrets"] = self.secrets_of(row)
             state.just_made = True
-            for word in ("ended", "exit", "starting_at"):
+            for word in ("ended", "exit", "starting_at", "paused"):
                 state.ref.pop(word, None)
             state.note("placed")
             seen = self._look(row)

@@ -95,6 +95,9 @@ def _ended(observation: Observation) -> Status:
 _PATIENT = frozenset((Reason.PULLING, Reason.NODE_LOST))
 # What a person must change does not get better by waiting, and holds GPUs meanwhile.
 HOPELESS_S = 120.0
+# A wait that is no longer makes no new start of it: Kueue puts out what was not ready within its
+# own time, and lets the pod that follows in at once.
+BRIEF_S = 60.0
 RESTARTED = "restarted"
 RECLAIMED = "reclaimed"  # its devices are asked back; with the uid of the work that gets them
 _RESTARTS_TOLD = 50  # of one launch; one that comes and goes for ever tells no more then
@@ -185,14 +188,18 @@ class ReconcileContext:
 
     def is_late(self, status: Status, limit_s: float) -> bool:
         """Whether it has been starting for too long; waiting in line does not count."""
-        waits = status.phase == Phase.PENDING or status.reason in _PATIENT
-        if waits or self.row.phase == Phase.RUNNING:
-            self.ref["starting_at"] = time.time()
+        at, was_ready = time.time(), self.row.phase == Phase.RUNNING
+        if was_ready or status.phase == Phase.PENDING or status.reason in _PATIENT:
+            spent = at - self.ref.get("starting_at", at)
+            paused = self.ref.setdefault("paused", {"since": at, "spent": spent})
+            forgets = was_ready or at - paused["since"] > BRIEF_S
+            self.ref["starting_at"] = at - (0.0 if forgets else paused["spent"])
             return False
-        begun = self.ref.setdefault("starting_at", self.ref.get("placed_at", time.time()))
+        self.ref.pop("paused", None)
+        begun = self.ref.setdefault("starting_at", self.ref.get("placed_at", at))
         if info(status.reason).fault == Fault.USER:
             limit_s = min(limit_s, HOPELESS_S)
-        return bool(time.time() - begun > limit_s)
+        return bool(at - begun > limit_s)
 
     def end_with(self, status: Status) -> None:
         """Keep how it ended until everything of it is gone."""

@@ -13,6 +13,7 @@ from common.clock import now
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
 from jobs.models import Job
+from loaders.choices import Task
 from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Desired
@@ -281,12 +282,6 @@ class EndpointKey(models.Model):
 class Calls(models.Model):
     """Who called what in one minute through one gateway: numbers, never bodies."""
 
-    # What is added up over minutes, callers and gateways; the histogram besides.
-    SUMS = (
-        *("requests", "refused", "client_errors", "server_errors"),
-        *("seconds", "bytes_in", "bytes_out"),
-    )
-
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="calls")
     minute = models.DateTimeField()
     gateway = models.CharField(max_length=32)  # which of several counted
@@ -348,6 +343,8 @@ class BatchPrediction(models.Model):
     asked = models.CharField(max_length=101)  # MODEL/VERSION, or the name of the endpoint
     input = models.CharField(max_length=1024)
     output = models.CharField(max_length=1024)
+    # That brings its input from a bucket; also of the one whose errors it tries again.
+    load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="predictions")
     # All that was said of it, to begin the same again.
     said = models.JSONField(default=dict, db_default=Value({}, JSONField()))
     # Only what that one could not predict.
@@ -369,6 +366,11 @@ class BatchPrediction(models.Model):
     def is_of_endpoint(self) -> bool:
         """Whether an endpoint was asked, also one that is gone."""
         return bool(self.said.get("endpoint"))
+
+    @property
+    def is_input_gone(self) -> bool:
+        """Whether what was brought from its bucket was removed, or is being removed."""
+        return self.load is not None and self.load.task == Task.CLEAR
 
     @property
     def again(self) -> dict[str, Any]:

@@ -51,11 +51,14 @@ class EndpointReconciler(WorkloadReconciler):
         return workload_spec(row)
 
     def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
-        """Tell the driver how many are wanted, when that changed or one ended by itself."""
+        """Tell the driver how many are wanted: when that changed, one ended by itself, or another
+        number is there (a hand in the cluster).
+        """
         row: Any = state.row
         told, at = state.ref.get("scaled") or {}, time.time()
         wanted = {"launch": row.launch, "replicas": row.replicas}
         lacks = any(one.seen == Seen.EXITED for one in seen.replicas)
+        lacks |= len(seen.replicas) != row.replicas
         wait = max(0.0, told.get("at", 0.0) + AGAIN_S - at) if lacks else None
         if state.just_made:
             state.ref["scaled"] = {**wanted, "at": at}

@@ -12,7 +12,7 @@ from images.services import pinned
 from queues.choices import Purpose
 from runtime import training
 from runtime.pods import VOLUMES
-from runtime.protocol import InvalidSpec, Probe, Serve, WorkloadSpec
+from runtime.protocol import InvalidSpec, Probe, RetryPolicy, Serve, WorkloadSpec
 from serving.choices import Files
 from serving.runtimes import CUSTOM, Runtime, runtime_of
 from volumes.backing import mount_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STOP_GRACE_S = 30.0  # to answer what it has begun
 # Only a shell knows where this machine shows its volumes. The rest of the words follows.
 _HERE = 'folder="$BERTH_VOLUMES/$1"; shift; exec "$@" --model-dir "$folder" --port "$PORT"'
+NO_USE = (65, 66, 69)  # codes of the model server: the same files are refused again
 _PROGRAM = ("python3", "-I", "-m", "serving.programs.model_server")
 
 
@@ -56,6 +57,8 @@ def workload_spec(row: Endpoint) -> WorkloadSpec:
         return WorkloadSpec(**common, command=words, env=env, verbatim=True)
     image, command, args = _of_image(row, runtime, options_of(cluster.options))
     keys = pod_keys(keys)
+    if command == _PROGRAM:
+        common |= {"sealed": True, "retry": RetryPolicy(never=NO_USE)}
     return WorkloadSpec(
         **common,
         **pod_fields(row, cluster, work_class=row.KIND, image=image, purpose=Purpose.INFERENCE),

@@ -54,6 +54,7 @@ from serving.environments import is_of_before
 from serving.gateway.tallies import tallies_prune
 from serving.models import Endpoint
 from serving.services import reading
+from serving.services.batch_places import inputs_tidy
 from usage import capacity, closing, digest, node_days
 from volumes import measuring
 from volumes.services import create
@@ -401,6 +402,7 @@ def tidy() -> None:
     turns.prune()
     packages_prune()
     outputs_tidy()
+    inputs_tidy()
     tallies_prune()
     middleware.purge()
     notifications.housekeeping()

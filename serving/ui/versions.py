@@ -11,15 +11,18 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _t
 
+from jobs.kind import JOB
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from serving import selectors
 from serving.choices import Files, Stage
 from serving.services import models, reading, version_files, versions
 from serving.ui.sending import sending_of, texts_of_sending
+from work.selectors import visible_to
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from jobs.models import Job
     from serving.models import ModelVersion
 
 _BADGES = {
@@ -76,6 +79,7 @@ class VersionPage(ProjectView):
             "serving": serving,
             "signature": _signature(row),
             "stages": Stage.choices,
+            "made_by": _job_of(self.principal, row),
             "comes": row.files == Files.COMING or row.reading == "running",
         }
         if row.awaits_upload and self.can(Permission.MODEL_MANAGE):
@@ -117,6 +121,16 @@ class VersionPage(ProjectView):
 
 
 VersionPage.stands_on = VersionPage  # what was refused is said on it
+
+
+def _job_of(who: Principal, row: ModelVersion) -> Job | None:
+    """Return the job whose run left its files, where it is still there to look at."""
+    if row.run_uid is None:
+        return None
+    found: Job | None = (
+        visible_to(who, JOB, row.model.project).filter(runs__uid=row.run_uid).first()
+    )
+    return found
 
 
 def _signature(row: ModelVersion) -> list[tuple[str, dict[str, Any]]]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import random
 import secrets
 import shutil
+import signal
 import socket
 import socketserver
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +27,7 @@ from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.test_endpoints import _VERSION, KSERVE, Served
 from tests.serving.server import make_sample
+from tests.support.certificates import certificate
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(500)]
@@ -32,8 +37,10 @@ TIMES = 400
 
 
 @pytest.fixture(scope="module")
-def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    """Pods reach its gateway by an entrance, and their network may go there."""
+def portal(
+    devcluster: dict[str, Any], kube: Kube, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusteredPortal]:
+    """Pods reach its gateway by an entrance with TLS, whose authority only the operator has."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
     host = devcluster["host"]
@@ -41,8 +48,11 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     running = ClusteredPortal(
         devcluster, f"batch{secrets.token_hex(2)}-", options={"serving_images": images}
     )
-    with entrance(host, running.port + 7) as port:
-        running.env["BERTH_GATEWAY_URL"] = f"http://{host}:{port}"
+    pair = certificate(tmp_path_factory.mktemp("entrance"), [host])
+    pair[0].parent.chmod(0o755)
+    running.env["BERTH_OUTBOUND_CA_FILE"] = str(pair[0])
+    with entrance(host, running.port + 7, pair) as port:
+        running.env["BERTH_GATEWAY_URL"] = f"https://{host}:{port}"
         running.options["allowed_cidrs"] = [f"{host}/32:{port}"]
         try:
             yield running.start()
@@ -51,13 +61,16 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
 
 
 @contextmanager
-def entrance(host: str, behind: int) -> Iterator[int]:
-    """What stands before a gateway on loopback: bytes go through, both ways."""
+def entrance(host: str, behind: int, pair: tuple[Path, Path]) -> Iterator[int]:
+    """What ends TLS before a gateway on loopback: bytes go through, both ways."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*pair)
 
     class Through(socketserver.BaseRequestHandler):
         def handle(self) -> None:
+            asks = context.wrap_socket(self.request, server_side=True)
             with socket.create_connection(("127.0.0.1", behind)) as other:
-                ways = ((self.request, other), (other, self.request))
+                ways = ((asks, other), (other, asks))
                 back = threading.Thread(target=_pour, args=ways[1], daemon=True)
                 back.start()
                 _pour(*ways[0])
@@ -165,3 +178,58 @@ def test_a_pod_asks_an_endpoint_through_the_gateway(
     assert [one["prediction"] for one in found] == sample["predictions"] * TIMES
     assert {one["version"] for one in found} == {"v1"}
     served.delete()
+
+
+@pytest.mark.long("the same of processes: serving/test_real_batch.py; here pods are lost, too")
+def test_three_replicas_killed_at_random_and_a_pod_lost_predict_each_instance_once(
+    api: httpx.Client, models: tuple[Path, dict[str, Any]], kube: Kube
+) -> None:
+    folder, sample = models
+    place = f"killed-{secrets.token_hex(3)}"
+    (folder / place).mkdir(mode=0o755)
+    count = 2000 * len(sample["instances"])
+    lines = [json.dumps(row) for row in sample["instances"]] * 2000
+    (folder / place / "a.jsonl").write_text("\n".join(lines))
+    (folder / place / "a.jsonl").chmod(0o644)
+    here = "projects/demo/batch-predictions"
+    said = {**SIZE, "model": "digits/v1", "input": f"volume:models/{place}", "replicas": 3}
+    made = ok(api.post(here, json={**said, "output": "volume:models/lost", "batch": 2})).json()
+    at, chance = f"{here}/{made['id']}", random.Random(7)
+
+    def told() -> dict[str, Any]:
+        return dict(api.get(at).json())
+
+    for share in (0.1, 0.25, 0.4):
+        _until(lambda least=share: told()["progress"] >= least)  # type: ignore[misc]
+        if share == 0.25:  # as where its node is given up
+            pods = kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={_uid(api, made['job'])}")
+            meta = chance.choice([one for one in pods if _runs(one)])["metadata"]
+            kube.delete("v1", "Pod", meta["name"], meta["namespace"], gracePeriodSeconds="0")
+            continue
+        os.kill(chance.choice(_until(lambda: _programs(f"models/{place}"))), signal.SIGKILL)
+    _until(lambda: told()["state"] in {"succeeded", "failed"} and told()["progress"] == 1)
+    ended = told()
+    assert (ended["state"], ended["done"], ended["failed"]) == ("succeeded", count, 0)
+    (run,) = (folder / "lost").glob(f"{made['name']}-*/1")
+    found = lines_of(run, "predictions-*-of-03-*.jsonl")
+    assert [one["line"] for one in found] == list(range(1, count + 1))
+    assert [one["prediction"] for one in found] == sample["predictions"] * 2000
+
+
+def _uid(api: httpx.Client, job: str) -> str:
+    return str(api.get(f"projects/demo/jobs/{job}").json()["uid"])
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return bool(pod["status"].get("phase") == "Running")
+
+
+def _programs(place: str) -> list[int]:
+    """Return the processes on this machine that predict what lies there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            if b"serving.programs.batch_predict" in words and place.encode() in words:
+                found.append(int(path.name))
+    return sorted(found)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -14,25 +13,14 @@ import pytest
 
 from devcluster import serving_images
 from devcluster.kube import Kube
-from runtime.drivers.kubernetes import names
-from tests.cluster.conftest import KUEUE, managing_queues
+from tests.cluster.conftest import KUEUE
+from tests.cluster.endpoints import Load, Served, Store, predicts, serving_portal, space_of, until
 from tests.serving.server import debian_torch, make_sample, make_slow
 from tests.support import torch
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
-WITHIN_S = 150.0
-KSERVE = "inferenceservices.serving.kserve.io"
-_VERSION = """
-from serving.models import Model, ModelVersion
-from volumes.models import Volume
-volume = Volume.objects.get(uid={uid!r})
-model, _made = Model.objects.get_or_create(project=volume.project, name={name!r})
-for name in ("v1", "v2"):
-    ModelVersion.objects.create(model=model, name=name, framework={framework!r}, source="volume",
-        origin="volume:models/{name}", volume=volume, folder={name!r})
-answer = True
-"""
+NEAR_S = 8.0  # between what pods ran and what is counted, over three changes of size
 _PRESS = """
 from datetime import timedelta
 from common.clock import now
@@ -41,6 +29,15 @@ row = Endpoint.objects.get(short_id={id!r})
 told = {{"answering": {answering}, "seen_at": now() + timedelta(minutes=5)}}
 row.pressures.update_or_create(gateway="test", defaults=told)
 answer = True
+"""
+_USED = """
+from usage.models import Interval
+from serving.models import Endpoint
+row = Endpoint.objects.get(short_id={id!r})
+parts = list(Interval.objects.filter(uid=row.uid).order_by("part"))
+sizes = [one.cpu_milli // row.cpu_milli for one in parts]
+lasted = [(one.ended_at - one.started_at).total_seconds() for one in parts]
+answer = [sizes, sum(n * s for n, s in zip(sizes, lasted))]
 """
 _SLEEP = """
 from datetime import timedelta
@@ -59,10 +56,7 @@ answer = endpoint_wake(Endpoint.objects.get(short_id={id!r}).pk)
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
-        pytest.skip("The cluster has no KServe: python -m devcluster kserve")
-    images = {"serving": pinned(serving_images.publish("serving"))}
-    with managing_queues(devcluster, kube, "ep", serving_images=images) as running:
+    with serving_portal(devcluster, kube, "ep") as running:
         yield running
 
 
@@ -70,25 +64,6 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
 def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
     with portal.api(portal.token("admin")) as client:
         yield client
-
-
-class Store:
-    """A volume of the project there; the node is this machine."""
-
-    def __init__(self, portal: ClusteredPortal, api: httpx.Client, kube: Kube) -> None:
-        self.portal = portal
-        said = {"name": "models", "size_mib": 1024, "cluster": KEY}
-        self.uid = ok(api.post("projects/demo/volumes", json=said)).json()["id"]
-        volume = _until(lambda: kube.get("v1", "PersistentVolume", names.volume(self.uid)))
-        self.folder = Path(volume["spec"]["hostPath"]["path"])
-        _until(self.folder.is_dir)
-
-    def registered(self, name: str, framework: str, made: Path) -> None:
-        """Copy a model there; two versions have the same files."""
-        shutil.copytree(made, self.folder / name)
-        for path in (self.folder / name, *(self.folder / name).rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        self.portal.shell(_VERSION.format(uid=self.uid, name=name, framework=framework))
 
 
 @pytest.fixture(scope="module")
@@ -103,65 +78,6 @@ def sample(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     told = make_sample("sklearn", made)
     store.registered("digits", "sklearn", made)
     return told
-
-
-def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if answer := found():
-            return answer
-        time.sleep(0.2)
-    raise AssertionError(f"not within {within_s:.0f} s")
-
-
-class Served:
-    """An endpoint of the demonstration's project, looked at through the API."""
-
-    def __init__(self, portal: ClusteredPortal, api: httpx.Client, **said: Any) -> None:
-        self.portal, self.api = portal, api
-        size = {"cpu_milli": 2000, "memory_mib": 512}
-        row = ok(api.post("projects/demo/endpoints", json={**size, **said})).json()
-        assert row["spec"]["cluster"] == KEY  # where its files are
-        self.id, self.at = row["id"], f"projects/demo/endpoints/{row['id']}"
-
-    def look(self) -> dict[str, Any]:
-        return dict(self.api.get(self.at).json())
-
-    def ready(self, replicas: int) -> list[str]:
-        def found() -> list[str] | None:
-            told = self.look()
-            assert told["status"]["state"] != "failed", told["status"]
-            addresses = [one["address"] for one in told["replica_states"] if one["address"]]
-            whole = len(addresses) == len(told["replica_states"]) == replicas
-            return addresses if whole and told["status"]["state"] == "ready" else None
-
-        return list(_until(found))
-
-    def shell(self, code: str, **said: Any) -> Any:
-        return self.portal.shell(code.format(id=self.id, **said))
-
-    def delete(self) -> None:
-        ok(self.api.delete(self.at))
-        _until(lambda: self.api.get(self.at).status_code == 404)
-
-
-def predicts(address: str, sample: dict[str, Any], model: str = "digits") -> None:
-    answer = httpx.post(
-        f"http://{address}/v1/models/{model}:predict",
-        json={"instances": sample["instances"]},
-        timeout=30,
-    )
-    assert answer.status_code == 200, answer.text
-    for said, wanted in zip(answer.json()["predictions"], sample["predictions"], strict=True):
-        assert said == pytest.approx(wanted, abs=1e-5)
-
-
-def space_of(portal: ClusteredPortal, kube: Kube) -> str:
-    """The project's namespace, by what KServe was asked for there."""
-    served = kube.list("serving.kserve.io/v1beta1", "InferenceService")
-    spaces = {one["metadata"]["namespace"] for one in served}
-    (space,) = (name for name in spaces if name.startswith(portal.prefix))
-    return str(space)
 
 
 def test_a_version_answers_from_a_pod_that_kueue_let_in_as_inference(
@@ -200,7 +116,7 @@ def test_files_of_a_version_are_read_by_themselves_in_a_pod(
         return row["read"] in {"done", "failed"}
 
     try:
-        _until(read, 300)
+        until(read, 300)
     except AssertionError as error:
         jobs = api.get("projects/demo/jobs").json()["results"]
         error.add_note(f"{row}\n{[job['status'] for job in jobs]}")
@@ -213,11 +129,37 @@ def test_files_of_a_version_are_read_by_themselves_in_a_pod(
     assert not [job for job in jobs if job["name"].startswith("read-")]
 
 
+class Ran(Thread):
+    """Adds up how long pods of a row ran and were not told to go, as the API server says it."""
+
+    def __init__(self, kube: Kube, uid: str) -> None:
+        super().__init__(daemon=True)
+        self.kube, self.uid, self.seconds = kube, uid, 0.0
+        self._over = Event()
+
+    def run(self) -> None:
+        before = time.monotonic()
+        while not self._over.wait(0.5):
+            found = self.kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={self.uid}")
+            live = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+            states = [(one["status"].get("containerStatuses") or [{}])[0] for one in live]
+            at = time.monotonic()
+            self.seconds += sum("running" in one.get("state", {}) for one in states) * (at - before)
+            before = at
+
+    def end(self) -> float:
+        self._over.set()
+        self.join(30)
+        return self.seconds
+
+
 @pytest.mark.long("replicas of pods: drivers/kubernetes/test_serving_on_a_cluster.py")
 def test_one_three_one_sleeps_and_wakes(
     portal: ClusteredPortal, api: httpx.Client, kube: Kube, sample: dict[str, Any]
 ) -> None:
     served = Served(portal, api, name="wide", model="digits/v1", max_replicas=3, concurrency=2)
+    ran = Ran(kube, served.uid)
+    ran.start()
     served.ready(1)
     served.shell(_PRESS, answering=6)
     for address in served.ready(3):
@@ -226,7 +168,9 @@ def test_one_three_one_sleeps_and_wakes(
     served.ready(1)
     served.shell(_PRESS, answering=0)
     served.shell(_SLEEP)
-    _until(lambda: served.look()["status"]["state"] == "asleep")
+    until(lambda: served.look()["status"]["state"] == "asleep")
+    sizes, seconds = served.shell(_USED)
+    assert (sizes, abs(seconds - ran.end()) < NEAR_S) == ([1, 3, 1], True), (seconds, ran.seconds)
     assert not kube.list("v1", "Pod", space_of(portal, kube))
     assert served.shell(_WAKE) == ""
     predicts(served.ready(1)[0], sample)
@@ -257,41 +201,6 @@ def test_tensorflow_and_pytorch_answer_from_pods(
         served.delete()
 
 
-class Load:
-    """People who call through the gateway, one request after the other, each with its answer."""
-
-    def __init__(self, url: str, key: str, seconds: float) -> None:
-        self.url, self.key, self.seconds = url, key, seconds
-        self.answered, self.wrong = 0, list[str]()
-        self.people = 0
-        self._threads: list[Thread] = []
-
-    def call(self, people: int) -> None:
-        """Have so many call from now on."""
-        self.people = people
-        for number in range(len(self._threads), people):
-            self._threads.append(Thread(target=self._call, args=(number,), daemon=True))
-            self._threads[-1].start()
-
-    def _call(self, number: int) -> None:
-        with httpx.Client(headers={"Authorization": f"Bearer {self.key}"}, timeout=60) as http:
-            while number < self.people:
-                said = self.seconds + number / 1000
-                try:
-                    answer = http.post(self.url, json={"instances": [[said]]})
-                except httpx.HTTPError as error:
-                    self.wrong.append(repr(error))
-                    continue
-                if answer.status_code != 200 or answer.json()["predictions"] != [said]:
-                    self.wrong.append(answer.text[:200])
-                self.answered += 1
-
-    def end(self) -> None:
-        self.people = 0
-        for thread in self._threads:
-            thread.join(60)
-
-
 @pytest.mark.long("the rule: serving/test_scaling.py; pods: test_one_three_one_sleeps_and_wakes")
 def test_load_through_the_gateway_makes_one_three_and_one_again_and_loses_no_answer(
     portal: ClusteredPortal, api: httpx.Client, store: Store, tmp_path: Path
@@ -304,19 +213,19 @@ def test_load_through_the_gateway_makes_one_three_and_one_again_and_loses_no_ans
     load = Load(at, key, seconds=0.2)
     asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 30}
     # a new key is known within a second
-    _until(lambda: httpx.post(at, json={"instances": [[0]]}, **asked).status_code == 200, 10)
+    until(lambda: httpx.post(at, json={"instances": [[0]]}, **asked).status_code == 200, 10)
     try:
         load.call(8)
         addresses = served.ready(3)
         before = load.answered
-        _until(lambda: load.answered >= before + 60)
+        until(lambda: load.answered >= before + 60)
         # each took its part: what they counted themselves
         shares = [answers_of(httpx.get(f"http://{one}/metrics").text) for one in addresses]
         assert min(shares) >= 10, shares
         load.call(1)
         served.ready(1)
         before = load.answered
-        _until(lambda: load.answered >= before + 5)
+        until(lambda: load.answered >= before + 5)
     finally:
         load.end()
     assert load.answered > 100

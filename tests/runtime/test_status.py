@@ -1,10 +1,14 @@
 """The pure part: from intent and observation to what is shown."""
 
+from datetime import timedelta
+from types import SimpleNamespace
+
 import pytest
+import time_machine
 
 from runtime.protocol import Desired, Observation, Phase, Seen
 from runtime.reasons import REASONS, Fault, Reason, end_reason, info
-from runtime.workload_state import OFFERS, status_of
+from runtime.workload_state import OFFERS, ReconcileContext, Status, status_of
 
 RUN, STOP, GONE = Desired.RUNNING, Desired.STOPPED, Desired.ABSENT
 
@@ -65,3 +69,30 @@ def test_every_phase_says_what_it_offers_and_every_reason_what_it_means():
 def test_an_unknown_reason_says_nothing_rather_than_failing():
     assert info("from-a-newer-version").text == ""
     assert end_reason("stopped", 0) == Reason.FINISHED
+
+
+def test_a_start_that_is_begun_again_and_again_is_late_all_the_same() -> None:
+    """Kueue makes a pod anew that is not ready in its time; a real wait in line begins anew."""
+    row = SimpleNamespace(launch=1, phase=Phase.STARTING)
+    state = ReconcileContext(row, {"launch": 1})
+    starts, waits = Status(Phase.STARTING, Reason.PROGRAM), Status(Phase.PENDING, Reason.QUEUED)
+
+    def late(status: Status, *seconds: float) -> bool:
+        found = False
+        for step in seconds:
+            clock.shift(timedelta(seconds=step))
+            found = state.is_late(status, 600)
+        return found
+
+    with time_machine.travel(0, tick=False) as clock:
+        assert not late(waits, 0, 10, 500)  # in line for the first time
+        assert not late(starts, 1, 400)
+        assert not late(waits, 1, 10)
+        assert not late(starts, 1, 150)
+        assert late(starts, 100)
+        assert not late(waits, 1, 61, 10)  # this was a wait
+        assert not late(starts, 1, 590)
+        row.phase = Phase.RUNNING
+        assert not late(starts, 100)
+        row.phase = Phase.STARTING
+        assert not late(starts, 1, 590)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.clock import now
-from serving.scaling import LESS_AFTER_S, Needs, needed
+from runtime.protocol import Serve
+from serving.runtime_spec import workload_spec
 from serving.services import Scaler
 from serving.services import scale as scale_module
+from serving.services.scale import LESS_AFTER_S, Needs, needed
 from tests.serving.conftest import ENDPOINTS
 from usage import selectors
 from usage.selectors import Range
@@ -201,6 +204,15 @@ def test_what_stops_is_not_scaled(api, alice, wide, clock) -> None:
     assert Scaler().tick() == 0
     wide.refresh_from_db()
     assert (wide.desired, wide.replicas) == ("stopped", 1)
+
+
+def test_e10_a_number_that_a_hand_set_outside_is_put_back(fake, wide, settle) -> None:
+    row, uid = settle(wide), str(wide.uid)
+    fake.scale(replace(workload_spec(row), serve=Serve(3)))
+    assert len(fake.observe([uid])[uid].replicas) == 3
+    with time_machine.travel(now() + timedelta(minutes=2)):
+        row = settle(wide, rounds=3)
+    assert len(fake.observe([uid])[uid].replicas) == row.replicas == 1
 
 
 def test_hours_and_cost_follow_each_replica(fake, wide, settle, clock) -> None:

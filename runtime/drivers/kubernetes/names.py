@@ -29,6 +29,7 @@ JOB = "batch.kubernetes.io/job-name"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it
 # And how often it was taken away before, which costs no attempt.
 IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+FINAL = f"{DOMAIN}/final"  # annotation: exit codes after which what serves is not begun again
 INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a group's pod
 ROLE_INDEX = "training.kubeflow.org/replica-index"  # label of a pod of the training operator
 

@@ -7,11 +7,12 @@ The rules:
 * it is READY as soon as one of them answers, and where none is wanted; else it is as far as the
   one that is farthest;
 * a program that ended is started again by its node; where none has answered since and each one
-  ended again and again, the whole has ended: it would never answer;
+  ended again and again, or by a code that says it is no use, the whole has ended: it would never
+  answer;
 * what a stop wrote down counts from then on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -71,7 +72,7 @@ def judge(sights: Sequence[Sight]) -> Observation:
         return _told(replace(sights[0], pod=None), Found(Seen.READY))
     each = [_replica(sight) for sight in sights]
     at = max(range(len(each)), key=lambda n: _FAR.index(each[n].seen))
-    found = end_of([sight.pod for sight in sights]) or each[at]
+    found = end_of(owner, [sight.pod for sight in sights]) or each[at]
     replicas = tuple(
         ReplicaSeen(
             index=number,
@@ -90,15 +91,19 @@ def judge(sights: Sequence[Sight]) -> Observation:
     return replace(_told(sights[at], found), replicas=replicas)
 
 
-def end_of(pods: Sequence[Object | None]) -> Found | None:
+def end_of(owner: Object, pods: Sequence[Object | None]) -> Found | None:
     """Return how it ended by itself; None when it did not, or is started again."""
-    ends = [None if pod is None else _hopeless(pod) for pod in pods]
+    said = str((owner["metadata"].get("annotations") or {}).get(names.FINAL, ""))
+    final = {int(code) for code in said.split(",") if code.isdigit()}
+    ends = [None if pod is None else _hopeless(pod, final) for pod in pods]
     return ends[0] if all(ends) else None
 
 
-def _hopeless(pod: Object) -> Found | None:
+def _hopeless(pod: Object, final: Collection[int]) -> Found | None:
     """Return how it ended last, where it was started often enough and never answered."""
     end = observe_job.own_end(pod)
+    if end is not None and end.exit_code in final and not observe.is_ready(pod):
+        return replace(end, message="")
     starts = 1 + int(observe.main_status(pod).get("restartCount") or 0)
     if end is None or starts < _TRIES or observe.is_ready(pod):
         return None

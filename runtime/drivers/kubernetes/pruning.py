@@ -22,7 +22,7 @@ _META = (
     "creationTimestamp",
 )
 _NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.RETRIES, names.FAILURES, names.IGNORED}
-_NOTES |= {observe_served.STOP}
+_NOTES |= {observe_served.STOP, names.FINAL}
 # What a Job's ends are judged by, and how many pods it has.
 _JOB = ("backoffLimit", "backoffLimitPerIndex", "completionMode", "completions", "podFailurePolicy")
 

@@ -28,6 +28,7 @@ from runtime.protocol import (
     Observation,
     Probe,
     Resources,
+    RetryPolicy,
     Seen,
     Serve,
     WorkloadSpec,
@@ -100,6 +101,17 @@ def test_an_endpoint() -> None:
     given = endpoint(queue="team-a", priority="serving")
     assert shapes.of_spec(given) is shape
     check("endpoint", *workload.secrets(given, OPTIONS, {}), *shape.build(given, OPTIONS))
+
+
+def test_c5_what_is_sealed_writes_to_its_own_folder_only() -> None:
+    made = shape.build(endpoint(sealed=True, retry=RetryPolicy(never=(65, 66))), OPTIONS)[-1]
+    assert made["metadata"]["annotations"][names.FINAL] == "65,66"
+    predictor = made["spec"]["predictor"]
+    (container,) = predictor["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert {"emptyDir": {}, "name": "tmp"} in predictor["volumes"]
+    written = [m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")]
+    assert written == ["/tmp"]
 
 
 def test_without_kserve_or_a_replica_it_is_refused() -> None:
@@ -192,6 +204,15 @@ def test_what_ends_again_and_again_and_never_answered_has_ended() -> None:
     beside = seen(service(2), fails(dies(3, 9)), replica(2, main=runs(), ready=True))
     assert beside.seen == Seen.READY
     assert [one.restarts for one in beside.replicas] == [9, 0]
+
+
+def test_what_says_that_it_is_no_use_has_ended_at_once() -> None:
+    notes = {names.FINAL: "65,66"}
+    found = seen(service(1, notes=notes), fails(dies(65, 1)))
+    assert (found.seen, found.exit_code) == (Seen.EXITED, 65)
+    assert seen(service(1, notes=notes), fails(dies(64, 1))).seen == Seen.STARTING
+    one_of_two = (fails(dies(65, 1)), replica(2, main=runs()))
+    assert seen(service(2, notes=notes), *one_of_two).seen == Seen.STARTING
 
 
 def test_one_that_answered_is_begun_again_however_often_that_was() -> None:

@@ -101,6 +101,8 @@ def _volumes(spec: WorkloadSpec, name: str, *, files: bool) -> list[dict[str, An
         found.append({"name": "secrets", "secret": source})
     if spec.code is not None:
         found.append({"emptyDir": {}, "name": "code"})
+    if spec.sealed:
+        found.append({"emptyDir": {}, "name": "tmp"})
     return found
 
 
@@ -195,7 +197,10 @@ def _main(
         "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
         "resources": _resources(spec, options),
-        "securityContext": pod_fields.LOCKED,
+        "securityContext": {
+            **pod_fields.LOCKED,
+            **({"readOnlyRootFilesystem": True} if spec.sealed else {}),
+        },
         # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
         "terminationMessagePolicy": "File",
     }
@@ -313,6 +318,8 @@ def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
         found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
     if files:
         found.append({"mountPath": names.SECRETS, "name": "secrets", "readOnly": True})
+    if spec.sealed:
+        found.append({"mountPath": "/tmp", "name": "tmp"})  # noqa: S108 - the pod's own
     return [*found, _CODE] if spec.code is not None else found
 
 

@@ -46,7 +46,8 @@ def build(
     if spec.serve is None or spec.serve.replicas < 1:
         raise InvalidSpec("What serves begins with one replica or more.")
     meta, labels = workload.head(spec, options)
-    meta["annotations"] |= {**_MODE, STOP: "false"}
+    final = ",".join(map(str, spec.retry.never))
+    meta["annotations"] |= {**_MODE, STOP: "false", names.FINAL: final}
     labels[names.WORKLOAD] = meta["name"]
     made = workload.template(spec, options, labels=labels, files=files)
     pod, head = made["spec"], made["metadata"]
@@ -116,7 +117,7 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
     notes: dict[str, str] = {}
     if not observe_served.is_stopped(owner):
         its = [pod for pod in observe_served.pods(owner, found) if pod is not None]
-        end = observe_served.end_of(its) if its else None
+        end = observe_served.end_of(owner, its) if its else None
         hands.logs.keep(owner, its)
         note = {"launch": seeing.launch_of(owner), "at": time.time(), "reason": "stopped"}
         note |= {} if end is None else seeing.as_note(end)
