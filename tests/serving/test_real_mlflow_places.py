@@ -14,9 +14,9 @@ import pytest
 from tests.jobs.test_real_outputs import berth
 from tests.loaders.test_real_load import portal_open_to
 from tests.support import mlflow as servers
-from tests.support.certificates import Authority
 from tests.support.mlflow import Mlflow
 from tests.support.portal import Portal
+from tests.support.store_certificates import Authority
 from tests.support.store_fixtures import begun
 from tests.support.store_front import Answer, Front, Request
 from tests.support.stores import RcloneS3
@@ -98,7 +98,7 @@ def test_a_token_a_private_authority_and_files_in_s3(
         for name, token in (("team", TOKEN), ("wrong", "another-token")):
             made = client.post(SHELF, json={**server, "name": name, "password": token})
             assert made.status_code == 201, made.text
-        lake = {"kind": "s3-compatible", "name": "lake", "endpoint": store.url}
+        lake: dict[str, Any] = {"kind": "s3-compatible", "name": "lake", "endpoint": store.url}
         lake |= {"region": "us-east-1", "path_style": True}
         lake |= {"access_key": store.keys.access, "secret_key": store.keys.secret}
         assert client.post(SHELF, json=lake).status_code == 201
