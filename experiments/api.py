@@ -21,6 +21,7 @@ from experiments import selectors, services
 from experiments.choices import Algorithm, Engine, Goal, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from jobs.ai_platform.searches import FAILED_USUAL, MAX_PARALLEL, MAX_TRIALS
+from jobs.runs_api import TensorBoardOut
 from projects.access import Permission
 from projects.api.base import ProjectAPIView, ReasonIn, reason_in
 
@@ -286,6 +287,23 @@ class PromoteExperiment(ProjectAPIView):
         return Response(PromotedOut(job).data, status=status.HTTP_202_ACCEPTED)
 
 
+class ExperimentTensorBoard(ProjectAPIView):
+    """Open TensorBoard on what the trials of a search write, the best first: a workspace of one's
+    own, one for the same trials.
+    """
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_READ}
+
+    @extend_schema(
+        operation_id="experiments_tensorboard", request=None, responses={202: TensorBoardOut}
+    )
+    def post(self, request: Request, project: str, experiment: Any) -> Response:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        made = services.experiment_tensorboard(principal=self.principal, row=row)
+        told = TensorBoardOut({"workspace": made.short_id, "name": made.name}).data
+        return Response(told, status=status.HTTP_202_ACCEPTED)
+
+
 def _told(view: ProjectAPIView, row: Experiment, code: int = status.HTTP_200_OK) -> Response:
     row = selectors.experiment_get(view.principal, view.project, row.uid)
     trials: list[Trial] = list(selectors.trials_of(row))
@@ -325,6 +343,7 @@ urlpatterns = [
     path(_ONE, OneExperiment.as_view(), name="api-experiment"),
     path(f"{_ONE}/stop", StopExperiment.as_view(), name="api-experiment-stop"),
     path(f"{_ONE}/restart", RestartExperiment.as_view(), name="api-experiment-restart"),
+    path(f"{_ONE}/tensorboard", ExperimentTensorBoard.as_view(), name="api-experiment-tensorboard"),
     path(f"{_ONE}/promote", PromoteExperiment.as_view(), name="api-experiment-promote"),
     path(f"{_ONE}/trials/<int:number>/stop", StopTrial.as_view(), name="api-experiment-trial-stop"),
 ]

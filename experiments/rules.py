@@ -17,6 +17,7 @@ MAX_PARAMETERS = 20
 MAX_VALUES = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _PLACE = re.compile(r"\$\{trialParameters\.([A-Za-z0-9_-]+)\}")
+_NUMBER_PLACE = "${trial.number}"
 # As Katib's collector of what is printed reads it: name=value, a number. Nothing in it is tried
 # twice: what a program prints must not hold up who reads it.
 _NUMBER = r"[+-]?(?:\d{1,40}+(?:\.\d{0,40}+)?+|\.\d{1,40}+)(?:[Ee][+-]?\d{1,4}+)?+"
@@ -80,13 +81,15 @@ def _places(value: Any) -> list[str]:
     return [name for one in value for name in _places(one)] if isinstance(value, list) else []
 
 
-def filled(value: Any, values: Mapping[str, Any]) -> Any:
-    """Return a template with the values of a trial in their places."""
+def filled(value: Any, values: Mapping[str, Any], number: int | str) -> Any:
+    """Return a template with the values of a trial, and its number, in their places."""
     if isinstance(value, str):
-        return _PLACE.sub(lambda found: str(values[found[1]]), value)
+        parts = value.split(_NUMBER_PLACE)  # first: a value may read like a place
+        done = (_PLACE.sub(lambda found: str(values[found[1]]), part) for part in parts)
+        return str(number).join(done)
     if isinstance(value, Mapping):
-        return {name: filled(one, values) for name, one in value.items()}
-    return [filled(one, values) for one in value] if isinstance(value, list) else value
+        return {name: filled(one, values, number) for name, one in value.items()}
+    return [filled(one, values, number) for one in value] if isinstance(value, list) else value
 
 
 def numbers_said(text: str, metric: str) -> list[float]:

@@ -18,11 +18,12 @@ from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, wrong
 from common.manifests import Change
 from events import services as events
-from experiments import katib, rules
+from experiments import katib, rules, selectors
 from experiments.choices import Algorithm, Engine, Reason, State, TrialState
 from experiments.models import Experiment, Trial
 from experiments.search import any_value
 from jobs.kind import JOB
+from jobs.tensorboard import tensorboard_of
 from notifications.services import notify_owner
 from projects.access import Permission, project_enter
 from projects.others import reason_for, tell_owner
@@ -76,7 +77,7 @@ def experiment_plan(
         sealed={"job": json.dumps(template)},
     )
     first = {one["name"]: any_value(one) for one in parameters}
-    trial = {**rules.filled(template, first), "name": f"{name}-1"}
+    trial = {**rules.filled(template, first, 1), "name": f"{name}-1"}
     plan = workload_plan(principal=principal, project=project, kind=JOB, said=trial)
     choose_engine(row, template, plan.row.cluster_key)
     too_large = any(q.limit is not None and q.after - q.used > q.limit for q in plan.quota)
@@ -302,7 +303,7 @@ def experiment_promote(*, principal: Principal, row: Experiment, name: str = "")
     )
     taken = names_taken(row.project, row.owner, JOB)
     name = name or next(one for one in usual if one not in taken)
-    said = {**rules.filled(row.template, best.parameters), "name": name}
+    said = {**rules.filled(row.template, best.parameters, name), "name": name}
     made: Job = workload_create(principal=principal, project=row.project, kind=JOB, said=said)
     events.record(
         actor=principal,
@@ -312,6 +313,13 @@ def experiment_promote(*, principal: Principal, row: Experiment, name: str = "")
         data={"trial": best.number, "job": made.name},
     )
     return made
+
+
+def experiment_tensorboard(*, principal: Principal, row: Experiment, must_fit: bool = False) -> Any:
+    """Return a workspace of the person's that shows what its trials write, the best first."""
+    trials = list(selectors.trials_of(row).filter(job__deleted_at=None, job__isnull=False))
+    jobs = [one.job for one in best_first(row, trials) if one.job is not None]
+    return tensorboard_of(principal=principal, jobs=jobs, name=row.name, must_fit=must_fit)
 
 
 def require_change(principal: Principal, row: Experiment) -> None:
@@ -326,3 +334,14 @@ def best_of(row: Experiment, trials: list[Trial]) -> Trial | None:
     done = [one for one in trials if one.state == TrialState.SUCCEEDED and one.value is not None]
     pick = max if row.maximizes else min
     return pick(done, key=lambda one: one.value or 0.0) if done else None
+
+
+def best_first(row: Experiment, trials: list[Trial]) -> list[Trial]:
+    """Return what runs, then by what was said, then what said nothing."""
+    sign = -1 if row.maximizes else 1
+
+    def at(one: Trial) -> tuple[bool, bool, float, int]:
+        told = one.value is None
+        return one.state != TrialState.RUNNING, told, sign * (one.value or 0.0), one.number
+
+    return sorted(trials, key=at)

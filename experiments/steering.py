@@ -320,7 +320,7 @@ def _begin(row: Experiment, trials: list[Trial], offered: list[Proposal] | None 
         said = {"number": number, "parameters": values, "proposal": proposal}
         made.append(Trial.objects.create(experiment=row, job=job, **said))
 
-    template = filled(row.template, values)
+    template = filled(row.template, values, number)
     try:
         workload_create(
             principal=Principal(user=row.owner),

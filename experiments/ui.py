@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _t
 
 from common.errors import BerthError, wrong
 from common.paging import PER_PAGE, paginate
-from common.ui.responses import refuse
+from common.ui.responses import go, refuse
 from experiments import charts, selectors, services
 from experiments.choices import LIVE, State, TrialState
 from experiments.forms import (
@@ -23,8 +23,9 @@ from experiments.forms import (
     ParameterRows,
     at_the_job,
 )
-from experiments.models import Experiment, Trial
+from experiments.models import Trial
 from experiments.rules import MAX_PARAMETERS
+from jobs.tensorboard import is_offered
 from projects.access import Permission
 from projects.ui.base import ProjectView
 
@@ -129,13 +130,14 @@ class ExperimentDetail(ProjectView):
         trials = list(row.trials.defer("curve"))
         best = services.best_of(row, trials)
         by_number = request.GET.get("order") == "number"
-        ordered = Paginator(trials if by_number else _best_first(row, trials), PER_PAGE)
+        ordered = Paginator(trials if by_number else services.best_first(row, trials), PER_PAGE)
         page = ordered.get_page(request.GET.get("page"))
         wanted = [one.pk for one in page] + ([best.pk] if best else [])
         whole = selectors.trials_of(row).filter(pk__in=wanted).in_bulk()
         mine = row.owner_id == self.principal.user.pk
         manages = self.can(Permission.JOB_CREATE if mine else Permission.JOB_MANAGE)
         over = row.state not in LIVE
+        begun = next((one.job for one in whole.values() if one.job), None)  # alike in what it keeps
         said = {
             "row": row,
             "page": page,
@@ -149,6 +151,7 @@ class ExperimentDetail(ProjectView):
             "runs": row.state == State.RUNNING,
             "running": sum(one.state == TrialState.RUNNING for one in trials),
             "trial_runs": TrialState.RUNNING,
+            "shows_curves": begun is not None and is_offered(self.principal, begun),
             "may_stop": manages,
             "mine": mine,
             "owner": "" if mine else row.owner.label,
@@ -158,17 +161,6 @@ class ExperimentDetail(ProjectView):
             "gpu_hours": sum(one.gpu_seconds for one in trials) / 3600,
         }
         return self.render(said)
-
-
-def _best_first(row: Experiment, trials: list[Trial]) -> list[Trial]:
-    """What runs, then by what was said, then what said nothing."""
-    sign = -1 if row.maximizes else 1
-
-    def at(one: Trial) -> tuple[bool, bool, float, int]:
-        told = one.value is None
-        return one.state != TrialState.RUNNING, told, sign * (one.value or 0.0), one.number
-
-    return sorted(trials, key=at)
 
 
 def _told(trial: Trial) -> dict[str, Any]:
@@ -239,6 +231,18 @@ class TrialStop(ProjectView):
         return HttpResponseRedirect(row.get_absolute_url())
 
 
+class ExperimentCurves(ProjectView):
+    """A press that opens TensorBoard on its trials, the best first."""
+
+    required_permissions: ClassVar = {"POST": Permission.JOB_READ}
+    stands_on = ExperimentDetail
+
+    def post(self, request: HttpRequest, project: str, experiment: Any) -> HttpResponse:
+        row = selectors.experiment_get(self.principal, self.project, experiment)
+        made = services.experiment_tensorboard(principal=self.principal, row=row, must_fit=True)
+        return go(request, f"{made.get_absolute_url()}?open=1")
+
+
 class ExperimentPromote(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.JOB_CREATE}
     stands_on = ExperimentDetail
@@ -259,6 +263,7 @@ urlpatterns = [
     path(f"{_ONE}/stop", ExperimentStop.as_view(), name="stop"),
     path(f"{_ONE}/edit", ExperimentEdit.as_view(), name="edit"),
     path(f"{_ONE}/delete", ExperimentDelete.as_view(), name="delete"),
+    path(f"{_ONE}/tensorboard", ExperimentCurves.as_view(), name="tensorboard"),
     path(f"{_ONE}/promote", ExperimentPromote.as_view(), name="promote"),
     path(f"{_ONE}/trials/<int:number>/stop", TrialStop.as_view(), name="trial-stop"),
 ]

@@ -82,6 +82,17 @@ PARAMETER_SERVERS = f.Count(
     quiet=True,
     only=("framework", training.TENSORFLOW),
 )
+EVALUATOR = f.Flag(
+    name="evaluator",
+    label=_("Evaluator"),
+    help=_(
+        "The last of its replicas evaluates checkpoints while the others train: TF_CONFIG says so. "
+        "It is ended with them."
+    ),
+    quiet=True,
+    folded=True,
+    only=("framework", training.TENSORFLOW),
+)
 # 0 in these says: as a replica, but no GPU.
 SERVER_CPU = f.Count(
     name="server_cpu_milli",

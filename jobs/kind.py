@@ -167,21 +167,33 @@ def _check_framework(cluster: Cluster, row: Job) -> None:
         raise wrong("framework", said)
     if row.framework == training.MPI and not row.command:
         raise wrong("command", gettext("MPI needs the command that runs on each slot."))
+    _check_beside(cluster, row)
+
+
+def _check_beside(cluster: Cluster, row: Job) -> None:
+    """TensorFlow alone has parameter servers and an evaluator, and only some clusters run them."""
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
+    if row.evaluator and (row.framework != training.TENSORFLOW or row.replicas == 1):
+        said = gettext("TensorFlow's evaluator is one of two replicas or more.")
+        raise wrong("evaluator", said)
     for field, alike in ((own.SERVER_CPU, s.CPU), (own.SERVER_MEMORY, s.MEMORY)):
         if 0 < field.read(row) < alike.low:
             raise wrong(field.name, gettext("0, or at least as much as a replica must have."))
     if row.server_gpus and not row.gpus:
         said = gettext("Without GPUs for the replicas a parameter server has none.")
         raise wrong("server_gpus", said)
-    if row.parameter_servers and cluster.runs_images and not operator_of(cluster, row):
-        said = gettext("Parameter servers need JobSet or the training operator on this cluster.")
-        raise wrong("parameter_servers", said)
-    if row.parameter_servers and cluster.runs_images and row.topology == "required":
+    beside = "parameter_servers" if row.parameter_servers else "evaluator" if row.evaluator else ""
+    if beside and cluster.runs_images and not operator_of(cluster, row):
         said = gettext(
-            "A cluster keeps chief and workers together, not parameter servers with them. Leave "
-            "it as preferred."
+            "Parameter servers and an evaluator need JobSet or the training operator on this "
+            "cluster."
+        )
+        raise wrong(beside, said)
+    if beside and cluster.runs_images and row.topology == "required":
+        said = gettext(
+            "A cluster keeps chief and workers together, not parameter servers or an evaluator "
+            "with them. Leave it as preferred."
         )
         raise wrong("topology", said)
 
@@ -219,7 +231,7 @@ JOB = Kind(
     icon="stack-2",
     table=f.Table(
         *(s.NAME, s.ENVIRONMENT, s.IMAGE, own.SCRIPT, s.COMMAND, s.ARGS, own.CODE, own.WORKDIR),
-        *(own.FRAMEWORK, own.REPLICAS, own.PARAMETER_SERVERS),
+        *(own.FRAMEWORK, own.REPLICAS, own.EVALUATOR, own.PARAMETER_SERVERS),
         *(own.SERVER_CPU, own.SERVER_MEMORY, own.SERVER_GPUS),
         *(*s.SIZE, *s.PLACE, s.TOPOLOGY, s.TOPOLOGY_LEVEL),
         *(s.ENV, own.RETRIES, own.AFTER_LOSS, own.MIN_REPLICAS, s.TIME_LIMIT, own.SMOKE),

@@ -59,7 +59,8 @@ class Job(Workload):
     parameter_servers = models.PositiveSmallIntegerField(
         _("parameter servers"), default=0, db_default=0
     )
-    # Of each of those; 0: as much of it as a replica has, but of GPUs none.
+    evaluator = models.BooleanField(_("evaluator"), default=False, db_default=False)
+    # Of each parameter server; 0: as much of it as a replica has, but of GPUs none.
     server_cpu_milli = models.PositiveIntegerField(
         _("CPU of a parameter server"), default=0, db_default=0
     )
@@ -139,7 +140,9 @@ class Job(Workload):
         count = self.launched_replicas
         if count == 1 < self.replicas and self.framework == training.NONE:
             return (PodGroup(meets=True),)  # it went on alone, and looks for its place as before
-        return training.groups(self.framework, count, self.parameter_servers, own)
+        return training.groups(
+            self.framework, count, self.parameter_servers, own, evaluator=self.evaluator
+        )
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/jobs/{self.short_id}/"

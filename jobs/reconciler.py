@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
+    from runtime.ports import Waiting
     from runtime.reconcilers import Outcome
 
 _OVER = (Seen.EXITED, Seen.MISSING)
@@ -150,6 +151,16 @@ class JobReconciler(WorkloadReconciler):
         if row.smoke and smoke.verdict(row) is False:
             return self._finish(state, Phase.FAILED, Reason.SMOKE_FAILED, "")
         return super()._place(state)
+
+    def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
+        """What goes on with fewer is counted again, and never up, where others came before it."""
+        row: Any = state.row
+        if row.after_loss == AfterLoss.FEWER and state.ref.get("fits") == row.launch:
+            fewer = losses.fitting(row) or row.replicas
+            if fewer < row.launched_replicas:
+                found = self._outcome(state, Phase.PENDING, answer.reason, answer.message, 0.0)
+                return replace(found, updates={"replicas_now": fewer})
+        return super()._wait(state, answer)
 
     def _is_counted_anew(self, state: ReconcileContext) -> bool:
         """Whether it goes on after a loss, and is about to ask for its place the first time."""

@@ -44,6 +44,7 @@ _LEAST = {
     "output": "",
     "output_credential": "",
     "parameter_servers": 0,
+    "evaluator": False,
     "server_gpus": 0,
     "smoke": False,
 }

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from common.errors import Conflict
 from common.ids import next_name
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 MOST = 20  # runs beside each other
 _NAMED = 40  # of a job's name in that of its TensorBoard
+_NOTHING_KEPT = _lazy(
+    "Nothing that it writes is kept: name an output or a folder for checkpoints in its "
+    "settings, and have it write its event files there."
+)
 
 
 def tensorboard_open(
@@ -43,7 +48,29 @@ def tensorboard_open(
     one. ``must_fit``: as ``workload_create`` has it.
     """
     found = _chosen(row, launches)
-    folders, gone = _folders(row, found), [run for run in found if run.output_cleared_at]
+    number = found[0].launch if len(found) == 1 else f"{found[-1].launch}-{found[0].launch}"
+    return _opened(principal, found, f"{row.name[:_NAMED].strip()} {number}", must_fit=must_fit)
+
+
+def tensorboard_of(
+    *, principal: Principal, jobs: Sequence[Job], name: str, must_fit: bool = False
+) -> Any:
+    """Return the person's workspace that shows the latest run of each of these jobs beside each
+    other: of the first that keep what they write, and only where the first of those ran.
+    """
+    rows = Run.objects.filter(job__in=[one for one in jobs if keeps(one)]).order_by("launch")
+    latest = {run.job_id: run for run in rows.select_related("job__project", "output_volume")}
+    found = [latest[one.pk] for one in jobs if one.pk in latest]
+    there = [run for run in found if run.job.cluster_key == found[0].job.cluster_key]
+    if not there:
+        raise Conflict(_NOTHING_KEPT, code="no-output")
+    return _opened(principal, there[:MOST], name[:_NAMED].strip(), must_fit=must_fit)
+
+
+def _opened(principal: Principal, found: Sequence[Run], name: str, *, must_fit: bool) -> Any:
+    """Return the person's workspace that shows these runs, begun or started where it has to be."""
+    row = found[0].job
+    folders, gone = _folders(found), [run for run in found if run.output_cleared_at]
     kind = kinds.kind_of(WORKSPACE)
     shows = {"project": row.project, "owner": principal.user, "logdir": folders}
     same = kind.model.objects.filter(**shows)
@@ -54,8 +81,7 @@ def tensorboard_open(
     if there is not None:
         there = workload_edit(principal=principal, row=there, said=needs) if gone else there
         return workload_start(principal=principal, row=there)
-    number = found[0].launch if len(found) == 1 else f"{found[-1].launch}-{found[0].launch}"
-    name = f"TensorBoard {row.name[:_NAMED].strip()} {number}"
+    name = next_name(f"TensorBoard {name}", names_taken(row.project, principal.user, kind))
     volumes = dict.fromkeys(folder.partition("/")[0] for folder in folders)
     return workload_create(
         principal=principal,
@@ -65,7 +91,7 @@ def tensorboard_open(
         must_fit=must_fit,
         said={
             "kind": "tensorboard",
-            "name": next_name(name, names_taken(row.project, principal.user, kind)),
+            "name": name,
             "cluster": row.cluster_key,
             "volumes": [f"{volume}:ro" for volume in volumes],
             "logdir": folders,
@@ -78,7 +104,12 @@ def is_offered(who: Principal, row: Job) -> bool:
     """Whether a press on it may show something: what it writes is kept, and has been written."""
     kind = kinds.kind_of(WORKSPACE)
     may = kind.create in permissions_of(who, row.project) and not row.project.archived_at
-    return may and row.launch > 0 and bool(row.output or row.checkpoints)
+    return may and row.launch > 0 and keeps(row)
+
+
+def keeps(row: Job) -> bool:
+    """Whether what its program writes is kept where TensorBoard can look."""
+    return bool(row.output or row.checkpoints)
 
 
 def shown_by(board: Any) -> list[tuple[Job, Run | None]]:
@@ -112,21 +143,17 @@ def _chosen(row: Job, launches: Sequence[int]) -> list[Run]:
     return found
 
 
-def _folders(row: Job, found: Sequence[Run]) -> list[str]:
+def _folders(found: Sequence[Run]) -> list[str]:
     """Return the folders that these runs write to, as VOLUME/FOLDER."""
     folders = [
         f"{run.output_volume.name}/{run.output_folder}"
         for run in found
         if run.output_volume is not None and run.output_folder
     ]
-    if row.checkpoints:
-        folders.append(f"{row.checkpoints}/{row.short_id}")
+    jobs = dict.fromkeys(run.job for run in found)
+    folders += [f"{one.checkpoints}/{one.short_id}" for one in jobs if one.checkpoints]
     if not folders:
-        said = _(
-            "Nothing that it writes is kept: name an output or a folder for checkpoints in its "
-            "settings, and have it write its event files there."
-        )
-        raise Conflict(said, code="no-output")
+        raise Conflict(_NOTHING_KEPT, code="no-output")
     return folders
 
 

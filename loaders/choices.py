@@ -29,7 +29,7 @@ class Task(models.TextChoices):
     RETRY = "retry", _("Retry of the failed ones")
     DRY_RUN = "dry-run", _("Dry run")
     VERIFY = "verify", _("Check against the manifest")
-    CLEAR = "clear", _("Removal of what was copied out")
+    CLEAR = "clear", _("Removal of what was copied")
 
 
 class Result(models.TextChoices):

@@ -149,7 +149,7 @@ def _close_load(row: Load, run: LoadRun, how: Ended) -> None:
     if goes_on:
         values["retry_at"] = row.retry_at
     Load.objects.filter(pk=row.pk, launch=run.launch).update(**values)
-    if run.task in _BRINGS:
+    if run.task in _BRINGS | {Task.CLEAR}:
         volume_measure_soon(uids=[row.volume.uid])
     if not goes_on:
         tell_ended(row)

@@ -8,7 +8,7 @@ from django.utils import translation
 
 from common.hooks import Hook
 from common.templatetags.berth import filesize
-from loaders.choices import Result
+from loaders.choices import Result, Task
 from loaders.words import why_failed
 from notifications.services import notify_owner
 
@@ -28,7 +28,7 @@ def tell_ended(row: Load) -> None:
         made_for(row)
         return
     kind = _KINDS.get(Result(row.result))
-    if kind is None:
+    if kind is None or row.task == Task.CLEAR:  # nobody waits for that
         return
     with translation.override(row.owner.reads_in):
         params = {

@@ -123,7 +123,7 @@ def _mode(row: Load) -> str:
 def _store(row: Load) -> dict[str, Any]:
     if row.credential is not None:
         return dict(store_of(row.credential))
-    if not row.anonymous:  # a removed credential never becomes "nobody"
+    if not row.anonymous and row.task != Task.CLEAR:  # a removed credential never becomes "nobody"
         raise InvalidSpec("Its credential was removed.", reason="credential-gone")
     return {
         "kind": row.store_kind,

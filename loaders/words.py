@@ -123,6 +123,7 @@ _DONE = {
     Task.RETRY: lambda: _("What failed before is there now."),
     Task.DRY_RUN: lambda: _("Counted; nothing was copied."),
     Task.VERIFY: lambda: _("Everything is as the manifest says."),
+    Task.CLEAR: lambda: _("What was copied was removed here."),
 }
 
 

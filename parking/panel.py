@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Q
+
 from clusters.models import Flavor
 from common.clock import now
 from metrics.sampling import GPU_BUSY
@@ -73,11 +75,8 @@ def spent(row: Any) -> Spent | None:
     """Return what its GPUs did in the last day; None: it held none. Three queries."""
     at = now()
     since = at - SPAN
-    held = [
-        one
-        for one in Interval.objects.filter(uid=row.uid, gpus__gt=0).order_by("launch", "part")
-        if one.ended_at is None or one.ended_at > since
-    ]
+    lately = Q(ended_at=None) | Q(ended_at__gt=since)
+    held = list(Interval.objects.filter(lately, uid=row.uid, gpus__gt=0).order_by("launch", "part"))
     gpu_hours = sum(
         (min(one.ended_at or at, at) - max(one.started_at, since)) / _HOUR * one.gpus
         for one in held

@@ -130,31 +130,7 @@ def patrol(
     ``may`` says which kinds of work are told of, by their right to be read.
     """
     at = now()
-    open_now = Interval.objects.filter(ended_at=None, gpus__gt=0)
-    if project is not None:
-        open_now = open_now.filter(project_uid=project.uid)
-    first = Interval.objects.filter(uid=OuterRef("uid"), launch=OuterRef("launch"), part=0)
-    began = Case(When(part__gt=0, then=Subquery(first.values("started_at")[:1])))
-    open_now = open_now.annotate(began=Coalesce(began, F("started_at")))  # whatever size it had
-    held = {one.uid: one for one in open_now.order_by("launch")}
-    rows = Workload.objects.filter(
-        uid__in=list(held),
-        phase=Phase.RUNNING,
-        desired=Desired.RUNNING,
-        deleted_at__isnull=True,
-        kind__in=[kind.word for kind in kinds.kinds() if may(kind.read)],
-    ).select_related("project", "owner", "idle__policy")
-    if wanted.kind:
-        rows = rows.filter(kind=wanted.kind)
-    if wanted.q:
-        rows = rows.filter(
-            Q(name__icontains=wanted.q)
-            | Q(owner__username__icontains=wanted.q)
-            | Q(project__slug__icontains=wanted.q)
-        )
-    found = {row.uid: row for row in rows}
-    if wanted.flavor:
-        found = {uid: row for uid, row in found.items() if held[uid].flavor == wanted.flavor}
+    held, found = _holding(wanted, project, may)
     begun = {uid: max(filter(None, (held[uid].began, row.ready_at))) for uid, row in found.items()}
     quiet = _quiet(begun, wanted.below, at)
     if wanted.hours < _FINE_HOURS:
@@ -189,6 +165,38 @@ def patrol(
         held=sum(held[uid].gpus for uid in found),
         unmeasured=sum(held[uid].gpus for uid in found if uid not in quiet),
     )
+
+
+def _holding(
+    wanted: Filter, project: Project | None, may: Callable[[Permission], bool]
+) -> tuple[dict[UUID, Any], dict[UUID, Any]]:
+    """Return what holds GPUs now: the interval of each, and the rows of those asked for."""
+    open_now = Interval.objects.filter(ended_at=None, gpus__gt=0)
+    if project is not None:
+        open_now = open_now.filter(project_uid=project.uid)
+    first = Interval.objects.filter(uid=OuterRef("uid"), launch=OuterRef("launch"), part=0)
+    began = Case(When(part__gt=0, then=Subquery(first.values("started_at")[:1])))
+    open_now = open_now.annotate(began=Coalesce(began, F("started_at")))  # whatever size it had
+    held = {one.uid: one for one in open_now.order_by("launch")}
+    rows = Workload.objects.filter(
+        uid__in=list(held),
+        phase=Phase.RUNNING,
+        desired=Desired.RUNNING,
+        deleted_at__isnull=True,
+        kind__in=[kind.word for kind in kinds.kinds() if may(kind.read)],
+    ).select_related("project", "owner", "idle__policy")
+    if wanted.kind:
+        rows = rows.filter(kind=wanted.kind)
+    if wanted.q:
+        rows = rows.filter(
+            Q(name__icontains=wanted.q)
+            | Q(owner__username__icontains=wanted.q)
+            | Q(project__slug__icontains=wanted.q)
+        )
+    found = {row.uid: row for row in rows}
+    if wanted.flavor:
+        found = {uid: row for uid, row in found.items() if held[uid].flavor == wanted.flavor}
+    return held, found
 
 
 class _Quiet(NamedTuple):

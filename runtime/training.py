@@ -8,6 +8,8 @@ from runtime.protocol import PodGroup, Resources
 
 NONE, PYTORCH, TENSORFLOW, MPI = "none", "pytorch", "tensorflow", "mpi"
 CHIEF, WORKER, PS, MASTER, LAUNCHER = "chief", "worker", "ps", "master", "launcher"
+EVALUATOR = "evaluator"
+BESIDE = frozenset((PS, EVALUATOR))  # they go on until they are ended, when the others are done
 NODE = "node"  # how the Trainer calls each replica of PyTorch's
 TRAINER, JOBSET, MPI_OPERATOR = "trainer", "jobset", "mpi"
 PYTORCHJOB, TFJOB = "pytorchjob", "tfjob"  # of the training operator, older than the trainer
@@ -38,18 +40,26 @@ _STARTERS = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
 
 
 def groups(
-    framework: str, replicas: int, parameter_servers: int = 0, size: Resources | None = None
+    framework: str,
+    replicas: int,
+    parameter_servers: int = 0,
+    size: Resources | None = None,
+    *,
+    evaluator: bool = False,
 ) -> tuple[PodGroup, ...]:
     """Return the roles in the order in which replicas are numbered; the first one leads.
 
-    ``size``: of each parameter server, where that is not the replicas'.
+    ``size``: of each parameter server, where that is not the replicas'. ``evaluator``: the last
+    of the replicas is one.
     """
     first = {PYTORCH: MASTER, TENSORFLOW: CHIEF, MPI: LAUNCHER}.get(framework)
     if first is None:
         return (PodGroup("main", replicas),)
     found = [PodGroup(first, 1, meets=True)]
-    if replicas > 1:
-        found.append(PodGroup(WORKER, replicas - 1))
+    if workers := replicas - 1 - evaluator:
+        found.append(PodGroup(WORKER, workers))
+    if evaluator:
+        found.append(PodGroup(EVALUATOR))
     if framework == TENSORFLOW and parameter_servers:
         found.append(PodGroup(PS, parameter_servers, resources=size))
     return tuple(found)
@@ -77,10 +87,14 @@ def grouped(of: Sequence[str]) -> tuple[PodGroup, ...]:
 
 
 def tf_config(found: Sequence[PodGroup], places: Sequence[str], role: str, index: int) -> str:
-    """Return what TensorFlow reads. ``places``: host:port of each replica, by number."""
+    """Return what TensorFlow reads. ``places``: host:port of each replica, by number.
+
+    An evaluator is none of those that it sees: nobody asks it for anything.
+    """
     cluster: dict[str, list[str]] = {}
     for its, place in zip(roles(found), places, strict=True):
-        cluster.setdefault(its, []).append(place)
+        if its != EVALUATOR:
+            cluster.setdefault(its, []).append(place)
     told = {"cluster": cluster, "task": {"type": role, "index": index}}
     return json.dumps(told, separators=(",", ":"))
 

@@ -19,12 +19,13 @@ from jobs.ai_platform.api import TrainingLineOut
 from jobs.ai_platform.documents import refusal
 from jobs.ai_platform.machines import Tables
 from projects.access import Permission, require
-from projects.api.base import REASON, ProjectAPIView, reason_in
+from projects.api.base import REASON, reason_in
 from serving import selectors
 from serving.ai_platform import FRAMEWORKS, Translation, translate
 from serving.choices import Files
 from serving.kind import ENDPOINT
 from serving.models import Model, ModelVersion
+from serving.models_api import ModelView
 from serving.services import models, versions
 from work.api.views import PLAN
 from work.selectors import visible_to
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
 
 _WORDS = {str(ours): theirs for theirs, ours in FRAMEWORKS.items()}
 _STATES = {Files.COMING: "CREATING", Files.THERE: "READY", Files.FAILED: "FAILED"}
-RIGHTS = {
-    "GET": Permission.MODEL_READ,
-    "POST": Permission.MODEL_MANAGE,
-    "DELETE": Permission.MODEL_MANAGE,
-}
 
 
 class NamedIn(StrictSerializer):
@@ -91,15 +87,7 @@ class PredictionPlanOut(serializers.Serializer[Any]):
     fields = TrainingLineOut(many=True)  # type: ignore[assignment]
 
 
-class _View(ProjectAPIView):
-    required_permissions: ClassVar = RIGHTS
-
-    def model(self, name: str) -> Model:
-        return selectors.model_get(self.principal, self.project, name)
-
-    def version(self, model: str, name: str) -> ModelVersion:
-        return selectors.version_get(self.principal, self.model(model), name)
-
+class _View(ModelView):
     def told(self, row: ModelVersion, default: ModelVersion | None) -> dict[str, Any]:
         found = {
             "name": f"{row.model.name}/{row.name}",

@@ -19,7 +19,7 @@ from serving.address import address_of
 from serving.choices import How, State
 from serving.kind import ENDPOINT
 from serving.models import EndpointKey
-from serving.replicas import replicas_of
+from serving.selectors import replicas_of
 from serving.services.keys import MAX_LIMIT
 from serving.states import STATES
 from work.api.base import ActView, OneView

@@ -9,6 +9,7 @@ class ServingConfig(AppConfig):
         from clusters.where import lookup_of
         from jobs.runtime_spec import secrets_with
         from jobs.ui.artifacts import offers
+        from jobs.ui.panels import has_no_curves
         from parking import hooks
         from runtime import gateway, reconcilers
         from serving import contents, listeners, mlflow
@@ -27,6 +28,7 @@ class ServingConfig(AppConfig):
         contents.connect()
         gateway.register(mlflow.QUESTION, mlflow.answer, outside=True)
         panels.panels.register(batch.panel)
+        has_no_curves.register(batch.predicts)
         hooks.used_at.register(called_at)
         secrets_with.register(secrets_of)
         environments.apart.register(own_environments.offered_apart)

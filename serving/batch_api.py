@@ -100,11 +100,15 @@ class BatchPredictionOut(serializers.Serializer[Any]):
     input = serializers.CharField()
     output = serializers.CharField()
     state = serializers.SerializerMethodField()
-    progress = serializers.FloatField(help_text="from 0 to 1, of its first replica")
-    done = serializers.IntegerField(help_text="instances of its first replica")
+    progress = serializers.FloatField(help_text="from 0 to 1, of all its replicas")
+    done = serializers.IntegerField(help_text="instances that were asked, or are none")
     failed = serializers.IntegerField(help_text="of these: what is in errors.jsonl")
     per_second = serializers.FloatField(allow_null=True, help_text="instances, of the last minute")
     seconds_left = serializers.IntegerField(allow_null=True, help_text="null: nobody knows")
+    input_gone = serializers.BooleanField(
+        source="is_input_gone",
+        help_text="what was brought from its bucket was removed: errors can't be tried alone",
+    )
     errors_of = serializers.SerializerMethodField(
         help_text="id of the one of which only the errors were tried again"
     )

@@ -72,7 +72,7 @@ def waits(name: str, job: Workload | None = None) -> tuple[str, str] | None:
         return None
     numbers = {"done": making.mib, "of": SIZES_MIB[name]}
     if not making.problem:
-        said = _("The model server of this machine is made first: %(done)d of about %(of)d MiB.")
+        said = _("The model server of this machine is being made: %(done)d of about %(of)d MiB.")
         return Reason.ENVIRONMENT, said % numbers
     if making.problem == "disk":
         said = _("The disk is full: the model server takes %(of)d MiB.") % numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,36 +63,31 @@ def _instance(inputs: list[dict[str, Any]]) -> Any:
 
 
 def _tensor(one: dict[str, Any]) -> dict[str, Any]:
-    shape, value = _shape(one), _value(one)
-    count = 1
-    for length in shape:
-        count *= length
+    shape = _shape(one)
     datatype = str(one.get("datatype") or "FP32")
     told = {"name": str(one.get("name")), "datatype": datatype, "shape": shape}
-    return {**told, "data": [value] * count}
+    return {**told, "data": [_value(one)] * math.prod(shape)}
+
+
+def _lengths(one: dict[str, Any]) -> list[int]:
+    """Return the shape with one for each length that is free."""
+    said = one.get("shape")
+    return [n if type(n) is int and n > 0 else 1 for n in said] if isinstance(said, list) else [1]
 
 
 def _shape(one: dict[str, Any]) -> list[int]:
-    """Return the shape with one for each length that is free, and no more numbers than are read."""
-    said = one.get("shape")
-    shape = [n if type(n) is int and n > 0 else 1 for n in said] if isinstance(said, list) else [1]
+    """Return the same with no more numbers than are read."""
+    shape = _lengths(one)
     for place in sorted(range(len(shape)), key=lambda n: -shape[n]):
-        others = 1
-        for n, length in enumerate(shape):
-            others *= length if n != place else 1
+        others = math.prod(shape[:place] + shape[place + 1 :])
         shape[place] = min(shape[place], max(1, MOST_NUMBERS // others))
     return shape or [1]
 
 
 def is_cut(signature: dict[str, Any]) -> bool:
     """Whether an example has fewer numbers than the model takes."""
-    for one in signature.get("inputs") or []:
-        said = one.get("shape") if isinstance(one, dict) else None
-        if isinstance(said, list):
-            whole = [n if type(n) is int and n > 0 else 1 for n in said]
-            if whole != _shape(one):
-                return True
-    return False
+    inputs = (one for one in signature.get("inputs") or [] if isinstance(one, dict))
+    return any(one.get("shape") and _lengths(one) != _shape(one) for one in inputs)
 
 
 def _value(one: dict[str, Any]) -> Any:

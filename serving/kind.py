@@ -19,7 +19,7 @@ from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
 from serving.selectors import default_of
-from serving.services.canary import check_edit, launched, stopping
+from serving.services.canary import CANARY_NAME, check_edit, launched, stopping
 from serving.services.history import served_first
 from serving.services.scale import most_of
 from work.choices import StopReason
@@ -55,6 +55,8 @@ def version_named(row: Endpoint) -> ModelVersion:
 
 def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
     """Find its version and who can serve it; have bounds that hold."""
+    if row.pk is None and row.name.startswith(CANARY_NAME):
+        raise wrong("name", gettext("Names that begin with “canary-” are those of canaries."))
     if row.model:
         row.version = version_named(row)
         row.model = str(row.version)
@@ -162,7 +164,7 @@ ENDPOINT = Kind(
     read=Permission.ENDPOINT_READ,
     manage=Permission.ENDPOINT_MANAGE,
     managed=True,
-    first_name=lambda row: row.model.partition("/")[0] or Endpoint.KIND,
+    first_name=lambda row: row.model.partition("/")[0].removeprefix(CANARY_NAME) or Endpoint.KIND,
     settle=_settle,
     prepare=_prepare,
     change=_change,

@@ -25,6 +25,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 # Others end so too: only a file that is called model.ENDING says which framework it is of.
 _PLAIN = frozenset({".json", ".txt"})
 _NAMED = 5
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")  # as the file browser unpacks
 
 
 def frameworks_in(paths: Iterable[str]) -> list[str]:
@@ -71,6 +72,9 @@ def framework_of(paths: Sequence[str], said: str = "") -> str:
     elif fits:
         told |= {"fits": _labels(fits)}
         message = _("The files fit several frameworks, say which: %(fits)s.")
+    elif archives := [path for path in paths if path.lower().endswith(ARCHIVES)]:
+        told |= {"name": archives[0][:200]}
+        message = _("%(name)s is an archive: unpack it where it is (Files) and look again.")
     else:
         message = _("No file says which framework wrote it. The folder has: %(there)s.")
     raise wrong("framework", message % told)

@@ -13,6 +13,7 @@ from common.clock import now
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
 from jobs.models import Job
+from loaders.choices import Task
 from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Desired
@@ -77,6 +78,8 @@ class ModelVersion(models.Model):
     look_at = models.DateTimeField(null=True)
     digest = models.CharField(max_length=80, blank=True, default="")  # of all its files
     size_bytes = models.PositiveBigIntegerField(null=True)
+    # Whether a job is to read them by itself, once they are there; nobody asks twice.
+    read_when_there = models.BooleanField(default=False, db_default=False)
     # The job that reads them, in the project's own place; when it did, and what it found wrong.
     read_by = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
     read_at = models.DateTimeField(null=True)
@@ -105,7 +108,12 @@ class ModelVersion(models.Model):
                 fields=["look_at"],
                 condition=Q(look_at__isnull=False),
                 name="serving_version_look",
-            )
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(read_when_there=True),
+                name="serving_version_to_read",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -117,6 +125,12 @@ class ModelVersion(models.Model):
     @property
     def is_there(self) -> bool:
         return self.files == Files.THERE
+
+    @property
+    def awaits_upload(self) -> bool:
+        """Whether somebody still has to send its files, or others in place of what did not fit."""
+        is_sent = self.source == Source.UPLOAD and self.volume is not None
+        return is_sent and not self.is_there and self.look_at is None
 
     @property
     def reading(self) -> str:
@@ -268,12 +282,6 @@ class EndpointKey(models.Model):
 class Calls(models.Model):
     """Who called what in one minute through one gateway: numbers, never bodies."""
 
-    # What is added up over minutes, callers and gateways; the histogram besides.
-    SUMS = (
-        *("requests", "refused", "client_errors", "server_errors"),
-        *("seconds", "bytes_in", "bytes_out"),
-    )
-
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="calls")
     minute = models.DateTimeField()
     gateway = models.CharField(max_length=32)  # which of several counted
@@ -335,6 +343,8 @@ class BatchPrediction(models.Model):
     asked = models.CharField(max_length=101)  # MODEL/VERSION, or the name of the endpoint
     input = models.CharField(max_length=1024)
     output = models.CharField(max_length=1024)
+    # That brings its input from a bucket; also of the one whose errors it tries again.
+    load = models.ForeignKey(Load, null=True, on_delete=models.SET_NULL, related_name="predictions")
     # All that was said of it, to begin the same again.
     said = models.JSONField(default=dict, db_default=Value({}, JSONField()))
     # Only what that one could not predict.
@@ -356,6 +366,11 @@ class BatchPrediction(models.Model):
     def is_of_endpoint(self) -> bool:
         """Whether an endpoint was asked, also one that is gone."""
         return bool(self.said.get("endpoint"))
+
+    @property
+    def is_input_gone(self) -> bool:
+        """Whether what was brought from its bucket was removed, or is being removed."""
+        return self.load is not None and self.load.task == Task.CLEAR
 
     @property
     def again(self) -> dict[str, Any]:

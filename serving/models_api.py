@@ -124,6 +124,11 @@ class VersionIn(StrictSerializer):
     cluster = serializers.CharField(
         required=False, default="", allow_blank=True, help_text="where its files are kept"
     )
+    read = serializers.BooleanField(
+        required=False,
+        default=True,
+        help_text="once they are there a job reads the files, up to 2 GiB, if it can start at once",
+    )
 
 
 class VersionEditIn(StrictSerializer):
@@ -182,10 +187,21 @@ class CheckIn(StrictSerializer):
     )
 
 
-class Models(ProjectAPIView):
-    """Models of a project, by name. POST registers one."""
+class ModelView(ProjectAPIView):
+    """The base of what is about models."""
 
     required_permissions: ClassVar = READ_AND_MANAGE
+
+    def model(self, name: str) -> Model:
+        return selectors.model_get(self.principal, self.project, name)
+
+    def version(self, model: str, name: str) -> ModelVersion:
+        return selectors.version_get(self.principal, self.model(model), name)
+
+
+class Models(ModelView):
+    """Models of a project, by name. POST registers one."""
+
     queryset = Model.objects.none()
     serializer_class = ModelOut
 
@@ -199,45 +215,36 @@ class Models(ProjectAPIView):
     def post(self, request: Request, project: str) -> Response:
         said = given(ModelIn, request)
         row = models.model_create(principal=self.principal, project=self.project, **said)
-        row = selectors.model_get(self.principal, self.project, row.name)
-        return Response(ModelOut(row).data, status=status.HTTP_201_CREATED)
+        return Response(ModelOut(self.model(row.name)).data, status=status.HTTP_201_CREATED)
 
 
-class OneModel(ProjectAPIView):
+class OneModel(ModelView):
     """One model."""
 
-    required_permissions: ClassVar = READ_AND_MANAGE
     serializer_class = ModelOut
 
     @extend_schema(operation_id="models_show", responses=ModelOut)
     def get(self, request: Request, project: str, model: str) -> Response:
-        return Response(ModelOut(selectors.model_get(self.principal, self.project, model)).data)
+        return Response(ModelOut(self.model(model)).data)
 
     @extend_schema(operation_id="models_edit", request=ModelEditIn, responses=ModelOut)
     def patch(self, request: Request, project: str, model: str) -> Response:
-        row = selectors.model_get(self.principal, self.project, model)
-        said = given(ModelEditIn, request)
+        row, said = self.model(model), given(ModelEditIn, request)
         return Response(
             ModelOut(models.model_describe(principal=self.principal, row=row, **said)).data
         )
 
     @extend_schema(operation_id="models_delete", parameters=[REASON], responses={204: None})
     def delete(self, request: Request, project: str, model: str) -> Response:
-        row = selectors.model_get(self.principal, self.project, model)
-        models.model_delete(principal=self.principal, row=row, said=reason_in(request))
+        row, said = self.model(model), reason_in(request)
+        models.model_delete(principal=self.principal, row=row, said=said)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class VersionView(ProjectAPIView):
+class VersionView(ModelView):
     """The base of what is about versions."""
 
     serializer_class = VersionOut
-
-    def model(self, name: str) -> Model:
-        return selectors.model_get(self.principal, self.project, name)
-
-    def version(self, model: str, name: str) -> ModelVersion:
-        return selectors.version_get(self.principal, self.model(model), name)
 
     def told(self, row: ModelVersion, code: int = status.HTTP_200_OK) -> Response:
         row = selectors.version_get(self.principal, row.model, row.name)
@@ -247,7 +254,6 @@ class VersionView(ProjectAPIView):
 class Versions(VersionView):
     """Versions of a model, newest first. POST adds one; its files are looked at soon after."""
 
-    required_permissions: ClassVar = READ_AND_MANAGE
     queryset = ModelVersion.objects.none()
 
     @extend_schema(operation_id="model_versions_list", responses=VersionOut(many=True))
@@ -268,8 +274,6 @@ class Versions(VersionView):
 
 class OneVersion(VersionView):
     """One version of a model."""
-
-    required_permissions: ClassVar = READ_AND_MANAGE
 
     @extend_schema(operation_id="model_versions_show", responses=VersionOut)
     def get(self, request: Request, project: str, model: str, version: str) -> Response:

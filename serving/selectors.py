@@ -13,7 +13,10 @@ from common.clock import now
 from common.errors import NotFound
 from jobs.kind import JOB
 from jobs.models import Told
+from jobs.replicas import moment
 from projects.access import Permission, scoped
+from runtime.models import ObservedWorkload
+from runtime.protocol import observation_read
 from runtime.reasons import Reason
 from serving.choices import Files, Stage
 from serving.gateway.tallies import LIVES_S
@@ -142,6 +145,26 @@ def default_of(versions: QuerySet[ModelVersion]) -> ModelVersion | None:
     return usable.first() or rows.first()
 
 
+def replicas_of(row: Endpoint) -> list[dict[str, Any]]:
+    """Return each replica of its latest launch as it was last seen."""
+    seen = ObservedWorkload.objects.filter(uid=row.uid, cluster_key=row.cluster_key).first()
+    if seen is None or seen.launch != row.launch:
+        return []
+    told = observation_read(seen.data).replicas
+    return [
+        {
+            "index": one.index,
+            "state": one.seen,
+            "address": one.address,
+            "node": one.node,
+            "reason": one.reason,
+            "restarts": one.restarts,
+            "started_at": moment(one.started_at),
+        }
+        for one in told
+    ]
+
+
 def missing(version: ModelVersion | None) -> tuple[str, str] | None:
     """Return reason and sentence of why it can't be loaded yet; None: its files are there."""
     if version is None or version.files == Files.THERE:
@@ -179,7 +202,7 @@ def predictions_visible_to(
         rows = rows.filter(version__model=model)
     if endpoint:
         rows = rows.filter(endpoint__name=endpoint)
-    with_ = ("project", "job__project", "job__owner", "endpoint", "errors_of__job")
+    with_ = ("project", "job__project", "job__owner", "endpoint", "errors_of__job", "load")
     return rows.select_related(*with_).order_by("-id")
 
 

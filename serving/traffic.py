@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from common.clock import now
-from serving.latency import merged, percentile
+from serving.gateway.counts import SUMS, Sums
+from serving.latency import percentile
 from serving.models import BatchPrediction, Calls, Endpoint, EndpointKey
 
 if TYPE_CHECKING:
@@ -28,31 +29,21 @@ SPANS = {"hour": (60, 1), "day": (24 * 60, 15), "week": (7 * 24 * 60, 120), "mon
 
 
 @dataclass
-class Traffic:
+class Traffic(Sums):
     """Sums of some minutes."""
 
-    requests: int = 0
-    refused: int = 0
-    client_errors: int = 0
-    server_errors: int = 0
-    seconds: float = 0.0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    histogram: dict[int, int] = field(default_factory=dict)
     minutes: int = 0  # that these are of
     latest: datetime | None = None
 
     def add(self, told: dict[str, Any]) -> None:
         """Add a minute."""
-        self.join(Traffic(**{name: told[name] for name in (*Calls.SUMS, "histogram")}))
-        if self.latest is None or told["minute"] > self.latest:
-            self.latest = told["minute"]
+        sums = {name: told[name] for name in (*SUMS, "histogram")}
+        self.join(Traffic(**sums, latest=told["minute"]))
 
-    def join(self, other: Traffic) -> None:
-        for name in Calls.SUMS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.histogram = merged((self.histogram, other.histogram))
-        self.latest = max(filter(None, (self.latest, other.latest)), default=None)
+    def join(self, other: Sums) -> None:
+        super().join(other)
+        if isinstance(other, Traffic):
+            self.latest = max(filter(None, (self.latest, other.latest)), default=None)
 
     @property
     def per_minute(self) -> float:
@@ -168,7 +159,7 @@ def _since(row: Endpoint, span: str) -> QuerySet[Calls]:
 
 
 def _read(calls: QuerySet[Calls], *more: str) -> Iterable[dict[str, Any]]:
-    return calls.values("minute", "caller", "histogram", *Calls.SUMS, *more).iterator(2000)
+    return calls.values("minute", "caller", "histogram", *SUMS, *more).iterator(2000)
 
 
 def _callers(words: Iterable[str]) -> dict[str, Caller]:

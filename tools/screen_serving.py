@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from common.clock import now
 from runtime.models import ObservedWorkload
 from serving.latency import bucket_of
-from serving.models import Calls, Endpoint, EndpointKey, Model, ModelVersion
+from serving.models import Calls, Endpoint, EndpointKey, Model, ModelVersion, Served
 from usage.models import Interval
 from volumes.models import Volume
 from work.models import Step
@@ -56,47 +56,64 @@ def make(vision: Project, who: dict[str, User]) -> dict[str, Endpoint]:
     )
     versions = _versions(vision, alice, volume)
     found = {
-        "ready": _endpoint(alice, vision, "digits", versions["digits", "v1"], min_replicas=1,
+        "ready": endpoint(alice, vision, "digits", versions["digits", "v1"], min_replicas=1,
                            max_replicas=4, replicas=3, canary_percent=10),
-        "asleep": _endpoint(alice, vision, "churn", versions["churn", "v1"], phase="stopped",
+        "asleep": endpoint(alice, vision, "churn", versions["churn", "v1"], phase="stopped",
                             desired="stopped", stop_reason="asleep", sleep_after_minutes=30),
-        "starting": _endpoint(who["bob"], vision, "segment-nuclei",
+        "starting": endpoint(who["bob"], vision, "segment-nuclei",
                               versions["cell-segmenter", "v1"], phase="starting"),
-        "queued": _endpoint(alice, vision, "assistant", versions["assistant", "v1"], gpus=1,
+        "queued": endpoint(alice, vision, "assistant", versions["assistant", "v1"], gpus=1,
                             gpu_flavor="h100-80", phase="pending", reason="queued",
                             external_ref={"queue": {"position": 1, "lacking": ["gpus"]}}),
-        "failed": _endpoint(alice, vision, "embedder", versions["protein-embedder-large", "v1"],
+        "failed": endpoint(alice, vision, "embedder", versions["protein-embedder-large", "v1"],
                             phase="failed", reason="exited", stopped_at=now(),
                             message="The file is a TorchScript of PyTorch 2.9; this has 2.4"),
-        "parked": _endpoint(alice, vision, "reranker", versions["cell-segmenter", "v1"], gpus=1,
+        "parked": endpoint(alice, vision, "reranker", versions["cell-segmenter", "v1"], gpus=1,
                             gpu_flavor="h100-80", phase="stopped", desired="stopped",
                             stop_reason="parked"),
-        "stopped": _endpoint(alice, vision, "churn-of-spring", versions["churn", "v1"],
+        "stopped": endpoint(alice, vision, "churn-of-spring", versions["churn", "v1"],
                              phase="stopped", desired="stopped", stop_reason="user"),
-        "waiting": _endpoint(alice, vision, "imported", versions["imported", "v2"],
+        "waiting": endpoint(alice, vision, "imported", versions["imported", "v2"],
                              phase="pending", reason="data",
                              message="The files of imported/v2 are being brought."),
-        "promoting": _endpoint(alice, vision, "digits-promoted", versions["digits", "v1"],
+        "promoting": endpoint(alice, vision, "digits-promoted", versions["digits", "v1"],
                                canary_percent=100, promoting=True, max_replicas=4,
                                scaling_problem="The project may have no more than 64 CPUs."),
-        "own": _endpoint(who["mona"], vision, "label-studio-backend", None,
+        "served": endpoint(alice, vision, "digits-of-spring", versions["digits", "v2"]),
+        "own": endpoint(who["mona"], vision, "label-studio-backend", None,
                          image="registry.example.org/vision/labels:3", runtime="custom"),
-        "long": _endpoint(alice, vision, "tts-with-a-rather-long-name-that-still-fits", None,
+        "long": endpoint(alice, vision, "tts-with-a-rather-long-name-that-still-fits", None,
                           image="registry.example.org/speech/text-to-speech:1.0.2",
                           runtime="custom"),
     }  # fmt: skip
     ready = found["ready"]
-    canary = _endpoint(alice, vision, "canary-of-digits", versions["digits", "v2"],
+    canary = endpoint(alice, vision, "canary-of-digits", versions["digits", "v2"],
                        canary_of=ready)  # fmt: skip
-    _endpoint(
+    endpoint(
         alice, vision, "canary-promoted", versions["digits", "v2"], canary_of=found["promoting"]
     )
-    late = _endpoint(who["mona"], vision, "canary-of-labels", None, phase="failed",
+    late = endpoint(who["mona"], vision, "canary-of-labels", None, phase="failed",
                      reason="exited", message="Exit code 1", canary_of=found["own"],
                      image="registry.example.org/vision/labels:4", runtime="custom")  # fmt: skip
-    _seen(ready, 3)
-    _seen(late, 0)
-    _seen(found["promoting"], 2)
+    seen(ready, 3)
+    seen(late, 0)
+    seen(found["promoting"], 2)
+    seen(found["served"], 1)
+    for hours, name, how in (
+        (60, "v1", "deployed"),
+        (30, "v2", "promoted"),
+        (9, "v1", "rolled-back"),
+        (2, "v2", "promoted"),
+    ):
+        Served.objects.create(
+            endpoint=found["served"],
+            launch=1,
+            at=now() - timedelta(hours=hours),
+            serves=f"digits/{name}",
+            said={"model": f"digits/{name}"},
+            how=how,
+            by=alice,
+        )
     keys = [
         _key(ready, alice, "web shop", 1, requests_per_second=50, concurrent=8),
         _key(ready, alice, "nightly report", 2, requests_per_day=20_000,
@@ -108,6 +125,7 @@ def make(vision: Project, who: dict[str, User]) -> dict[str, Endpoint]:
     _called(ready, callers, chance, 400, 0.018)
     _called(canary, callers[:1], chance, 45, 0.025, days=1, fails=0.02)
     _called(found["asleep"], callers[2:], chance, 3, 0.2)
+    _called(found["served"], callers[2:], chance, 90, 0.03)
     Interval.objects.create(
         uid=ready.uid, launch=1, kind="endpoint", name=ready.name, project_uid=vision.uid,
         project_slug=vision.slug, owner_uid=alice.uid, owner_name=alice.username,
@@ -146,7 +164,7 @@ def _versions(project: Project, owner: User, volume: Volume) -> dict[tuple[str, 
     return found
 
 
-def _endpoint(
+def endpoint(
     owner: User, project: Project, name: str, version: ModelVersion | None, **columns: Any
 ) -> Endpoint:
     asked = now() - timedelta(hours=5)
@@ -172,7 +190,7 @@ def _endpoint(
     return row
 
 
-def _seen(row: Endpoint, count: int) -> None:
+def seen(row: Endpoint, count: int) -> None:
     """Write what the watch of the machine would have."""
     replicas = [
         {"index": n, "seen": "ready" if n < count - 1 else "starting", "node": f"a100-0{n + 1}",
@@ -277,6 +295,8 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         *((("mona" if name == "own" else "alice"), f"endpoint-{name}", row.get_absolute_url())
           for name, row in rows.items()),
         ("alice", "endpoint-requests", f"{one}requests/?span=month"),
+        ("alice", "endpoint-requests-served",
+         f"{rows['served'].get_absolute_url()}requests/?span=week"),
         ("alice", "endpoint-keys", f"{one}keys/"),
         ("alice", "endpoint-key-new", f"{one}keys/"),
         ("alice", "endpoint-try", f"{one}try/"),

@@ -200,11 +200,10 @@ def _begin(state: dict[str, Any], at: int) -> None:
 def _step(state: dict[str, Any], step: int, at: int, said: Mapping[str, Any]) -> bool:
     if not _is_new(state, at):
         return True
-    share, failed = said.get("progress"), said.get("failed", 0)
-    if isinstance(share, int | float) and 0 <= share <= 1 and _is_count(failed):
-        state["progress"] = [float(share), step, failed]
     _begin_number, _stride, marks, last = state["starts"][-1]
     newest = last or (marks[-1] if marks else None)
+    if _progress(state, step, said) and newest is not None and step == newest[0]:
+        return True  # only how far it is, told again of the same step
     if newest is not None and at < newest[1]:
         before, state["behind"] = state["behind"], [step, at]
         if before is None or not (before[0] < step and before[1] <= at and newest[0] < step):
@@ -226,6 +225,15 @@ def _step(state: dict[str, Any], step: int, at: int, said: Mapping[str, Any]) ->
     starts = state["starts"]
     while sum(len(one[2]) for one in starts) > _ALL_MARKS:
         _thin(max(starts, key=lambda one: len(one[2])))
+    return True
+
+
+def _progress(state: dict[str, Any], step: int, said: Mapping[str, Any]) -> bool:
+    """Keep how far it says that it is; False: it says nothing of that."""
+    share, failed = said.get("progress"), said.get("failed", 0)
+    if not isinstance(share, int | float) or not 0 <= share <= 1 or not _is_count(failed):
+        return False
+    state["progress"] = [float(share), step, failed]
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -10,9 +11,9 @@ import click
 from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_NOT_FOUND, ApiError
 from berth_cli.context import Session, with_session
-from berth_cli.documents import Kind, Waiting, register
+from berth_cli.documents import Kind, Waiting, register, waiting
 from berth_cli.output import age, cpus, mib, moment
-from berth_cli.work import Row, Work, gpus
+from berth_cli.work import Over, Row, Work, gpus
 
 _STANDS = frozenset({"ready", "asleep", "stopped", "failed"})
 _COLUMNS: Any = (
@@ -87,6 +88,10 @@ class _Endpoints(Work):
     wait_help = "Wait until it answers."
     wait_s = 600.0
 
+    def line(self, row: Row) -> str:
+        beside = row["canary"] and f"its canary: {row['canary']['state']}"
+        return "; ".join(filter(None, (super().line(row), beside)))
+
     def end(self, s: Session, row: Row, *, ended: bool) -> None:  # noqa: ARG002
         state = self.state(row)
         if state in {"ready", "asleep"} or ended:
@@ -112,7 +117,7 @@ register("Endpoint", Kind("endpoints", ENDPOINT.settle))
 @ENDPOINT.creates()
 @with_session
 def create(s: Session, *, wanted: Waiting, **said: Any) -> None:
-    """Serve a model: berth endpoint create --name digits --model digits/v1"""
+    """Serve a model. berth endpoint create --name digits --model digits/v1"""
     ENDPOINT.create(s, said, {}, wanted=wanted)
 
 
@@ -140,14 +145,21 @@ ENDPOINT.add_delete("Delete an endpoint with its keys.", left="its keys are void
 @click.argument("which", metavar="NAME", shell_complete=completing.endpoints)
 @ENDPOINT.describes(edits=True)
 @click.option("--end", is_flag=True, help="Take it away; all requests go back at once.")
+@partial(waiting, within=600.0, text="Wait until it answers; with --end: until it is gone.")
 @with_session
-def canary(s: Session, which: str, *, end: bool, **said: Any) -> None:
+def canary(s: Session, which: str, *, end: bool, wanted: Waiting, **said: Any) -> None:
     """Put a canary beside an endpoint, the same but for what is said: --model digits/v2
 
     It gets no request until berth endpoint split gives it a share.
     """
     path = f"{ENDPOINT.path(s, ENDPOINT.find(s, which))}/canary"
-    _show(s, s.client.call("DELETE", path) if end else s.client.post(path, ENDPOINT.body(said)))
+    if end:
+        _show(s, s.client.call("DELETE", path), wanted, until=_is_alone)
+        return
+    row = _show(s, s.client.post(path, ENDPOINT.body(said)), wanted, until=_canary_stands)
+    if wanted.wait and (row["canary"] is None or row["canary"]["state"] != "ready"):
+        why = row["canary"]["why"] if row["canary"] else ""
+        raise ApiError(f"Its canary does not answer. {why}".rstrip(), EXIT_ERROR)
 
 
 @endpoint.command("split")
@@ -157,21 +169,22 @@ def canary(s: Session, which: str, *, end: bool, **said: Any) -> None:
 def split(s: Session, name: str, percent: int) -> None:
     """Have PERCENT of the requests go to its canary."""
     path = f"{ENDPOINT.path(s, ENDPOINT.find(s, name))}/canary/split"
-    _show(s, s.client.post(path, {"percent": percent}))
+    _show(s, s.client.post(path, {"percent": percent}), Waiting())
 
 
 @endpoint.command("rollback")
 @click.argument("name", shell_complete=completing.endpoints)
+@partial(waiting, within=600.0, text="Wait until it serves what it served before.")
 @with_session
-def rollback(s: Session, name: str) -> None:
-    """Take all requests back from its canary, which stays; without one, serve what it served
-    before, without a gap.
+def rollback(s: Session, name: str, *, wanted: Waiting) -> None:
+    """Take all requests back from its canary. That stays; where there is none it serves what it
+    served before, without a gap.
     """
     path = ENDPOINT.path(s, ENDPOINT.find(s, name))
     if s.client.get(path)["canary"]:
-        _show(s, s.client.post(f"{path}/canary/split", {"percent": 0}))
+        _show(s, s.client.post(f"{path}/canary/split", {"percent": 0}), Waiting())
     else:
-        _show(s, s.client.post(f"{path}/roll-back"))
+        _show(s, s.client.post(f"{path}/roll-back"), wanted, until=_is_alone)
 
 
 @endpoint.command("history")
@@ -184,17 +197,31 @@ def history(s: Session, name: str) -> None:
 
 @endpoint.command("promote")
 @click.argument("name", shell_complete=completing.endpoints)
+@partial(waiting, within=600.0, text="Wait until the canary is gone.")
 @with_session
-def promote(s: Session, name: str) -> None:
-    """Serve what its canary serves, without a gap; the canary goes afterwards."""
-    _show(s, s.client.post(f"{ENDPOINT.path(s, ENDPOINT.find(s, name))}/canary/promote"))
+def promote(s: Session, name: str, *, wanted: Waiting) -> None:
+    """Serve what its canary serves, without a gap. The canary goes afterwards."""
+    path = ENDPOINT.path(s, ENDPOINT.find(s, name))
+    _show(s, s.client.post(f"{path}/canary/promote"), wanted, until=_is_alone)
 
 
-def _show(s: Session, row: Row) -> None:
+def _is_alone(row: Row) -> bool:
+    return row["canary"] is None
+
+
+def _canary_stands(row: Row) -> bool:
+    return row["canary"] is None or row["canary"]["state"] in _STANDS
+
+
+def _show(s: Session, row: Row, wanted: Waiting, *, until: Over = _is_alone) -> Row:
+    """Print an endpoint with its canary, after it came as far as was asked; return it."""
+    if wanted.wait:
+        row = ENDPOINT.follow(s, row, timeout=wanted.timeout, until=until)
     s.show(row, _ONE)
     if s.fmt == "table" and row["canary"]:
         click.echo()
         s.show(row["canary"], _CANARY)
+    return row
 
 
 @endpoint.group("key")
@@ -238,7 +265,7 @@ def key_list(s: Session, endpoint_name: str) -> None:
 @click.argument("name")
 @with_session
 def key_revoke(s: Session, endpoint_name: str, name: str) -> None:
-    """Revoke a key, by its name or id: it calls nothing more, and its streams end."""
+    """Revoke a key, by its name or id. It calls nothing more, and its streams end."""
     keys = _keys(s, endpoint_name)
     live = (one for one in s.client.pages(keys) if not one["revoked_at"])
     found = next((one for one in live if name in {one["id"], one["name"]}), None)

@@ -158,6 +158,21 @@ def experiment_promote(s: Session, name: str, job: str) -> None:
     emit([made] if s.fmt == "table" else made, fmt=s.fmt, columns=columns)
 
 
+@experiment.command("tensorboard")
+@click.argument("name")
+@click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait.")
+@with_session
+def experiment_tensorboard(s: Session, name: str, *, only_print: bool, timeout: float) -> None:
+    """Open TensorBoard on what the trials write, the 20 best beside each other.
+
+    It is a workspace of yours that stops when nobody looks: berth workspace stop, delete.
+    """
+    from berth_cli.jobs import open_tensorboard
+
+    open_tensorboard(s, _address(s, name), {}, only_print=only_print, timeout=timeout)
+
+
 def _address(s: Session, name: str) -> str:
     """Return where a search is, by its name or its id."""
     for one in s.client.pages(f"projects/{s.project}/experiments"):

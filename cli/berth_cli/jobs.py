@@ -357,10 +357,18 @@ def tensorboard(
 
     It is a workspace of yours that stops when nobody looks: berth workspace stop, delete.
     """
+    path = JOB.path(s, JOB.find(s, name))
+    said: dict[str, Any] = {"runs": list(runs)} if runs else {}
+    open_tensorboard(s, path, said, only_print=only_print, timeout=timeout)
+
+
+def open_tensorboard(
+    s: Session, path: str, said: dict[str, Any], *, only_print: bool, timeout: float
+) -> None:
+    """Ask for the TensorBoard of what is at ``path``, wait for it and open it."""
     from berth_cli.workspaces import WORKSPACE, open_page
 
-    path = f"{JOB.path(s, JOB.find(s, name))}/tensorboard"
-    made = s.client.post(path, {"runs": list(runs)} if runs else {})
+    made = s.client.post(f"{path}/tensorboard", said)
     row = WORKSPACE.follow(s, WORKSPACE.find(s, made["workspace"]), timeout=timeout)
     WORKSPACE.end(s, row, ended=False)
     open_page(row, only_print=only_print)

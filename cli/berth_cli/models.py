@@ -103,7 +103,7 @@ def model_describe(s: Session, name: str) -> None:
 @why
 @with_session
 def model_delete(s: Session, name: str, reason: str) -> None:
-    """Delete a model with its versions; their files stay where they are."""
+    """Delete a model with its versions; their files stay."""
     s.client.call("DELETE", f"{_base(s)}/{name}", params={"reason": reason} if reason else None)
     click.echo(f"{name} is deleted.")
 
@@ -114,7 +114,7 @@ def model_delete(s: Session, name: str, reason: str) -> None:
 @click.option("--search", "words", default="", help="Only models with this in their names.")
 @with_session
 def model_mlflow(s: Session, server: str, name: str, words: str) -> None:
-    """List what an MLflow server has: its models, or the versions of MODEL.
+    """List what an MLflow server has. Its models, or the versions of MODEL.
 
     SERVER is a credential of kind mlflow. Register one by: berth model import SERVER/MODEL/VERSION
     """
@@ -148,7 +148,7 @@ def model_import(
     credential: str | None,
     no_wait: bool,
 ) -> None:
-    """Register a version of an MLflow registry: … import team-mlflow/iris/3 (or latest, @ALIAS)"""
+    """Register a version of an MLflow registry. … import team-mlflow/iris/3 (or latest, @ALIAS)"""
     if what.count("/") < 2:  # noqa: PLR2004 - server, model, version
         raise ApiError("Write it like SERVER/MODEL/VERSION.", EXIT_USAGE)
     name = name or re.sub(r"[^a-z0-9]+", "-", what.split("/")[-2].lower()).strip("-")[:50]
@@ -170,7 +170,7 @@ def model_import(
 
 @model.group()
 def version() -> None:
-    """Versions of a model: add, list, stage, delete."""
+    """Versions of a model: add, list, check, read, stage, delete."""
 
 
 @version.command("list")
@@ -205,6 +205,7 @@ def version_list(s: Session, name: str) -> None:
 )
 @click.option("--credential", help="That opens the bucket; a public one needs none.")
 @click.option("--cluster", help="Where its files are kept.")
+@click.option("--no-read", is_flag=True, help="Have no job read the files by itself.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until its files are there.")
 @with_session
 def version_add(  # noqa: PLR0913 - one for each option
@@ -219,9 +220,10 @@ def version_add(  # noqa: PLR0913 - one for each option
     signature: str | None,
     credential: str | None,
     cluster: str | None,
+    no_read: bool,
     no_wait: bool,
 ) -> None:
-    """Add a version: … version add mnist --from run:train/latest/model --metric accuracy=0.98"""
+    """Add a version. … version add mnist --from run:train/latest/model --metric accuracy=0.98"""
     if (origin is None) == (from_dir is None) and framework != "custom":
         raise ApiError("Say where its files are: --from or --from-dir.", EXIT_USAGE)
     if from_dir is not None:
@@ -233,6 +235,7 @@ def version_add(  # noqa: PLR0913 - one for each option
             "framework": framework,
             "credential": credential,
             "cluster": cluster,
+            "read": False if no_read else None,
         }
     )
     said["metrics"] = dict(_number(one) for one in metrics)
@@ -278,7 +281,7 @@ def version_check(s: Session, name: str, version_name: str, credential: str | No
 @click.argument("version_name", metavar="VERSION")
 @with_session
 def version_read(s: Session, name: str, version_name: str) -> None:
-    """Read the files in a job of the project: their digest, what the model takes and gives."""
+    """Read the files in a job of the project. It tells their digest, what goes in and comes out."""
     path = f"{_base(s)}/{name}/versions/{version_name}"
     row, until = s.client.post(f"{path}/read"), monotonic() + 3600
     while row["read"] == "running":

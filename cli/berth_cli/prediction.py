@@ -119,7 +119,7 @@ def versions() -> None:
 def versions_create(
     s: Session, name: str, *, model: str, origin: str | None, plan: bool, **said: Any
 ) -> None:
-    """Create a version: … versions create v1 --model mnist --framework tensorflow --origin gs://…
+    """Create a version. … versions create v1 --model mnist --framework tensorflow --origin gs://…
 
     It is deployed as an endpoint that is called as its model, where there is none.
     """
@@ -206,7 +206,7 @@ def versions_set_default(s: Session, name: str, model: str) -> None:
 def predict(
     s: Session, *, model: str, version: str | None, signature_name: str | None, **said: Any
 ) -> None:
-    """Ask a version for predictions: … predict --model mnist --json-instances FILE"""
+    """Ask a version for predictions. … predict --model mnist --json-instances FILE"""
     files = {name: file for name, file in said.items() if file and name != "region"}
     if len(files) != 1:
         message = "Say one of --json-instances, --text-instances and --json-request."

@@ -301,7 +301,7 @@ class Work:
             answer = s.client.post(f"projects/{s.project}/idle/{row['uid']}/extend", said)
             s.show(answer["notice"], _NOTICE)
 
-        self._one("keep", f"Keep a {self.word} that is idle: what would follow is put off.")(run)
+        self._one("keep", f"Keep one {self.word} that is idle: what would follow is put off.")(run)
 
     def add_extend(self) -> None:
         """Add ``extend``: the end by its time limit is moved."""

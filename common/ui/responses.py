@@ -58,11 +58,13 @@ def status_of(error: BerthError) -> int:
 class Refused:
     """A form that a template wrote by hand and a service refused: it stands at ``path``.
 
-    ``typed`` is what was sent, ``said`` the sentence for its field.
+    ``typed`` is what was sent, ``said`` the sentence for its field. Where no field is wrong the
+    page says it, too: its form may not be there any more.
     """
 
     def __init__(self, request: HttpRequest, error: BerthError) -> None:
         self.path = request.path
+        self.is_of_a_field = bool(error.fields)
         self.typed = request.POST.dict()
         self.said = " ".join(said for each in error.fields.values() for said in each)
         self.said = self.said or error.message

@@ -1,4 +1,4 @@
-"""Removing from a volume what was copied out of it, and the state of that load."""
+"""Removing from a volume what was copied out of it or into it, and the state of that load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.safepath import OWN, Folder, UnsafePath
 
 
 def clear(state: State, progress: Progress) -> Stop:
-    """Remove from the volume what was copied out, as far as it still is what was copied."""
+    """Remove from the volume what was copied, as far as it still is what was copied."""
     progress.phase = "deleting"
     root = state.plan.folder
     folders = {root} if root else set[str]()

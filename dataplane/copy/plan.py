@@ -140,8 +140,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
         _wrong("a pattern can't be read")
     if plan.store.kind in _NO_BUCKETS and plan.direction == "out":
         _wrong("nothing is written into HDFS or MLflow")
-    if (plan.marker or plan.mode == "clear") and plan.direction != "out":
-        _wrong("only what is copied out is marked, or cleared away")
+    if plan.marker and plan.direction != "out":
+        _wrong("only what is copied out is marked")
     if plan.newest < 0 or (plan.newest and (plan.mode not in {"copy", "abandon"} or plan.marker)):
         _wrong("checkpoints are copied, and an index of them is what marks them")
     if plan.concurrency < 0:

@@ -13,6 +13,7 @@ import yaml
 from django.utils.translation import gettext as _
 
 from common.errors import Invalid, wrong
+from jobs.ai_platform.machines import ROLES
 from work.fields import is_storable
 
 MAX_BYTES = 256 * 1024
@@ -37,11 +38,10 @@ _PARAMETER: dict[str, Any] = {
     **dict.fromkeys(("parameterName", "type", "minValue", "maxValue", "scaleType"), TEXT),
     **dict.fromkeys(("categoricalValues", "discreteValues"), LIST),
 }
-_ROLES = ("master", "worker", "parameterServer", "evaluator")
 TRAINING: dict[str, Any] = {
-    **dict.fromkeys(("scaleTier", *(f"{role}Type" for role in _ROLES)), TEXT),
-    **dict.fromkeys((f"{role}Count" for role in _ROLES[1:]), COUNT),
-    **{f"{role}Config": _REPLICA for role in _ROLES},
+    **dict.fromkeys(("scaleTier", *(f"{role}Type" for role in ROLES)), TEXT),
+    **dict.fromkeys((f"{role}Count" for role in ROLES[1:]), COUNT),
+    **{f"{role}Config": _REPLICA for role in ROLES},
     **dict.fromkeys(("packageUris", "args"), LIST),
     **dict.fromkeys(("pythonModule", "region", "runtimeVersion", "pythonVersion"), TEXT),
     **dict.fromkeys(("jobDir", "network", "serviceAccount"), TEXT),

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from jobs.ai_platform.searches import FAILED_USUAL, MAX_PARALLEL, MAX_TRIALS
 
 PATH = "hyperparameters"
+NUMBER = "${trial.number}"  # stands for a trial's number in what it is made of
 TAG = "training/hptuning/metric"  # where none is said
 ALGORITHMS = {
     "ALGORITHM_UNSPECIFIED": "tpe",

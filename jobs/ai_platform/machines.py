@@ -61,7 +61,7 @@ _OLDER: Mapping[str, tuple[str, int, str]] = {
     "complex_model_m_v100": ("n1-standard-16", 4, "NVIDIA_TESLA_V100"),
     "complex_model_l_v100": ("n1-standard-32", 8, "NVIDIA_TESLA_V100"),
 }
-ROLES = ("master", "worker", "parameterServer")
+ROLES = ("master", "worker", "parameterServer", "evaluator")
 # Tier → role → how many of which machine type. CUSTOM says them itself.
 TIERS: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "BASIC": {"master": (1, "n1-standard-4")},

@@ -237,14 +237,15 @@ def _sizes(sheet: _Sheet, roles: Sequence[_Role]) -> None:
 def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
     """Add master and workers as replicas of one job, and how they find each other."""
     workers, servers = counts.get("worker", 0), counts.get(_SERVERS, 0)
+    evaluators = counts.get("evaluator", 0)
     image = str(sheet.get("masterConfig.imageUri") or "").lower()
     framework = "pytorch" if "torch" in image else "tensorflow"
     shapes = {"framework", "parameter_servers"} <= here.fields
-    sheet.made.said["replicas"] = 1 + workers
+    sheet.made.said["replicas"] = 1 + workers + evaluators
     if workers and sheet.get("workerCount") is not None:
         why = _("Replicas of one job: the master and its workers, let in together.")
         sheet.tell("workerCount", _("replicas: %(n)d") % {"n": 1 + workers}, why)
-    if (workers or servers) and shapes:
+    if (workers or servers or evaluators) and shapes:
         sheet.made.said["framework"] = framework
         told = "TF_CONFIG" if framework == "tensorflow" else "MASTER_ADDR, RANK, WORLD_SIZE"
         why = _("How replicas find each other.")
@@ -257,6 +258,12 @@ def _replicas(sheet: _Sheet, here: Here, counts: Mapping[str, int]) -> None:
         sheet.made.said["parameter_servers"] = servers
         if path != "scaleTier":
             sheet.tell(path, _("parameter servers: %(n)d") % {"n": servers})
+    if evaluators > 1 or (evaluators and not (shapes and framework == "tensorflow")):
+        sheet.refuse("evaluatorCount", _("TensorFlow has one evaluator, other frameworks none."))
+    elif evaluators:
+        sheet.made.said["evaluator"] = True
+        why = _("One replica more, ended with the others. Its role stands in TF_CONFIG.")
+        sheet.tell("evaluatorCount", _("the evaluator"), why)
     if (chief := sheet.get("useChiefInTfConfig")) or (chief is False and not workers):
         sheet.tell("useChiefInTfConfig", _("TF_CONFIG says chief"))
     elif chief is False:
@@ -279,7 +286,7 @@ def _program(sheet: _Sheet, here: Here, package: str) -> None:
         if (words := sheet.get(path)) is not None:
             said["args"] += words
             sheet.tell(path, _("arguments"), _("As they stand; nothing is expanded."))
-    if folder := sheet.get("jobDir"):
+    if folder := _folder(sheet):
         said["args"] += ["--job-dir", folder]
     if package:
         said["code"] = f"package:{package}"
@@ -305,7 +312,7 @@ def _image(sheet: _Sheet, here: Here) -> str:
     elif image:
         why = _("No cluster of this project runs images. Use pythonModule with --package-path.")
         sheet.refuse("masterConfig.imageUri", why)
-    for path in ("workerConfig.imageUri", "parameterServerConfig.imageUri"):
+    for path in (f"{role}Config.imageUri" for role in ROLES[1:]):
         if (own := sheet.get(path)) == image and own:
             sheet.tell(path, _("the same image"))
         elif own:
@@ -343,7 +350,7 @@ def _runtime(sheet: _Sheet, here: Here, *, has_image: bool) -> None:
 
 def _results(sheet: _Sheet, here: Here) -> None:
     """``jobDir`` is handed to the program, and where results go that it leaves in a folder."""
-    folder = sheet.get("jobDir")
+    folder = _folder(sheet)
     if not folder:
         return
     why = _("Its program writes there itself; give it a credential with --credential.")
@@ -352,7 +359,16 @@ def _results(sheet: _Sheet, here: Here) -> None:
         why = _("And what it leaves in its output folder goes there when it ends.")
     elif not _BUCKET.match(folder):
         why = _("A path of a volume, given with --volume, survives the job.")
+    if sheet.get(hyperparameters.PATH):
+        why = " ".join((_("Each trial has a folder of its own there, called by its number."), why))
     sheet.tell("jobDir", f"--job-dir {folder}", why)
+
+
+def _folder(sheet: _Sheet) -> str:
+    """Return what the program gets as its ``--job-dir``; of a search each trial its own."""
+    folder = str(sheet.get("jobDir") or "")
+    is_of_trials = folder and sheet.get(hyperparameters.PATH)
+    return f"{folder.rstrip('/')}/{hyperparameters.NUMBER}" if is_of_trials else folder
 
 
 def _search(sheet: _Sheet) -> None:
@@ -364,8 +380,6 @@ def _search(sheet: _Sheet) -> None:
         sheet.tell(path, becomes, why, value="" if path.endswith(".params") else None)
     for path, why in found.refused.items():
         sheet.refuse(path, why)
-    if sheet.get("jobDir"):
-        sheet.refuse("jobDir", _("All trials would write to the same folder: leave it out."))
     if not found.refused:
         sheet.made.search = found
         sheet.made.said["args"] += found.args
@@ -401,12 +415,10 @@ def _place(sheet: _Sheet) -> None:
     for path in (f"{role}Config.diskConfig" for role in ROLES):
         if sheet.get(path):
             sheet.tell(path, _("nothing"), _("Disks belong to volumes here: use --volume."))
-    evaluator = _("There is no evaluator here. Evaluate in the chief, or in a job of its own.")
     sheet.refuse_all(
         {
             "serviceAccount": _("Attach a credential of the project: --credential NAME."),
             "encryptionConfig.kmsKeyName": _("What is kept here has its own keys. Leave it out."),
-            **dict.fromkeys(("evaluatorType", "evaluatorCount", "evaluatorConfig"), evaluator),
         }
     )
 

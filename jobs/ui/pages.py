@@ -54,6 +54,7 @@ _ROLES = {
     training.CHIEF: _("Chief"),
     training.LAUNCHER: _("Launcher"),
     training.WORKER: _("Worker"),
+    training.EVALUATOR: _("Evaluator"),
     training.PS: _("Parameter server"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from common.hooks import Hook
 from jobs import checkpoints, fetching, origin, runs, smoke
 from jobs.choices import State
 from jobs.kind import JOB
@@ -22,6 +23,9 @@ from work.ui.present import took
 if TYPE_CHECKING:
     from accounts.principal import Principal
 
+# Whether a job's program is known to write no events, so that no TensorBoard is offered.
+has_no_curves: Hook[[Job], bool] = Hook()
+
 
 def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
     if row.kind == origin.KIND and slot is Slot.CARD:
@@ -34,6 +38,8 @@ def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
 def curves(who: Principal, row: Any, slot: Slot) -> Panel | None:
     """Return the press that opens TensorBoard, of a job that keeps what it writes."""
     if row.kind != Job.KIND or slot is not Slot.CARD or not is_offered(who, row):
+        return None
+    if any(has_no_curves(row)):
         return None
     latest = runs.runs_of(row).values_list("launch", flat=True).first()
     return Panel("jobs/_tensorboard_card.html", {"numbers": [latest]}) if latest else None

@@ -34,7 +34,9 @@ def made_start(
     if credential is not None:
         row.credential, row.anonymous = credential, False
     row.newest_at = newest_at
-    require_runnable(principal, row)
+    if task == Task.CLEAR and not row.is_export:
+        row.loaded_at = None  # whatever needs it waits from now on
+    require_runnable(principal, row, task)
     begin(principal, row, task=task)
     changed(row)
     return row

@@ -87,7 +87,7 @@ def _require_idle(row: Load) -> None:
         raise Conflict(_("It runs now: pause it, or wait until it is done."), code="running")
 
 
-def require_runnable(who: Principal, row: Load) -> None:
+def require_runnable(who: Principal, row: Load, task: Task = Task.LOAD) -> None:
     """Raise unless the load may run now: for whoever asks, and as its owner, as whom it runs.
 
     In the transaction of the start: nothing puts its volume back, removes it or hands it over
@@ -103,22 +103,23 @@ def require_runnable(who: Principal, row: Load) -> None:
                 % {"owner": row.owner.label},
                 code="owner-left",
             )
-        _require_parts(owner, row)
-    _require_parts(who, row)
+        _require_parts(owner, row, task)
+    _require_parts(who, row, task)
     require_cluster(row.cluster_key, row.project)
 
 
-def _require_parts(who: Principal, row: Load) -> None:
-    if row.credential is None and not row.anonymous:
+def _require_parts(who: Principal, row: Load, task: Task) -> None:
+    clears = task == Task.CLEAR  # no store is asked, and no room taken
+    if row.credential is None and not row.anonymous and not clears:
         raise Conflict(
             _("Its credential was removed. Choose another one in its settings."),
             code="credential-gone",
         )
-    if row.credential is not None:
+    if row.credential is not None and not clears:
         credential_for_use(who, row.project, row.credential.uid)
     # an export writes too: what it remembers lies in the volume
-    volume = volume_for_use(who, row.project, row.volume.uid, write=True)
-    if row.direction == "in":
+    volume = volume_for_use(who, row.project, row.volume.uid, write=True, even_full=clears)
+    if row.direction == "in" and not clears:
         require_room(volume)
 
 

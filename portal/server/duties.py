@@ -53,7 +53,8 @@ from serving import duty as endpoints
 from serving.environments import is_of_before
 from serving.gateway.tallies import tallies_prune
 from serving.models import Endpoint
-from serving.services import version_files
+from serving.services import reading
+from serving.services.batch_places import inputs_tidy
 from usage import capacity, closing, digest, node_days
 from volumes import measuring
 from volumes.services import create
@@ -295,7 +296,7 @@ class Worker:
             Loop("perftests", perftests.turn, perftests.EVERY_S, leased=True),
             Loop("job-outputs", outputs_copy, 2.0, leased=True),
             Loop("job-checkpoints", copies_due, 2.0, leased=True),
-            Loop("model-files", version_files.versions_look, 2.0, leased=True),
+            Loop("model-files", reading.versions_step, 2.0, leased=True),
             Loop("budgets", budgets.look, 30.0, leased=True, first_s=LATER_S),
             Loop("budget-days", budget_days.roll, 600.0, leased=True, first_s=LATER_S),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
@@ -401,6 +402,7 @@ def tidy() -> None:
     turns.prune()
     packages_prune()
     outputs_tidy()
+    inputs_tidy()
     tallies_prune()
     middleware.purge()
     notifications.housekeeping()

@@ -294,7 +294,8 @@ class Manager:
     # --- the end ---------------------------------------------------------------------------------
 
     def _stop_all(self) -> None:
+        """At once: who waits for all of it does not wait for the sum of their graces."""
         for child in reversed(self.children):
-            child.stop()
-        for one in self.standby:
-            one.stop()
+            child.ask_to_end()
+        for child in (*self.children, *(old for one in self.standby for old in one.leaving)):
+            child.wait_ended()

@@ -58,6 +58,7 @@ class Child:
     started_at: float = 0.0
     due_at: float = 0.0
     quick_ends: int = 0
+    asked_at: float = 0.0
 
     @property
     def alive(self) -> bool:
@@ -88,16 +89,24 @@ class Child:
         self.process = None
         return self.quick_ends
 
-    def stop(self) -> None:
-        """SIGTERM, then SIGKILL after the grace; returns when it is gone."""
-        if not self.alive or self.process is None:
+    def ask_to_end(self) -> None:
+        if self.alive and self.process is not None:
+            self.process.terminate()
+        self.asked_at = time.monotonic()
+
+    def wait_ended(self) -> None:
+        """Return when it is gone; SIGKILL where it was asked longer than its grace ago."""
+        if self.process is None:
             return
-        self.process.terminate()
         try:
-            self.process.wait(self.grace_s)
+            self.process.wait(max(0.0, self.asked_at + self.grace_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def stop(self) -> None:
+        self.ask_to_end()
+        self.wait_ended()
 
     def tail(self) -> str:
         try:
@@ -167,13 +176,9 @@ class Standby:
 
     def _end(self, old: Child) -> None:
         """Ask it to go; it drains by itself, and nobody waits for it here."""
-        if old.alive and old.process is not None:
-            old.process.terminate()
+        if old.alive:
+            old.ask_to_end()
             self.leaving.append(old)
-
-    def stop(self) -> None:
-        for one in self.leaving:
-            one.stop()
 
 
 def gate_standby(
@@ -303,7 +308,7 @@ class Supervisor(Child):
         self.adopted = 0
         return super().ended(now)
 
-    def stop(self) -> None:
+    def ask_to_end(self) -> None:
         """Does nothing: it stays, and with it the workspaces."""
         self.process = None
         self.adopted = 0

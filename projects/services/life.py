@@ -196,7 +196,8 @@ def require_active(project: Project) -> None:
 
 def lock(project: Project) -> Project:
     """Return the row as it is now, locked; Conflict when it is being deleted."""
-    row = Project.objects.select_for_update().get(pk=project.pk)
+    # no_key: whatever refers to it is committed meanwhile, else each would wait for the other
+    row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
     if row.desired == Desired.ABSENT or row.deleted_at is not None:
         raise Conflict(_("The project is being deleted."), code="deleting")
     return row

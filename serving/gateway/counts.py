@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from serving.latency import bucket_of
+from serving.latency import bucket_of, merged
 
+SUMS = (
+    *("requests", "refused", "client_errors", "server_errors"),
+    *("seconds", "bytes_in", "bytes_out"),
+)
 REFUSED, CLIENT_ERROR, SERVER_ERROR = 429, 400, 500
 
 
@@ -18,7 +22,9 @@ class Slice:
 
 
 @dataclass
-class Count:
+class Sums:
+    """What is added up of requests: ``SUMS`` and, beside them, how long they took."""
+
     requests: int = 0
     refused: int = 0
     client_errors: int = 0
@@ -27,6 +33,15 @@ class Count:
     bytes_in: int = 0
     bytes_out: int = 0
     histogram: dict[int, int] = field(default_factory=dict)
+
+    def join(self, other: Sums) -> None:
+        for name in SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.histogram = merged((self.histogram, other.histogram))
+
+
+@dataclass
+class Count(Sums):
     latest: float = 0.0  # when the last of them ended
 
 

@@ -70,7 +70,7 @@ class Process:
                 tasks.create_task(self._every(COUNTS_EVERY_S, self._count))
                 tasks.create_task(self._every(CERTIFICATE_EVERY_S, self._renew))
         finally:
-            await _logged(self._count)
+            await _logged(self._count_last)
             await in_database(self.tallies.leave)
 
     async def _follow_on(self) -> None:
@@ -132,9 +132,12 @@ class Process:
             lambda: self.tallies.write_pressures(answering, waiting, moment=time.monotonic())
         )
 
-    async def _count(self) -> None:
+    async def _count(self, *, waits: bool = False) -> None:
         taken = self.gateway.counts.take()
-        await in_database(lambda: self.tallies.write_calls(taken))
+        await in_database(lambda: self.tallies.write_calls(taken, waits=waits))
+
+    async def _count_last(self) -> None:
+        await self._count(waits=True)
 
     async def _renew(self) -> None:
         """Go by another certificate as soon as its files are another pair that fits.

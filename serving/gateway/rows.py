@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
-from django.db.models import Count, Max, Prefetch, Q, Sum
+from django.db.models import Count, Max, Q, Sum
 
 from accounts.models import ApiToken
 from accounts.principal import Principal as Person
@@ -35,6 +35,11 @@ Made = TypeVar("Made")
 
 METRICS = "/metrics"
 VERSION_OF_ITS_OWN = "custom"  # of a row that serves no version of a model
+# Of each endpoint: all of its columns would be half of what a table costs.
+_READ = (
+    *("uid", "name", "desired", "launch", "stop_reason", "project__slug", "version__name"),
+    *("canary_of", "canary_percent", "wait_s", "origins"),
+)
 _CALLERS = [role for role, may in ROLE_PERMISSIONS.items() if Permission.ENDPOINT_CALL in may]
 
 
@@ -57,14 +62,12 @@ def fingerprint() -> tuple[Any, ...]:
 
 def read_table() -> RoutingTable:
     """Return who may call, and where requests go, as it is now."""
-    canaries = Endpoint.objects.filter(deleted_at=None).exclude(desired=Desired.ABSENT)
-    rows = (
-        canaries.filter(canary_of=None, project__archived_at=None)
-        .select_related("project", "version")
-        .prefetch_related(Prefetch("canaries", canaries.select_related("version")))
-    )
+    there = Endpoint.objects.filter(deleted_at=None, project__archived_at=None)
+    rows = there.exclude(desired=Desired.ABSENT).select_related("project", "version").only(*_READ)
+    canaries = {row.canary_of_id: row for row in rows if row.canary_of_id is not None}
+    firsts = (row for row in rows if row.canary_of_id is None)
     replicas = _replicas()
-    endpoints = tuple(_of_each(rows, lambda row: _endpoint(row, replicas)))
+    endpoints = tuple(_of_each(firsts, lambda row: _endpoint(row, canaries.get(row.pk), replicas)))
     return RoutingTable(endpoints, dict([*_keys(), *_tokens(), *batch_access.principals()]))
 
 
@@ -96,7 +99,7 @@ def _replicas() -> dict[tuple[UUID, int], tuple[str, ...]]:
 
 
 def _endpoint(
-    row: Endpoint, replicas: Mapping[tuple[UUID, int], tuple[str, ...]]
+    row: Endpoint, beside: Endpoint | None, replicas: Mapping[tuple[UUID, int], tuple[str, ...]]
 ) -> table.Endpoint:
     def behind(one: Endpoint) -> table.Row:
         is_wanted = one.desired == Desired.RUNNING
@@ -104,7 +107,7 @@ def _endpoint(
         version = one.version.name if one.version is not None else VERSION_OF_ITS_OWN
         return table.Row(str(one.pk), version, ready, METRICS)
 
-    canary = next(_of_each(row.canaries.all()[:1], behind), None)
+    canary = next(_of_each([beside] if beside is not None else [], behind), None)
     is_held = row.desired == Desired.RUNNING or row.stop_reason == StopReason.ASLEEP
     endpoint = table.Endpoint(
         str(row.pk),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,7 @@ from django.db.models import Sum
 
 from common.clock import now
 from runtime.models import Lease
-from serving.gateway.counts import Count, Slice
-from serving.latency import merged
+from serving.gateway.counts import SUMS, Count, Slice
 from serving.models import Calls, Endpoint, EndpointKey, Pressure
 
 if TYPE_CHECKING:
@@ -58,14 +57,20 @@ class Tallies:
             for one in gone:
                 del known[one]
 
-    def write_calls(self, counted: Mapping[Slice, Count]) -> None:
-        """Add what was counted to its minutes. A row holds what this gateway counted in it."""
+    def write_calls(self, counted: Mapping[Slice, Count], *, waits: bool = False) -> None:
+        """Add what was counted to its minutes. A row holds what this gateway counted in it.
+
+        An endpoint that somebody changes just now is written the next time, or waited for
+        (``waits``): who holds some and waits for another might be waited for in turn.
+        """
         for part, count in counted.items():
             row = part.row or self._mains.get(part.endpoint, ("",))[0]
             caller = self._callers.get(part.word, ("",))[0]
             if row and caller:
                 key = part.minute, int(row), caller
-                self._minutes[key] = _sum(self._minutes.get(key), count)
+                minute = self._minutes.setdefault(key, Count())
+                minute.join(count)
+                minute.latest = max(minute.latest, count.latest)
                 self._unwritten.add(key)
         self._unwritten = set(sorted(self._unwritten)[-MOST_UNWRITTEN:])
         newest = max((minute for minute, _row, _caller in self._minutes), default=0)
@@ -75,17 +80,20 @@ class Tallies:
             if key[0] > newest - 60 * KEPT_MINUTES or key in self._unwritten
         }
         if self._unwritten:  # also what the database had no answer to before
-            self._write({key: self._minutes[key] for key in self._unwritten})
-            self._unwritten.clear()
+            changed = {key: self._minutes[key] for key in self._unwritten}
+            later = self._write(changed, waits=waits)
+            self._unwritten = {key for key in self._unwritten if key[1] in later}
 
     @transaction.atomic
-    def _write(self, changed: Mapping[Key, Count]) -> None:
-        there = {
-            row.pk: row
-            for row in Endpoint.objects.filter(pk__in={row for _minute, row, _caller in changed})
-            .select_for_update(of=("self",))
-            .only("called_at")
-        }
+    def _write(self, changed: Mapping[Key, Count], *, waits: bool) -> set[int]:
+        """Write it, and return the endpoints that somebody else holds."""
+        asked = {row for _minute, row, _caller in changed}
+        wanted = Endpoint.objects.filter(pk__in=asked)
+        free = wanted.select_for_update(of=("self",), skip_locked=not waits).order_by("pk")
+        there = {row.pk: row for row in free.only("called_at")}
+        later: set[int] = set()
+        if len(there) < len(asked):
+            later = set(wanted.values_list("pk", flat=True)) - there.keys()
         rows = [
             Calls(
                 endpoint_id=row,
@@ -93,18 +101,18 @@ class Tallies:
                 gateway=self.name,
                 caller=caller,
                 histogram={str(bucket): n for bucket, n in sorted(count.histogram.items())},
-                **{name: getattr(count, name) for name in Calls.SUMS},
+                **{name: getattr(count, name) for name in SUMS},
             )
             for (minute, row, caller), count in changed.items()
             if row in there
         ]
         if not rows:
-            return
+            return later
         Calls.objects.bulk_create(
             rows,
             update_conflicts=True,
             unique_fields=["endpoint", "minute", "gateway", "caller"],
-            update_fields=[*Calls.SUMS, "histogram"],
+            update_fields=[*SUMS, "histogram"],
         )
         keys = {
             f"k{key.pk}": key
@@ -120,6 +128,7 @@ class Tallies:
                 key.last_used_at = max(key.last_used_at or at, at)
         Endpoint.objects.bulk_update(there.values(), ["called_at"])
         EndpointKey.objects.bulk_update(keys.values(), ["last_used_at"])
+        return later
 
     def write_pressures(
         self, answering: Mapping[str, int], waiting: Mapping[str, int], *, moment: float
@@ -220,11 +229,3 @@ def tallies_prune() -> None:
     Calls.objects.filter(minute__lt=at - timedelta(days=settings.BERTH_CALLS_DAYS)).delete()
     Pressure.objects.filter(seen_at__lt=at - FORGOTTEN).delete()
     Lease.objects.filter(name__startswith=GATEWAY, until__lt=at - FORGOTTEN).delete()
-
-
-def _sum(before: Count | None, count: Count) -> Count:
-    if before is None:
-        return replace(count, histogram=dict(count.histogram))
-    sums = {name: getattr(before, name) + getattr(count, name) for name in Calls.SUMS}
-    histogram = merged((before.histogram, count.histogram))
-    return Count(**sums, histogram=histogram, latest=max(before.latest, count.latest))

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from .batch_input import Place
 from .batch_parquet import parquet_of, to_parquet
+from .files import REFUSED, RefusedError
 
 MOST_FILE = 256 * 2**20  # bytes of one file with predictions
 STATE = "batch-progress"
@@ -34,7 +35,18 @@ class Progress:
     lengths: dict[str, int] = field(default_factory=dict)
     predicted: int = 0
     failed: int = 0
+    share: float = 0.0  # of the input, read by then
     is_done: bool = False
+
+
+@dataclass(frozen=True)
+class Whole:
+    """How far all replicas are together."""
+
+    predicted: int
+    failed: int
+    share: float
+    is_done: bool
 
 
 class Results:
@@ -42,17 +54,23 @@ class Results:
 
     def __init__(self, folder: Path, kept: Path, about: Mapping[str, Any]) -> None:
         shard, shards = about["shard"]
-        mark = f"{shard:02}-of-{shards:02}-" if shards > 1 else ""
+        mark = f"{_mark(shard, shards)}-" if shards > 1 else ""
         self.folder, self.mark = folder, mark
         self.is_parquet = about.get("format") == "parquet"
         self.errors = f"errors-{mark[:-1]}.jsonl" if mark else "errors.jsonl"
-        self.state = kept / f"{STATE}{f'-{mark[:-1]}' if mark else ''}.json"
+        self.state = _state(kept, shard, shards)
         self.open: dict[str, IO[bytes]] = {}
         self.progress = self._found(about)
         self.progress.output = str(folder)
         self._cut()
 
-    def write(self, predictions: Sequence[bytes], errors: Sequence[bytes], place: Place) -> None:
+    def write(
+        self,
+        predictions: Sequence[bytes],
+        errors: Sequence[bytes],
+        place: Place,
+        share: float = 0.0,
+    ) -> None:
         """Take what came of one chunk; ``commit`` makes it count."""
         said = self.progress
         current = max(name for name in said.lengths if name != self.errors)
@@ -67,7 +85,7 @@ class Results:
         said.predicted += len(predictions)
         said.failed += len(errors)
         said.chunk += 1
-        said.place = place
+        said.place, said.share = place, share
 
     def commit(self, *, is_done: bool = False) -> None:
         """Have all that was written on the disk, then write down that it counts."""
@@ -87,19 +105,33 @@ class Results:
             for path in self._lines():
                 path.unlink(missing_ok=True)
 
+    def whole(self) -> Whole:
+        """Return how far all replicas are, by what each of them wrote down of this very run."""
+        said, shards = self.progress, self.progress.about["shard"][1]
+        found = [_read(_state(self.state.parent, number, shards)) for number in range(shards)]
+        theirs = [
+            one
+            for number, one in enumerate(found)
+            if one is not None
+            and one.output == said.output
+            and one.about == {**said.about, "shard": [number, shards]}
+        ]
+        return Whole(
+            sum(one.predicted for one in theirs),
+            sum(one.failed for one in theirs),
+            sum(1.0 if one.is_done else one.share for one in theirs) / shards,
+            sum(one.is_done for one in theirs) == shards,
+        )
+
     def _lines(self) -> list[Path]:
         return [self.folder / name for name in self.progress.lengths if name != self.errors]
 
     def _found(self, about: Mapping[str, Any]) -> Progress:
         """Return how far it was; where its output is another folder, what counts is copied over."""
         anew = Progress(about, lengths={self._predictions(0): 0, self.errors: 0})
-        try:
-            said = json.loads(self.state.read_bytes())
-            found = Progress(**{**said, "place": Place(**said["place"])})
-        except (OSError, ValueError, TypeError, KeyError):
-            return anew
-        elsewhere = found.output != str(self.folder)
-        if found.about != about or (elsewhere and found.is_done):
+        found = _read(self.state)
+        elsewhere = found is not None and found.output != str(self.folder)
+        if found is None or found.about != about or (elsewhere and found.is_done):
             return anew
         before = Path(found.output)
         if found.is_done and self.is_parquet:
@@ -133,3 +165,29 @@ class Results:
 
     def _predictions(self, number: int) -> str:
         return f"predictions-{self.mark}{number:05}.jsonl"
+
+
+def same_input(kept: Path, seen: Sequence[Any]) -> None:
+    """Refuse where the input is another than that of a batch which kept here how far it was."""
+    for path in kept.glob(f"{STATE}*.json"):
+        before = _read(path)
+        if before is not None and before.about.get("input") != list(seen):
+            said = "The input has changed since: its lines are others. Run all of it again."
+            raise RefusedError(said, REFUSED)
+
+
+def _mark(shard: int, shards: int) -> str:
+    return f"{shard:02}-of-{shards:02}"
+
+
+def _state(kept: Path, shard: int, shards: int) -> Path:
+    return kept / (f"{STATE}-{_mark(shard, shards)}.json" if shards > 1 else f"{STATE}.json")
+
+
+def _read(state: Path) -> Progress | None:
+    """Return what a replica wrote down; None: nothing that could be it."""
+    try:
+        said = json.loads(state.read_bytes())
+        return Progress(**{**said, "place": Place(**said["place"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

@@ -5,7 +5,8 @@
 
 Paths are below BERTH_VOLUMES. Predictions and errors go to BERTH_OUTPUT; how far it is is kept in
 BERTH_CHECKPOINTS, so that who starts again goes on from there. Of several replicas each takes its
-share. Needs nothing beside Python, but what the model server needs, and pyarrow for Parquet.
+share; the first one tells how far all are, and ends when all have. Needs nothing beside Python, but
+what the model server needs, and pyarrow for Parquet.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .batch_input import (
     only,
     records,
 )
-from .batch_output import STATE, Results
+from .batch_output import Progress, Results, same_input
 from .batch_parquet import require_parquet
 from .files import FRAMEWORKS, REFUSED, RefusedError
 
@@ -96,8 +97,20 @@ def main(words: list[str] | None = None) -> None:
     except OSError as problem:
         where = problem.filename or "the output"
         _end(f"{where} can't be written or read: {problem.strerror or problem}.", FULL)
-    _say(f"{said.predicted} instances are predicted, {said.failed} are not (errors.jsonl).")
-    if said.failed and not said.predicted:
+    _conclude(results)
+
+
+def _conclude(results: Results) -> None:
+    """Say what came of it. The first replica waits for the others: it tells how far all are."""
+    said = results.progress
+    if not is_first(said):
+        _say(f"its share is done: {said.predicted} instances are predicted, {said.failed} are not.")
+        return
+    while not tell(results):
+        time.sleep(COMMIT_EVERY_S)
+    whole = results.whole()
+    _say(f"{whole.predicted} instances are predicted, {whole.failed} are not (errors.jsonl).")
+    if whole.failed and not whole.predicted:
         _end("Not one instance was predicted: errors.jsonl says why.", NONE_PREDICTED)
 
 
@@ -134,7 +147,7 @@ class Run:
     ) -> None:
         self.options, self.results, self.caller, self.sizes = options, results, caller, sizes
         self.shard, self.shards = results.progress.about["shard"]
-        self.told_at = self.share = 0.0
+        self.kept_at = 0.0
 
     def all(self, found: Iterator[Record]) -> None:
         number = self.results.progress.chunk
@@ -155,7 +168,6 @@ class Run:
             self.caller.stop()
             pool.shutdown(wait=False, cancel_futures=True)
         self.results.commit(is_done=True)
-        self._tell()
 
     def _take(self, chunk: Chunk, future: Future[list[Answer]]) -> None:
         answers = iter(future.result())
@@ -175,33 +187,29 @@ class Run:
                 made = json.dumps(answer.prediction, ensure_ascii=False).encode(errors="replace")
                 by = f', "version": {json.dumps(answer.version)}' if answer.version else ""
                 predictions.append(head + its + b', "prediction": ' + made + by.encode() + b"}\n")
-        self.results.write(predictions, errors, chunk.after)
-        self.share = share_of(chunk, self.sizes)
-        if time.monotonic() - self.told_at > COMMIT_EVERY_S:
+        share = share_of(chunk, self.sizes)
+        self.results.write(predictions, errors, chunk.after, share)
+        if time.monotonic() - self.kept_at > COMMIT_EVERY_S:
             self.results.commit()
-            self._tell()
+            self.kept_at = time.monotonic()
+            if is_first(self.results.progress):
+                tell(self.results)
 
-    def _tell(self) -> None:
-        """Tell the portal how far it is, on one line of its events."""
-        self.told_at = time.monotonic()
-        where = os.environ.get("BERTH_EVENTS")
-        if not where:
-            return
-        said = self.results.progress
-        done = 1.0 if said.is_done else self.share
-        told = {"step_count": said.predicted + said.failed, "step_start_time": time.time()}
-        told |= {"progress": round(done, 4), "failed": said.failed}
+
+def is_first(said: Progress) -> bool:
+    return bool(said.about["shard"][0] == 0)
+
+
+def tell(results: Results) -> bool:
+    """Tell the portal how far all are, on one line of its events; return whether all are done."""
+    whole = results.whole()
+    share = 1.0 if whole.is_done else min(MOST_SHARE, whole.share)
+    told = {"step_count": whole.predicted + whole.failed, "step_start_time": time.time()}
+    told |= {"progress": round(share, 4), "failed": whole.failed}
+    if where := os.environ.get("BERTH_EVENTS"):
         with contextlib.suppress(OSError), Path(where).open("a") as file:
             file.write(json.dumps(told) + "\n")
-
-
-def same_input(kept: Path, seen: Sequence[Any]) -> None:
-    """Refuse where the input is another than the one that the errors are of."""
-    for path in kept.glob(f"{STATE}*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if json.loads(path.read_bytes())["about"]["input"] != list(seen):
-                said = "The input has changed since: its lines are others. Run all of it again."
-                raise RefusedError(said, REFUSED)
+    return whole.is_done
 
 
 def chunks(found: Iterator[Record], most: int) -> Iterator[Chunk]:

@@ -66,7 +66,7 @@ def model_file(framework: str, folder: Path, memory: int) -> Path:
             path for path in sorted(folder.iterdir())[:100] if path.is_file() or path.is_dir()
         )
         there = [(path.name, kind_of(path)) for path in beside]
-        others = [(name, kind) for name, kind in there if fitting(kind)]
+        others = [(name, kind) for name, kind in there if fitting(kind) or "; save it" in kind]
         has = f"; it has {others[0][0]}, which is {others[0][1]}" if others else ""
         raise RefusedError(f"The folder has no {its.names} for {its.title}{has}.", MISSING)
     size = sum(p.stat().st_size for p in found.rglob("*")) if found.is_dir() else 0

@@ -2,7 +2,7 @@
 
 The job has the program with it, so it is that of this portal whatever its image has. It asks a
 model server of its own, or a live endpoint through the gateway (``batch_access``). Instances of a
-bucket are brought by a load that the job waits for; what it writes goes where outputs of jobs go.
+bucket are brought first (``batch_places``); what it writes goes where outputs of jobs go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 import serving
 from clusters import registry
 from clusters.options import options_of
-from common.errors import BerthError, Conflict, Invalid, wrong
+from common.errors import BerthError, Conflict, wrong
 from common.ids import new_uid
 from events import services as events
 from jobs.choices import State as JobState
@@ -30,7 +30,6 @@ from jobs.kind import JOB
 from jobs.models import Run
 from jobs.packages import PREFIX, package_keep, packed
 from jobs.states import OVER, state_of
-from loaders import policies
 from loaders import services as loads
 from projects.access import Permission, project_enter
 from serving import selectors
@@ -40,10 +39,9 @@ from serving.kind import version_named
 from serving.models import BatchPrediction, Endpoint
 from serving.programs.files import FRAMEWORKS
 from serving.runtimes import runtime_of, runtimes_for
-from serving.services.sources import BUCKETS, VOLUME
+from serving.services.batch_places import Place, bring, check_apart, place_of
 from serving.states import STATES
-from volumes.choices import VolumeKind
-from volumes.selectors import volume_for_use, volume_named, volumes_mountable
+from volumes.selectors import volume_for_use, volume_named
 from volumes.services.create import project_volume_ensure
 from work.kinds import kind_of
 from work.selectors import visible_to
@@ -58,7 +56,7 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 PROGRAM = ("python3", "-m", "serving.programs.batch_predict")
-INPUTS, PROGRESS = "batch-inputs", "batch-progress"  # folders of a volume
+PROGRESS = "batch-progress"  # a folder of a volume
 RETRIES = 2
 BATCH, AT_ONCE = 32, 4  # instances in a request, requests at a time
 MAX_BATCH, MAX_AT_ONCE = 10_000, 64
@@ -106,15 +104,6 @@ class _Job:
         ]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A folder of a volume, or ``url``: a bucket."""
-
-    volume: Volume | None = None
-    folder: str = ""
-    url: str = ""
-
-
 def batch_create(
     *, principal: Principal, project: Project, said: Mapping[str, Any]
 ) -> BatchPrediction:
@@ -128,9 +117,9 @@ def batch_create(
     job = _Job({name: said[name] for name in BESIDE if said.get(name)})
     cluster = job.said.setdefault("cluster", asked.cluster)
     job.said.setdefault("name", f"predict-{asked.called[:48]}-{new_uid().hex[-5:]}")
-    source = _place(principal, project, "input", str(said.get("input") or ""), cluster)
-    target = _place(principal, project, "output", str(said.get("output") or ""), cluster)
-    _check_apart(source, target)
+    source = place_of(principal, project, "input", str(said.get("input") or ""), cluster)
+    target = place_of(principal, project, "output", str(said.get("output") or ""), cluster)
+    check_apart(source, target)
     if asked.endpoint is not None:
         _ask(job, asked.endpoint)
     else:
@@ -141,7 +130,8 @@ def batch_create(
     job.mount(work, read_only=False)
     job.args += _how(said)
     package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
-    load = _bring(principal, project, job, source, work, said)
+    load = _instances(principal, project, job, source, work, said)
+    comes = load if said.get("errors_of") is None else None
     whole = {
         **job.said,
         "code": f"{PREFIX}{package.sha256}",
@@ -152,10 +142,11 @@ def batch_create(
         "output_credential": said.get("output_credential") or None,
         "checkpoints": f"{work.mount_name}/{PROGRESS}",
         "retries": RETRIES,
-        "needs": [str(load.uid)] if load else None,
+        "needs": [str(comes.uid)] if comes else None,
     }
     row = BatchPrediction(project=project, asked=asked.label, version=asked.version)
     row.endpoint, row.errors_of = asked.endpoint, said.get("errors_of")
+    row.load = load
     row.input, row.output = str(said["input"]), str(said["output"])
     row.said = {name: said[name] for name in SAID if said.get(name) not in (None, "")}
     try:
@@ -167,8 +158,8 @@ def batch_create(
             beside=lambda job: _keep(principal, row, job),
         )
     except BerthError:
-        if load is not None:
-            loads.made_drop(load)
+        if comes is not None:
+            loads.made_drop(comes)
         raise
     return row
 
@@ -267,9 +258,8 @@ def _only_errors(job: _Job, before: BatchPrediction) -> None:
     told = selectors.progress_of([before]).get(before.job_id)
     runs = Run.objects.filter(job=before.job).select_related("output_volume__owner")
     run = runs.order_by("-launch").first()
-    # Of several replicas only the first one tells of its errors.
-    is_whole = state_of(before.job) == JobState.SUCCEEDED and before.job.replicas == 1
-    if is_whole and told is not None and not told.failed:
+    is_told = told is not None and told.is_whole and not told.failed
+    if is_told and state_of(before.job) == JobState.SUCCEEDED:
         raise Conflict(
             _("Everything was predicted: nothing is left to try again."), code="no-errors"
         )
@@ -320,74 +310,34 @@ def _serve_beside(
     job.args += ["--name", version.model.name, "--what", str(version)]
 
 
-def _place(who: Principal, project: Project, field: str, text: str, cluster: str) -> _Place:
-    text = text.strip()
-    try:
-        if text.startswith(BUCKETS):
-            return _Place(url=policies.parse_url(text).url)
-        folder = policies.clean_folder(text.removeprefix(VOLUME).partition("/")[2])
-    except Invalid as error:  # said of a load's own field
-        raise wrong(field, error.message) from error
-    name = text.removeprefix(VOLUME).partition("/")[0]
-    if not text.startswith(VOLUME) or not name:
-        raise wrong(field, _("Write it like volume:NAME/FOLDER, gs://… or s3://…."))
-    rows = volumes_mountable(who, project, cluster or None).exclude(kind=VolumeKind.HOME)
-    found = rows.filter(name=name).first()
-    if found is None:
-        said = _("There is no volume “%(name)s” beside the model that you may use.")
-        raise wrong(field, said % {"name": name[:63]})
-    volume = volume_for_use(who, project, found.uid, write=field == "output")
-    return _Place(volume, folder)
-
-
-def _check_apart(source: _Place, target: _Place) -> None:
-    """What is written must not be read as instances by the next one."""
-    if source.volume is None or source.volume != target.volume:
-        return
-    if f"{target.folder}/".startswith(f"{source.folder}/" if source.folder else ""):
-        said = _("The input has this folder in it: write the predictions to another one.")
-        raise wrong("output", said)
-
-
-def _bring(
+def _instances(
     who: Principal,
     project: Project,
     job: _Job,
-    source: _Place,
+    source: Place,
     work: Volume,
     said: Mapping[str, Any],
 ) -> Load | None:
-    """Have the instances in a volume; return the load that brings them from a bucket."""
+    """Have the instances in a volume; return the load that brings or brought them."""
     before: BatchPrediction | None = said.get("errors_of")
     if before is not None:
         _only_errors(job, before)
+    load = None
     if source.volume is not None:
         job.mount(source.volume, read_only=True)
         place = f"{source.volume.mount_name}/{source.folder}".rstrip("/")
-        job.args += ["--input", place]
-        return None
-    if before is not None:  # what was brought then: the errors are of it
-        words = dict(itertools.pairwise(before.job.args))
-        job.args += ["--input", words.get("--input", "")]
-        return None
-    # A name is used again once its job is gone; what was brought for that one lies there still.
-    name, mark = job.said["name"], new_uid().hex[-8:]
-    folder = f"{INPUTS}/{name}-{mark}"
-    job.args += ["--input", f"{work.mount_name}/{folder}"]
-    wanted = {
-        "name": f"{name[:48]}-input-{mark}",
-        "url": source.url,
-        "volume": str(work.uid),
-        "folder": folder,
-        "credential": said.get("credential") or None,
-    }
-    try:
-        return loads.load_create(principal=who, project=project, said=wanted)
-    except Invalid as error:
-        if "name" in error.fields:  # made of the job's own
-            raise
-        field = "credential" if "credential" in error.fields else "input"
-        raise wrong(field, error.message) from error
+    elif before is not None:  # what was brought then: the errors are of it
+        if before.is_input_gone:
+            text = _("What was brought from the bucket then was removed. Run all of it again.")
+            raise Conflict(text, code="input-gone")
+        load = before.load
+        place = dict(itertools.pairwise(before.job.args)).get("--input", "")
+    else:
+        key = str(said.get("credential") or "")
+        load = bring(who, project, job.said["name"], source.url, work, key)
+        place = f"{work.mount_name}/{load.folder}"
+    job.args += ["--input", place]
+    return load
 
 
 @cache

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 # Until every gateway has heard of a change of the split, nothing that it took traffic from ends.
 SETTLES = timedelta(seconds=3)
+CANARY_NAME = "canary-"  # and the id of the endpoint beside it; nobody else takes such a name
 # What a canary has of the endpoint beside it whatever is said of it.
 _OF_THE_FIRST = ("cluster", "sleep_after_minutes", "wait_s", "origins")
 # What is promoted with it of that which needs no restart. Bounds stay: a canary carries a share.
@@ -63,13 +64,13 @@ def canary_make(
         said = {**said, **_given_by(principal, row, said)}
     same = values_of(row, private=True)
     same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
-    same |= {"cluster": row.cluster_key, "name": f"canary-{row.short_id}"}
+    same |= {"cluster": row.cluster_key, "name": None}  # it gets its own below
 
     def beside(made: Endpoint) -> None:
         first = lock(row)
         _require_alone(first)
-        made.canary_of = first
-        made.save(update_fields=["canary_of", "updated_at"])
+        made.canary_of, made.name = first, f"{CANARY_NAME}{row.short_id}"
+        made.save(update_fields=["canary_of", "name", "updated_at"])
         if rolls_back:
             first.rolls_back, first.promoted_by = True, principal.user
             first.save(update_fields=["rolls_back", "promoted_by", "updated_at"])
@@ -92,15 +93,19 @@ def canary_make(
     return made
 
 
-def endpoint_roll_back(*, principal: Principal, row: Endpoint) -> Endpoint:
+def endpoint_roll_back(*, principal: Principal, row: Endpoint, seen: str = "") -> Endpoint:
     """Serve again what it served before: as a canary that is promoted as soon as it answers.
 
-    Nothing is unanswered meanwhile, and where that does not start, all stays as it is.
+    Nothing is unanswered meanwhile, and where that does not start, all stays as it is. ``seen``:
+    the number of what whoever asks took for that; another one is refused.
     """
     own(principal, row)
     before = served_before(row)
     if before is None:
         raise Conflict(_("It has served nothing else yet."), code="nothing-before")
+    if seen not in {"", str(before.pk)}:
+        said = _("It serves something else by now: look what before you roll back.")
+        raise Conflict(said, code="changed")
     said = {**before.said, "env": before.env, "min_replicas": row.replicas}
     if before.image_digest and said["image"]:  # its tag may be another image's by now
         said["image"] = f"{said['image'].partition('@')[0]}@{before.image_digest}"
@@ -110,13 +115,16 @@ def endpoint_roll_back(*, principal: Principal, row: Endpoint) -> Endpoint:
 
 
 @transaction.atomic
-def canary_split(*, principal: Principal, row: Endpoint, percent: int) -> Endpoint:
-    """Have ``percent`` of the requests go to its canary; 0 takes all back at once."""
+def canary_split(*, principal: Principal, row: Endpoint, percent: int, seen: str = "") -> Endpoint:
+    """Have ``percent`` of the requests go to its canary; 0 takes all back at once.
+
+    ``seen``, here and below: which canary whoever asks looked at; for another one it is refused.
+    """
     own(principal, row)
     row = lock(row)
     if not 0 <= percent <= 100:  # noqa: PLR2004 - percent
         raise wrong("percent", _("From 0 to 100."))
-    canary = _canary_of(row)
+    canary = _canary_of(row, seen)
     if row.promoting:
         if percent or not takes_back(row, canary):
             raise Conflict(_("Its canary is being promoted."), code="promoting")
@@ -134,11 +142,11 @@ def takes_back(row: Endpoint, canary: Endpoint) -> bool:
 
 
 @transaction.atomic
-def canary_end(*, principal: Principal, row: Endpoint) -> Endpoint:
+def canary_end(*, principal: Principal, row: Endpoint, seen: str = "") -> Endpoint:
     """Take all requests back from its canary; that ends once no gateway sends it any."""
     own(principal, row)
     row = lock(row)
-    canary = _canary_of(row)
+    canary = _canary_of(row, seen)
     if not takes_back(row, canary):
         raise Conflict(_("Its canary is being promoted."), code="promoting")
     _leave(row)
@@ -148,14 +156,14 @@ def canary_end(*, principal: Principal, row: Endpoint) -> Endpoint:
 
 
 @transaction.atomic
-def canary_promote(*, principal: Principal, row: Endpoint) -> Endpoint:
+def canary_promote(*, principal: Principal, row: Endpoint, seen: str = "") -> Endpoint:
     """Make what its canary serves its own: nothing is unanswered meanwhile.
 
     All requests go to the canary, the first row restarts as that, gets them back, the canary goes.
     """
     own(principal, row)
     row = lock(row)
-    canary = _canary_of(row)
+    canary = _canary_of(row, seen)
     if row.promoting:
         return row  # a second press changes nothing
     if STATES.of(canary) != State.READY:
@@ -329,9 +337,11 @@ def _require_alone(row: Endpoint) -> None:
         raise Conflict(said, code="has-canary")
 
 
-def _canary_of(row: Endpoint) -> Endpoint:
+def _canary_of(row: Endpoint, seen: str) -> Endpoint:
     if row.canary_leaves or (canary := row.canary) is None:
-        raise Conflict(_("It has no canary."), code="no-canary")
+        raise Conflict(_("There is no canary beside it now."), code="no-canary")
+    if seen not in {"", str(canary.uid)}:
+        raise Conflict(_("It has another canary by now: look at that one first."), code="changed")
     return canary
 
 

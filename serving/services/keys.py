@@ -71,7 +71,7 @@ def key_make(
     if len(live) >= MAX_LIVE:
         said = _("It has %(n)d keys already. Revoke one first.")
         raise Conflict(said % {"n": MAX_LIVE}, code="too-many-keys")
-    secret = PREFIX + "".join(secrets.choice(_ALPHABET) for _i in range(_LENGTH))
+    secret = new_secret()
     key.prefix, key.digest = secret[:_SHOWN], digest_of(secret)
     key.save()
     told: dict[str, Any] = {limit: getattr(key, limit) for limit in LIMITS if getattr(key, limit)}
@@ -79,6 +79,10 @@ def key_make(
         told["expires_at"] = expires_at.isoformat()
     _record(principal, row, key, "key-made", **told)
     return key, secret
+
+
+def new_secret() -> str:
+    return PREFIX + "".join(secrets.choice(_ALPHABET) for _i in range(_LENGTH))
 
 
 @transaction.atomic

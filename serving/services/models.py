@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
@@ -14,11 +15,14 @@ from projects.others import reason_for
 from projects.services.life import require_active
 from serving.models import Model
 from serving.services.model_rules import clean_description, clean_name, require_unserved
-from serving.services.versions import let_go
+from serving.services.versions import let_go, version_delete
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
+    from serving.models import ModelVersion
+
+MADE_WITH = timedelta(seconds=5)  # its first version, by one form
 
 
 def model_create(
@@ -75,3 +79,14 @@ def model_delete(*, principal: Principal, row: Model, said: str = "") -> None:
     for version in versions:
         let_go(version)
     row.delete()
+
+
+@transaction.atomic
+def upload_cancel(*, principal: Principal, row: ModelVersion) -> None:
+    """Forget a version whose files did not all come, and a model that was made with it."""
+    if not row.awaits_upload:
+        raise Conflict(_("Its files have arrived: delete it instead."), code="files-there")
+    version_delete(principal=principal, row=row)
+    model = row.model
+    if row.created_at - model.created_at < MADE_WITH and not model.versions.exists():
+        model_delete(principal=principal, row=model)

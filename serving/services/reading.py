@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import override
 
@@ -24,23 +25,61 @@ from common.errors import BerthError, Conflict, NotFound, wrong
 from common.ids import new_uid
 from jobs.kind import JOB
 from jobs.packages import PREFIX, package_keep
+from placement.decision import STARTS_NOW
 from projects.access import Permission, require
+from serving import environments
 from serving.choices import Files
 from serving.models import ModelVersion
 from serving.programs.files import FRAMEWORKS
 from serving.runtimes import RUNTIMES, runtimes_for
+from serving.services import version_files
 from serving.services.batch import package_of
 from serving.services.model_rules import fitting_signature
 from volumes.selectors import volume_for_use, volume_named
 from work.services import workload_create, workload_delete
+from work.services.plan import workload_plan
 
 if TYPE_CHECKING:
     from jobs.models import Job
+    from volumes.models import Volume
 
+log = structlog.get_logger(__name__)
+
+BATCH = 20
+BY_ITSELF_MIB = 2048  # to read more holds a place and a disk for minutes: a press begins that
 PROGRAM = ("python3", "-m", "serving.programs.read_model")
-LEAST_MIB = 1024
+CPU_MILLI, LEAST_MIB = 500, 1024
 MINUTES = 60
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def versions_step() -> int:
+    """Look at the files of versions that are due, and read those that have come."""
+    seen = version_files.versions_look()
+    waiting = ModelVersion.objects.filter(read_when_there=True, files=Files.THERE)
+    for row in waiting.select_related("model__project", "volume", "read_by", "created_by")[:BATCH]:
+        ModelVersion.objects.filter(pk=row.pk).update(read_when_there=False)
+        try:
+            _read_by_itself(row)
+        except (BerthError, DatabaseError) as error:  # whoever wants it presses
+            log.info("model-reading.not-begun", version=row.pk, why=str(error)[:200])
+    return seen
+
+
+def _read_by_itself(row: ModelVersion) -> None:
+    """Begin it as who registered it, where a place, limits and budgets have room this moment."""
+    if row.created_by is None or row.read_by is not None or row.digest:
+        return
+    if row.volume is None or (row.size_bytes or 0) > BY_ITSELF_MIB * 2**20:
+        return
+    principal, project = Principal(user=row.created_by), row.model.project
+    said = _job_of(principal, row, row.volume)
+    name = said.get("environment", "")
+    if name and (not environments.is_there(name) or environments.is_of_before(name)):
+        return  # nothing is downloaded for it
+    plan = workload_plan(principal=principal, project=project, kind=JOB, said=said)
+    if plan.allowed and plan.decision and plan.decision.standing.reason == STARTS_NOW:
+        version_read(principal=principal, row=row)
 
 
 def version_read(*, principal: Principal, row: ModelVersion) -> ModelVersion:
@@ -52,29 +91,7 @@ def version_read(*, principal: Principal, row: ModelVersion) -> ModelVersion:
         raise Conflict(text % {"name": row}, code="files-coming")
     if row.read_by is not None and row.read_by.is_on_its_way:
         return row
-    volume = volume_for_use(principal, project, row.volume.uid, write=False)
-    runtime = runtimes_for(row.framework)[0] if row.framework in FRAMEWORKS else RUNTIMES[0]
-    cluster = registry.row_for(volume.cluster_key)
-    where = {"environment": runtime.environment}
-    if cluster.runs_images:
-        where = {"image": options_of(cluster.options).serving_images.get(runtime.image, "")}
-        if not where["image"]:
-            text = _("This cluster names no image for %(name)s; an operator can (serving_images).")
-            raise wrong("image", text % {"name": runtime.label})
-    package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
-    folder = f"{volume.mount_name}/{row.folder}".rstrip("/")
-    said: dict[str, Any] = {
-        "name": f"read-{row.model.name[:30]}-{row.name[:20]}-{new_uid().hex[-5:]}",
-        "cluster": volume.cluster_key,
-        **where,
-        "code": f"{PREFIX}{package.sha256}",
-        "command": list(PROGRAM),
-        "args": ["--framework", row.framework, "--model-dir", folder],
-        "volumes": [{"volume": volume_named(principal, project, volume), "read_only": True}],
-        "cpu_milli": 1000,
-        "memory_mib": max(LEAST_MIB, 2 * (row.size_bytes or 0) // 2**20),
-        "time_limit_minutes": MINUTES,
-    }
+    said = _job_of(principal, row, row.volume)
 
     def keep(job: Job) -> None:
         rows = ModelVersion.objects.select_for_update(of=("self",)).select_related("read_by")
@@ -88,6 +105,34 @@ def version_read(*, principal: Principal, row: ModelVersion) -> ModelVersion:
 
     workload_create(principal=principal, project=project, kind=JOB, said=said, beside=keep)
     return row
+
+
+def _job_of(principal: Principal, row: ModelVersion, kept_in: Volume) -> dict[str, Any]:
+    """Return what the job that reads it is made of."""
+    project = row.model.project
+    volume = volume_for_use(principal, project, kept_in.uid, write=False)
+    runtime = runtimes_for(row.framework)[0] if row.framework in FRAMEWORKS else RUNTIMES[0]
+    cluster = registry.row_for(volume.cluster_key)
+    where = {"environment": runtime.environment}
+    if cluster.runs_images:
+        where = {"image": options_of(cluster.options).serving_images.get(runtime.image, "")}
+        if not where["image"]:
+            text = _("This cluster names no image for %(name)s; an operator can (serving_images).")
+            raise wrong("image", text % {"name": runtime.label})
+    package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
+    folder = f"{volume.mount_name}/{row.folder}".rstrip("/")
+    return {
+        "name": f"read-{row.model.name[:30]}-{row.name[:20]}-{new_uid().hex[-5:]}",
+        "cluster": volume.cluster_key,
+        **where,
+        "code": f"{PREFIX}{package.sha256}",
+        "command": list(PROGRAM),
+        "args": ["--framework", row.framework, "--model-dir", folder],
+        "volumes": [{"volume": volume_named(principal, project, volume), "read_only": True}],
+        "cpu_milli": CPU_MILLI,
+        "memory_mib": max(LEAST_MIB, 2 * (row.size_bytes or 0) // 2**20),
+        "time_limit_minutes": MINUTES,
+    }
 
 
 def reports(job: Job) -> bool:

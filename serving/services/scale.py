@@ -1,8 +1,13 @@
-"""Makes true how many replicas endpoints need, within their bounds, limits and budgets."""
+"""How many replicas endpoints need, made true within their bounds, limits and budgets.
+
+Up at once, down after a minute that needed less.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +22,6 @@ from quotas import services as quotas
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 from serving.models import Endpoint
-from serving.scaling import Needs, needed
 from serving.services.base import for_each
 from work import kinds
 from work.attached import Attached
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 FRESH = timedelta(seconds=15)  # what a gateway that ended had in hand
+LESS_AFTER_S = 60.0
 REFUSED_S = 30.0  # until what limits refused is asked again
 
 
@@ -36,6 +41,33 @@ def most_of(row: Endpoint) -> int:
     """Return how many it may have: GPUs of this machine are given at its start, once."""
     fixed = row.cluster_key == ONE_MACHINE and row.gpus
     return row.min_replicas if fixed else row.max_replicas
+
+
+def needed(in_hand: int, concurrency: int, least: int, most: int) -> int:
+    """Return how many answer ``in_hand`` requests, each ``concurrency`` at once."""
+    return min(max(-(-in_hand // max(1, concurrency)), least), most)
+
+
+@dataclass
+class Needs:
+    """What one endpoint needed in the last minute. A worker that begins anew knows less, and so
+    only keeps replicas for longer.
+    """
+
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+    since: float | None = None
+
+    def wanted(self, at: float, now_needed: int, current: int) -> int:
+        """Note what is needed at ``at``; return how many there should be."""
+        self.since = at if self.since is None else self.since
+        self.seen.append((at, now_needed))
+        while self.seen[0][0] < at - LESS_AFTER_S:
+            self.seen.popleft()
+        if now_needed >= current:
+            return now_needed
+        if at - self.since < LESS_AFTER_S:
+            return current
+        return min(current, max(number for _at, number in self.seen))
 
 
 class Scaler:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError, Conflict, Forbidden, NotFound
+from common.errors import BerthError, Conflict, Forbidden, LimitExceeded, NotFound
 from runtime.protocol import Desired, Phase
 from serving.choices import State
 from serving.gateway.tallies import some_gateway_tells
@@ -105,16 +105,30 @@ def endpoint_wake(pk: int) -> str:
     try:
         with transaction.atomic():
             row = locked(found)
-            state = STATES.of(row)
             if row.desired == Desired.STOPPED and row.stop_reason == StopReason.ASLEEP:
                 launch_again(principal=Principal(row.owner), row=row, cause="called")
                 Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
                 return ""
-    except BerthError as error:  # its callers learn that it does not answer, its page says why
-        owner_lost_it = isinstance(error, Forbidden | NotFound)
-        why = _("Its owner may not run it here any more.") if owner_lost_it else str(error)
-        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=why[:500])
-        return why
-    if state in {State.DELETING, State.STOPPED, State.STOPPING}:
+    except BerthError as error:
+        for_callers, for_its_page = _why_not(found, error)
+        Endpoint.objects.filter(pk=found.pk).update(scaling_problem=for_its_page[:500])
+        return for_callers
+    if row.desired != Desired.RUNNING:
         return stopped_says(row)
-    return failed_says(row) if state == State.FAILED else ""
+    return failed_says(row) if STATES.of(row) == State.FAILED else ""
+
+
+def _why_not(row: Endpoint, error: BerthError) -> tuple[str, str]:
+    """Return what its callers read, which names no person, volume or cluster, and what its page
+    says.
+    """
+    if isinstance(error, Forbidden | NotFound):
+        said = _(
+            "%(owner)s may not run it here any more. Whoever manages the project gives that right "
+            "back, or stops it and deploys the same from its YAML."
+        )
+        name = row.owner.label
+        return _("Its owner may not run it here any more."), said % {"owner": name}
+    if isinstance(error, LimitExceeded):
+        return _("A limit of its project or its owner is reached."), str(error)
+    return _("It can't start now; its page says why."), str(error)

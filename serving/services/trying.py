@@ -7,8 +7,6 @@ wakes what sleeps, counts for limits and stands in the list of callers.
 from __future__ import annotations
 
 import json
-import secrets
-import string
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +24,7 @@ from projects.access import Permission, require
 from serving.address import address_of
 from serving.models import EndpointKey
 from serving.services.base import tell_gateways
-from serving.services.keys import NAME_MAX, PREFIX
+from serving.services.keys import NAME_MAX, new_secret
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -38,7 +36,6 @@ ANSWERS_WITHIN_S = 45.0  # a page is waiting; programs wait longer
 HEARD_WITHIN_S = 5.0  # gateways know a new key by then
 MOST_BODY = 1024 * 1024
 MOST_SHOWN = 64 * 1024
-_ALPHABET = string.ascii_letters + string.digits
 _PAUSE_S = 0.2
 _PRETTY = 2000
 
@@ -112,7 +109,7 @@ def _key_for(principal: Principal, row: Endpoint) -> str:
     shown = row.canary_of or row
     old = EndpointKey.objects.filter(endpoint=shown, prefix="", expires_at__lt=now() - KEPT)
     old.delete()
-    secret = PREFIX + "".join(secrets.choice(_ALPHABET) for _i in range(32))
+    secret = new_secret()
     EndpointKey.objects.create(
         endpoint=shown,
         created_by=principal.user,

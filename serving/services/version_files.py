@@ -127,6 +127,8 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
         raise Conflict(seen.message or _("The volume can't be looked into."))
     if not seen.complete:
         text = _("It has more than %(n)d files: name the folder of the model alone.")
+        if not seen.files:
+            text = _("It has more folders than can be looked into: name the model's alone.")
         raise Conflict(text % {"n": len(seen.files)})
     paths = [path for path, _size in seen.files]
     columns: dict[str, Any] = {}

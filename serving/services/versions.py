@@ -73,8 +73,9 @@ def version_create(
 ) -> ModelVersion:
     """Register the files of a model as they are now; bring them where they lie in a bucket.
 
-    ``said``: name, origin, framework, metrics, signature, credential, cluster. What is not said is
-    found: the next name, the framework by the files' names, metrics of the run that made them.
+    ``said``: name, origin, framework, metrics, signature, credential, cluster, read (False: no job
+    reads the files by itself). What is not said is found: the next name, the framework by the
+    files' names, metrics of the run that made them.
     ``found``: what ``version_wanted`` said of the same.
     """
     found = found or version_wanted(principal=principal, project=model.project, said=said)
@@ -89,6 +90,7 @@ def version_create(
         metrics=metrics,
         signature=clean_signature(said.get("signature") or {}),
         registry=found.registry if found else {},
+        read_when_there=found is not None and said.get("read", True) is not False,
         created_by=principal.user,
     )
     if found is not None and not row.signature:

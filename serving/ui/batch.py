@@ -30,9 +30,11 @@ from serving.services.batch import (
     BATCH,
     MAX_AT_ONCE,
     MAX_BATCH,
+    PROGRAM,
     batch_again,
     batch_create,
 )
+from serving.services.batch_places import kept_until
 from serving.ui.tables import BatchFilter
 from work.fields import MAX_GPUS
 from work.kinds import kind_of
@@ -202,18 +204,26 @@ def _like(who: Principal, project: Project, uid: str) -> dict[str, Any]:
     return row.again
 
 
+def predicts(row: Job) -> bool:
+    """Whether it is a batch prediction; its program says so, without a question."""
+    return tuple(row.command) == PROGRAM
+
+
 def panel(who: Principal, row: Any, slot: Slot) -> Panel | None:
     """Return how far a batch prediction is, on the page of its job."""
-    if row.kind != Job.KIND or slot is not Slot.CARD:
+    if row.kind != Job.KIND or slot is not Slot.CARD or not predicts(row):
         return None
     rows = BatchPrediction.objects.filter(job=row.pk)
-    found = rows.select_related("errors_of__job__project", "endpoint__project").first()
+    found = rows.select_related("errors_of__job__project", "endpoint__project", "load").first()
     if found is None:
         return None
+    over = state_of(row) in OVER
     said = {
         "batch": found,
         "how_far": selectors.progress_of([found]).get(row.pk),
-        "over": state_of(row) in OVER,
+        "over": over,
+        "kept_until": kept_until(found) if over else None,
+        "files_url": PAGES.address("artifacts", row) if row.owner_id == who.user.pk else "",
         "may_begin": Permission.JOB_CREATE in permissions_of(who, row.project),
     }
     return Panel("serving/_batch.html", said)

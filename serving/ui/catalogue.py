@@ -19,7 +19,7 @@ from serving.choices import Files, Framework, Stage
 from serving.models import Endpoint, Model, ModelVersion
 from serving.runtimes import CUSTOM, RUNTIMES, Runtime, runtimes_for
 from serving.sizing import GpuKind, Size, recommended
-from serving.ui.form import gpu_kinds
+from serving.ui.form import gpu_kinds, size_said
 from work.ui.base import WorkView
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ class Catalogue(WorkView):
             problem = size.why
         elif not runtime.environment and not any(one.runs_images for one in clusters):
             problem = _("%(name)s runs on clusters only.") % {"name": runtime.label}
-        name = f"{model.name}/{version.name}"
-        said: dict[str, Any] = {"model": name, "cpu_milli": size.cpu_milli}
-        said |= {"memory_mib": size.memory_mib, "gpus": size.gpus or None, "gpu_flavor": size.kind}
+        said = {"model": f"{model.name}/{version.name}", **size_said(size)}
         query = {field: value for field, value in said.items() if value}
         url = self.pages.list_address("new", self.project.slug, query=query)
         return Card(model, version, runtime, size, url, problem, served)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 Values = Sequence[float | None]
 _STEPS = (1, 2, 5, 10)
@@ -26,6 +27,13 @@ def chart(*several: Values, least: float = 0.0) -> Chart:
     known = [value for values in several for value in values if value is not None]
     top = _round_up(max([least, *known]))
     return Chart([_path(values, top) for values in several], top)
+
+
+def marks(moments: Iterable[datetime], begins: Sequence[datetime]) -> list[str]:
+    """Return an upright line for each moment in the time of a chart whose points ``begins`` say."""
+    whole = begins[-1] - begins[0]
+    shares = ((at - begins[0]) / whole for at in moments if at >= begins[0])
+    return [f"M{min(share, 1) * 100:.2f} 0V100" for share in shares]
 
 
 def _path(values: Values, top: float) -> str:

@@ -27,7 +27,7 @@ from serving.models import Endpoint, ModelVersion
 from serving.runtimes import OPENAI
 from serving.services.keys import MAX_LIMIT, NAME_MAX
 from serving.services.trying import MOST_BODY, Answer, endpoint_try
-from serving.ui.charts import chart
+from serving.ui.charts import chart, marks
 from serving.ui.pages import PAGES
 from work.ui.base import OneView
 from work.ui.views import Detail
@@ -60,6 +60,8 @@ class Requests(OneView):
             return csv_download(f"{row.name}-requests.csv", _HEAD, _csv_rows(row, span))
         points = traffic.series(row, span)
         parts = [part for _begin, part in points]
+        begins = [begin for begin, _part in points]
+        served = services.served_by(row).filter(at__gte=begins[0])
         callers = traffic.by_caller(row, span)
         hours = Paginator(traffic.by_hour(row, span), PER_PAGE)
         said = {
@@ -69,6 +71,8 @@ class Requests(OneView):
             "sums": traffic.total(points),
             "rates": chart(*_rates(parts)),
             "times": chart([one.p50 for one in parts], [one.p99 for one in parts]),
+            "served": served,
+            "marks": marks((one.at for one in served), begins),
             "callers": callers,
             "page": hours.get_page(request.GET.get("page")),
         }
@@ -291,6 +295,11 @@ class Canary(OneView):
         return self.render(self.page(row, {"form": form}), status=422)
 
 
+def _seen(request: HttpRequest) -> str:
+    """Return what the page showed where the button was: somebody else may have been faster."""
+    return request.POST.get("seen", "")[:64]
+
+
 class CanarySplit(OneView):
     """Set its share; 0, which is a button of its own, takes all back at once."""
 
@@ -303,7 +312,8 @@ class CanarySplit(OneView):
         if not (said.isascii() and said.isdecimal()):
             raise wrong("percent", _t("From 0 to 100."))
         percent = int(said)
-        services.canary_split(principal=self.principal, row=row, percent=percent)
+        seen = _seen(request)
+        services.canary_split(principal=self.principal, row=row, percent=percent, seen=seen)
         if percent:
             told = _t("%(n)d %% of the requests go to the canary.") % {"n": percent}
         else:
@@ -317,7 +327,8 @@ class CanaryPromote(OneView):
     stands_on = Detail.of(PAGES)
 
     def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = services.canary_promote(principal=self.principal, row=self.row())
+        row = self.row()
+        services.canary_promote(principal=self.principal, row=row, seen=_seen(request))
         messages.success(request, _t("What the canary serves becomes the endpoint's own."))
         return go(request, self.pages.address("detail", row))
 
@@ -327,7 +338,8 @@ class CanaryEnd(OneView):
     stands_on = Detail.of(PAGES)
 
     def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
-        row = services.canary_end(principal=self.principal, row=self.row())
+        row = self.row()
+        services.canary_end(principal=self.principal, row=row, seen=_seen(request))
         messages.success(request, _t("The canary gets no request any more, and ends."))
         return go(request, self.pages.address("detail", row))
 
@@ -341,7 +353,7 @@ class RollBack(OneView):
     def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
         row = self.row()
         before = services.served_before(row)
-        services.endpoint_roll_back(principal=self.principal, row=row)
+        services.endpoint_roll_back(principal=self.principal, row=row, seen=_seen(request))
         said = _t("“%(name)s” is starting beside it, and gets all requests as soon as it answers.")
         messages.success(request, said % {"name": before.serves if before else row.name})
         return go(request, self.pages.address("detail", row))

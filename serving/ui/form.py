@@ -92,7 +92,7 @@ def size_that_follows(who: Principal, project: Project, form: WorkForm) -> dict[
     version = rows.filter(name=name).first() if name else default_of(rows)
     if version is None:
         return {}
-    return _said(recommended(version.framework, version.size_bytes, gpu_kinds(form.fleet)))
+    return size_said(recommended(version.framework, version.size_bytes, gpu_kinds(form.fleet)))
 
 
 def gpu_kinds(fleet: Fleet | None) -> list[GpuKind]:
@@ -102,7 +102,7 @@ def gpu_kinds(fleet: Fleet | None) -> list[GpuKind]:
     return [GpuKind(one.name, one.label or one.name, one.memory_mib) for one in found.values()]
 
 
-def _said(size: Size) -> dict[str, Any]:
+def size_said(size: Size) -> dict[str, Any]:
     """Return a size as the API says it."""
     said = {"cpu_milli": size.cpu_milli, "memory_mib": size.memory_mib}
     return said | {"gpus": size.gpus, "gpu_flavor": size.kind}
@@ -111,7 +111,7 @@ def _said(size: Size) -> dict[str, Any]:
 def _offered(version: ModelVersion, kinds: Sequence[GpuKind]) -> Offered:
     size = recommended(version.framework, version.size_bytes, kinds)
     fields = {key_of(TABLE[name]): str(to_form(TABLE[name], value) or 0)
-              for name, value in _said(size).items() if name != "gpu_flavor"}  # fmt: skip
+              for name, value in size_said(size).items() if name != "gpu_flavor"}  # fmt: skip
     needs = f"{cpus(size.cpu_milli)} CPU, {mib(size.memory_mib)}"
     if size.gpus:
         needs += f", {size.gpus} \N{MULTIPLICATION SIGN} {size.kind_label or 'GPU'}"

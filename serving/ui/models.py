@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django import forms
 from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import path, reverse
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
@@ -30,6 +30,7 @@ from serving.choices import Files, Framework
 from serving.models import Model
 from serving.services import models, version_files, versions
 from serving.services.sources import MLFLOW
+from serving.ui.sending import sending_of, texts_of_sending
 from serving.ui.tables import ModelFilter, ModelTable
 from serving.ui.versions import VersionPage, deploys, told_of
 from volumes.choices import VolumeKind
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 PER_PAGE = 25
 FIRST = ("model", "origin", "framework")
-LEFT = ("name", "description", "metrics", "credential", "cluster")  # folded away
+LEFT = ("name", "description", "metrics", "credential", "cluster", "read")  # folded away
 _LATEST_MS = 4_000_000_000_000  # in the year 2096
 
 
@@ -58,8 +59,8 @@ class VersionForm(forms.Form):
         label=_("Where its files are"),
         max_length=1024,
         help_text=_(
-            "volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest: its newest run), gs://…, s3://… "
-            "or mlflow:SERVER/MODEL/VERSION."
+            "volume:NAME/FOLDER, run:JOB/NUMBER/FOLDER (latest: its newest run), gs://…, s3://…, "
+            "mlflow:SERVER/MODEL/VERSION, or upload: for files that you send."
         ),
         widget=forms.TextInput(attrs={"class": "font-monospace", "spellcheck": "false"}),
     )
@@ -97,6 +98,13 @@ class VersionForm(forms.Form):
         help_text=_("Where files from a bucket are kept. Empty: the usual one."),
     )
 
+    read = forms.BooleanField(
+        label=_("Have a job read its files once they are there"),
+        required=False,
+        initial=True,
+        help_text=_("It tells digest and signature. Up to 2 GiB, where it can start at once."),
+    )
+
     @property
     def first(self) -> list[forms.BoundField]:
         return [self[name] for name in FIRST]
@@ -107,7 +115,8 @@ class VersionForm(forms.Form):
 
     @property
     def is_open(self) -> bool:
-        return any(field.errors or field.value() for field in self.left)
+        said = [field for field in self.left if field.name != "read"]
+        return any(field.errors or field.value() for field in said)
 
     def said(self) -> dict[str, Any]:
         found = {k: v for k, v in self.cleaned_data.items() if k not in {"model", "description"}}
@@ -155,6 +164,10 @@ class VersionNew(ProjectView):
             row = self._add(form)
         except BerthError as error:
             return self._shown(form, status=refuse(request, form, error))
+        if request.headers.get("Accept") == "application/json":  # who sends its files now
+            return JsonResponse(sending_of(self.principal, row))
+        if row.awaits_upload:
+            return HttpResponseRedirect(row.get_absolute_url())
         if request.POST.get("then") == "deploy":
             row = version_files.version_look(row)
             if row.files != Files.FAILED:
@@ -191,7 +204,8 @@ class VersionNew(ProjectView):
         places = [f"volume:{name}/" for name in usable.values_list("name", flat=True)[:50]]
         form.fields["model"].widget.attrs["list"] = "models"
         form.fields["origin"].widget.attrs["list"] = "origins"
-        return self.render({"form": form, "names": names, "places": places}, status=status)
+        found = {"form": form, "names": names, "places": places, **texts_of_sending()}
+        return self.render(found, status=status)
 
 
 class RegistryPage(ProjectView):

@@ -25,12 +25,12 @@ from serving.cost import cost_of
 from serving.examples import examples_of
 from serving.kind import ENDPOINT
 from serving.models import Endpoint
-from serving.replicas import replicas_of
 from serving.runtimes import runtime_of
+from serving.selectors import replicas_of
 from serving.services import endpoint_sleep, served_by, takes_back
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
-from serving.ui.charts import chart
+from serving.ui.charts import chart, marks
 from serving.ui.form import endpoint_form, size_that_follows
 from work.selectors import may_change, may_end
 from work.ui.pages import Column, Fact, Pages, Verb, Words
@@ -59,6 +59,7 @@ def _facts(row: Endpoint) -> list[Fact]:
     if row.version is not None:
         address = row.version.model.get_absolute_url()
         found.insert(0, Fact(_("All its versions"), row.version.model.name, url=address))
+        found.insert(0, Fact(_("Version"), row.version.name, url=row.version.get_absolute_url()))
     return found
 
 
@@ -134,6 +135,7 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
     apart = {} if canary is None else traffic.lately([row, canary], apart=True)
     share = row.canary_percent if is_ready else 0
     hour = traffic.series(row, "hour")
+    served = list(served_by(row)) if row.canary_of_id is None else []
     since = now() - _COSTS_OF
     shown = [(one, *_REPLICA[one["state"]]) for one in replicas_of(row)]
     counts = Counter(str(word) for _one, word, _tone, _shape in shown)
@@ -157,7 +159,8 @@ def _own_part(who: Principal, row: Endpoint) -> dict[str, Any]:
         "canary_state": canary_state,
         "canary_why": None if canary is None else STATES.why(canary),
         "may_change": may_change(who, row) and not row.project.archived_at,
-        "served": list(served_by(row)) if row.canary_of_id is None else [],
+        "served": served,
+        "marks": marks((one.at for one in served), [begin for begin, _part in hour]),
         "replicas": shown,
         "replica_counts": " · ".join(f"{n}\N{NO-BREAK SPACE}{w}" for w, n in counts.items()),
         "has_nodes": any(one["node"] for one, *_rest in shown),

@@ -11,14 +11,18 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _t
 
+from jobs.kind import JOB
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from serving import selectors
 from serving.choices import Files, Stage
-from serving.services import reading, versions
+from serving.services import models, reading, version_files, versions
+from serving.ui.sending import sending_of, texts_of_sending
+from work.selectors import visible_to
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
+    from jobs.models import Job
     from serving.models import ModelVersion
 
 _BADGES = {
@@ -53,7 +57,10 @@ def told_of(who: Principal, row: ModelVersion) -> dict[str, Any]:
 
 
 class VersionPage(ProjectView):
-    """A version; a press stages it, looks at its files again, makes it the default, deletes it."""
+    """A version; a press stages it, looks at its files again, makes it the default, deletes it.
+
+    Files that a person sends are sent from here; ``sent`` and ``cancel`` end that.
+    """
 
     required_permissions: ClassVar = {
         "GET": Permission.MODEL_READ,
@@ -72,8 +79,11 @@ class VersionPage(ProjectView):
             "serving": serving,
             "signature": _signature(row),
             "stages": Stage.choices,
+            "made_by": _job_of(self.principal, row),
             "comes": row.files == Files.COMING or row.reading == "running",
         }
+        if row.awaits_upload and self.can(Permission.MODEL_MANAGE):
+            said |= {"sending": sending_of(self.principal, row), **texts_of_sending()}
         return self.render(said)
 
     def post(self, request: HttpRequest, project: str, model: str, version: str) -> HttpResponse:
@@ -85,6 +95,15 @@ class VersionPage(ProjectView):
             said = _t("%(name)s is deleted. Its files stay where they are.")
             messages.success(request, said % {"name": row})
             return HttpResponseRedirect(its.get_absolute_url())
+        if act == "cancel":
+            models.upload_cancel(principal=who, row=row)
+            messages.success(request, _t("The upload is cancelled; nothing of it is left."))
+            return HttpResponseRedirect(reverse("models:list", args=[self.project.slug]))
+        if act == "sent":
+            row = version_files.version_look(versions.version_check(principal=who, row=row))
+            if row.is_there and request.POST.get("then") == "deploy":
+                return HttpResponseRedirect(deploys(row))
+            return HttpResponseRedirect(row.get_absolute_url())
         if act == "check":
             versions.version_check(principal=who, row=row)
             said = _t("The files of %(name)s are looked at.")
@@ -102,6 +121,16 @@ class VersionPage(ProjectView):
 
 
 VersionPage.stands_on = VersionPage  # what was refused is said on it
+
+
+def _job_of(who: Principal, row: ModelVersion) -> Job | None:
+    """Return the job whose run left its files, where it is still there to look at."""
+    if row.run_uid is None:
+        return None
+    found: Job | None = (
+        visible_to(who, JOB, row.model.project).filter(runs__uid=row.run_uid).first()
+    )
+    return found
 
 
 def _signature(row: ModelVersion) -> list[tuple[str, dict[str, Any]]]:

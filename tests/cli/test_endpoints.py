@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from berth_cli import work
 
+from common.clock import now
+from serving.models import Endpoint
+from serving.services import canaries_step
 from tests.cli.conftest import read
 from tests.support import driving
 
@@ -50,6 +57,26 @@ def test_a_canary_gets_its_share_and_is_promoted_or_rolled_back(
     assert (told["canary_percent"], told["promoting"]) == (100, True)
     refused = berth("endpoint", "split", "digits", "101", **me)
     assert refused.exit_code == 2
+
+
+def test_a_wait_goes_on_until_the_canary_answers_and_until_it_is_promoted(
+    berth: Run, me: dict[str, str], digits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_seconds: float) -> None:
+        """The world goes on, and every gateway has heard of the latest split."""
+        long_ago = now() - timedelta(minutes=1)
+        Endpoint.objects.filter(split_at__isnull=False).update(split_at=long_ago)
+        canaries_step()
+        driving.run_due()
+
+    monkeypatch.setattr(work, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    wait = ("--wait", "--timeout", "30")
+    made = read(berth("-o", "json", "endpoint", "canary", "digits", "--cpu", "1", *wait, **me))
+    assert made["canary"]["state"] == "ready"
+    told = berth("-o", "json", "endpoint", "promote", "digits", *wait, **me)
+    assert "its canary: ready" in told.stderr
+    done = read(told)
+    assert (done["canary"], done["promoting"], done["status"]["state"]) == (None, False, "ready")
 
 
 def test_a_canary_that_was_taken_away_leaves(

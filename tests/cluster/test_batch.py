@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import random
 import secrets
 import shutil
+import signal
 import socket
 import socketserver
 import threading
@@ -165,3 +168,58 @@ def test_a_pod_asks_an_endpoint_through_the_gateway(
     assert [one["prediction"] for one in found] == sample["predictions"] * TIMES
     assert {one["version"] for one in found} == {"v1"}
     served.delete()
+
+
+@pytest.mark.long("the same of processes: serving/test_real_batch.py; here pods are lost, too")
+def test_three_replicas_killed_at_random_and_a_pod_lost_predict_each_instance_once(
+    api: httpx.Client, models: tuple[Path, dict[str, Any]], kube: Kube
+) -> None:
+    folder, sample = models
+    place = f"killed-{secrets.token_hex(3)}"
+    (folder / place).mkdir(mode=0o755)
+    count = 2000 * len(sample["instances"])
+    lines = [json.dumps(row) for row in sample["instances"]] * 2000
+    (folder / place / "a.jsonl").write_text("\n".join(lines))
+    (folder / place / "a.jsonl").chmod(0o644)
+    here = "projects/demo/batch-predictions"
+    said = {**SIZE, "model": "digits/v1", "input": f"volume:models/{place}", "replicas": 3}
+    made = ok(api.post(here, json={**said, "output": "volume:models/lost", "batch": 2})).json()
+    at, chance = f"{here}/{made['id']}", random.Random(7)
+
+    def told() -> dict[str, Any]:
+        return dict(api.get(at).json())
+
+    for share in (0.1, 0.25, 0.4):
+        _until(lambda least=share: told()["progress"] >= least)  # type: ignore[misc]
+        if share == 0.25:  # as where its node is given up
+            pods = kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={_uid(api, made['job'])}")
+            meta = chance.choice([one for one in pods if _runs(one)])["metadata"]
+            kube.delete("v1", "Pod", meta["name"], meta["namespace"], gracePeriodSeconds="0")
+            continue
+        os.kill(chance.choice(_until(lambda: _programs(f"models/{place}"))), signal.SIGKILL)
+    _until(lambda: told()["state"] in {"succeeded", "failed"} and told()["progress"] == 1)
+    ended = told()
+    assert (ended["state"], ended["done"], ended["failed"]) == ("succeeded", count, 0)
+    (run,) = (folder / "lost").glob(f"{made['name']}-*/1")
+    found = lines_of(run, "predictions-*-of-03-*.jsonl")
+    assert [one["line"] for one in found] == list(range(1, count + 1))
+    assert [one["prediction"] for one in found] == sample["predictions"] * 2000
+
+
+def _uid(api: httpx.Client, job: str) -> str:
+    return str(api.get(f"projects/demo/jobs/{job}").json()["uid"])
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return bool(pod["status"].get("phase") == "Running")
+
+
+def _programs(place: str) -> list[int]:
+    """Return the processes on this machine that predict what lies there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            if b"serving.programs.batch_predict" in words and place.encode() in words:
+                found.append(int(path.name))
+    return sorted(found)

@@ -100,6 +100,35 @@ def test_a_version_answers_from_a_pod_that_kueue_let_in_as_inference(
     served.delete()
 
 
+def test_files_of_a_version_are_read_by_themselves_in_a_pod(
+    api: httpx.Client, sample: dict[str, Any]
+) -> None:
+    """Looked at by the file browser's pod, then read by a job's, as whoever registered them."""
+    ok(api.post("projects/demo/models", json={"name": "flowers"}))
+    versions = "projects/demo/models/flowers/versions"
+    ok(api.post(versions, json={"origin": "volume:models/digits"}))
+
+    row: dict[str, Any] = {}
+
+    def read() -> bool:
+        row.update(api.get(f"{versions}/v1").json())
+        assert row["files"] != "failed", row
+        return row["read"] in {"done", "failed"}
+
+    try:
+        until(read)
+    except AssertionError as error:
+        jobs = api.get("projects/demo/jobs").json()["results"]
+        error.add_note(f"{row}\n{[job['status'] for job in jobs]}")
+        raise
+    assert (row["read"], row["read_message"], row["framework"]) == ("done", "", "sklearn")
+    assert row["digest"].startswith("sha256:")
+    (taken,) = row["signature"]["inputs"]
+    assert taken["shape"] == [-1, len(sample["instances"][0])]
+    jobs = api.get("projects/demo/jobs").json()["results"]
+    assert not [job for job in jobs if job["name"].startswith("read-")]
+
+
 class Ran(Thread):
     """Adds up how long pods of a row ran and were not told to go, as the API server says it."""
 

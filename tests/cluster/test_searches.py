@@ -203,3 +203,41 @@ def test_its_database_is_away_one_trial_is_stopped_then_all_and_nothing_is_lost(
         kube.patch(MANAGER, {"spec": {"replicas": 1}})
     found = until(api, slow, lambda f: not f["message"])
     assert _is_gone(kube, found)
+
+
+LAGS = """
+import sys, time
+number = int(sys.argv[2])
+for step in range(1, 6 if number < 4 else 60):
+    print(f"score={number if number < 4 else -100}", flush=True)
+    time.sleep(0.2 if number < 4 else 1)
+"""
+
+
+@pytest.mark.long("a minute or two; the rule and its words to Katib: experiments/test_katib.py")
+def test_a_trial_that_is_stopped_early_is_early_stopped_for_katib_too(
+    api: Any, begin: Callable[..., str], kube: Kube
+) -> None:
+    """The values of the next trial follow from it; no failure is counted, none is the best."""
+    said = {"trials_max": 5, "parallel": 3, "early_stopping": True, "failed_max": 0}
+    numbered = ["python3", "-c", LAGS, "${trialParameters.x}", "${trial.number}"]
+    one = begin("lags", job={"command": numbered}, **said)
+    ends: dict[str, str] = {}  # of each proposal, as Katib has it
+
+    def look(found: dict[str, Any]) -> bool:
+        for trial in its(kube, "Trial", found):
+            said = trial.get("status", {}).get("conditions", [])
+            last = [one["type"] for one in said if one["status"] == "True"]
+            ends.update({trial["metadata"]["name"]: last[-1]} if last else {})
+        return is_over(found)
+
+    found = until(api, one, look)
+    assert (found["state"], found["engine"]) == ("succeeded", "katib"), found
+    assert [t["state"] for t in found["trials"]] == ["succeeded"] * 3 + ["early-stopped"] * 2
+    assert found["best"]["number"] == 3
+    assert sorted(ends.values()).count("Succeeded") == 3, ends
+    assert "EarlyStopped" in ends.values(), ends
+    assert "Failed" not in ends.values(), ends
+    job = api.get(f"projects/demo/jobs/{found['trials'][3]['job']}").json()
+    assert job["state"] == "cancelled"
+    poll(lambda: _is_gone(kube, found), within_s=60, every_s=0.5)

@@ -123,25 +123,27 @@ def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
     assert {one["seen"] for one in found["replicas"]} == {"exited"}
 
 
-def test_tensorflow_tells_chief_worker_and_ps_their_own_place(jobs: Jobs, kube: Kube) -> None:
-    script = 'echo "$TF_CONFIG"; [ "$BERTH_ROLE" = ps ] && exec tini sleep 600; true'
+def test_tensorflow_tells_each_role_its_own_place(jobs: Jobs, kube: Kube) -> None:
+    script = 'echo "$TF_CONFIG"; case $BERTH_ROLE in ps|evaluator) exec tini sleep 600;; esac'
     one = jobs.make(
         "roles",
         framework="tensorflow",
-        replicas=3,
+        replicas=4,
+        evaluator=True,
         parameter_servers=1,
         command=["bash", "-c", script],
     )
     found = jobs.until(one, "succeeded")
-    told = [json.loads(text) for text in jobs.logs(found, 3)]
+    told = [json.loads(text) for text in jobs.logs(found, 4)]
     tasks = [(one["task"]["type"], one["task"]["index"]) for one in told]
-    assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
+    assert tasks == [("chief", 0), ("worker", 0), ("worker", 1), ("evaluator", 0)]
     assert all(one["cluster"] == told[0]["cluster"] for one in told)
     sizes = {role: len(places) for role, places in told[0]["cluster"].items()}
     assert sizes == {"chief": 1, "worker": 2, "ps": 1}
-    assert [one["role"] for one in found["replicas"]] == ["chief", "worker", "worker", "ps"]
+    roles = ["chief", "worker", "worker", "evaluator", "ps"]
+    assert [one["role"] for one in found["replicas"]] == roles
     (made,) = owned(kube, found, "jobset.x-k8s.io/v1alpha2", "JobSet")
-    assert gang(kube, made) == [1, 2, 1]
+    assert gang(kube, made) == [1, 2, 1, 1]
 
 
 def test_cancelled_no_pod_of_any_role_is_left_running(jobs: Jobs, kube: Kube) -> None:

@@ -67,11 +67,13 @@ def test_a_pytorchjob_sums_up_over_its_replicas_after_one_of_them_was_started_ag
 
 
 def test_a_tfjob_tells_each_role_its_place_and_ends_with_its_chief(jobs: Jobs, kube: Kube) -> None:
-    script = 'echo "$TF_CONFIG"; case $BERTH_ROLE in ps) exec tini sleep 600;; chief) sleep 6; esac'
+    stay = "ps|evaluator) exec tini sleep 600;; chief) sleep 6;"
+    script = f'echo "$TF_CONFIG"; case $BERTH_ROLE in {stay} esac'
     one = jobs.make(
         "roles",
         framework="tensorflow",
-        replicas=3,
+        replicas=4,
+        evaluator=True,
         parameter_servers=1,
         command=["bash", "-c", script],
     )
@@ -81,9 +83,10 @@ def test_a_tfjob_tells_each_role_its_place_and_ends_with_its_chief(jobs: Jobs, k
     assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
     sizes = {role: len(places) for role, places in told[0]["cluster"].items()}
     assert sizes == {"chief": 1, "worker": 2, "ps": 1}
-    assert [one["role"] for one in found["replicas"]] == ["chief", "worker", "worker", "ps"]
+    roles = ["chief", "worker", "worker", "evaluator", "ps"]
+    assert [one["role"] for one in found["replicas"]] == roles
     (made,) = owned(kube, found, API, "TFJob")
-    assert gang(kube, made) == [1, 1, 2]
+    assert gang(kube, made) == [1, 1, 1, 2]
     alive = [p for p in owned(kube, found, "v1", "Pod") if p["status"]["phase"] == "Running"]
     assert alive == []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.dataplane.test_copy_out import out, stored, write
+from tests.support.copying import Copying
 from tests.support.hostile_store import Call, Handler, HostileS3
 
 MARKED = {"others": {"marker": "_BERTH_COMPLETE", "tells": 2}}
@@ -91,6 +92,24 @@ def test_what_was_copied_is_cleared_away_and_nothing_else(
     assert (copying.target.exists(), copying.state.exists()) == (False, False)
     assert (copying.volume / "beside.txt").exists()
     assert set(stored(hostile)) == {"to/_BERTH_COMPLETE", *(f"to/{name}" for name in FILES)}
+
+
+def test_what_was_brought_is_cleared_away_and_nothing_else(
+    tmp_path: Path, hostile: HostileS3
+) -> None:
+    for name, body in FILES.items():
+        hostile.put(f"to/{name}", body)
+    copying = Copying(tmp_path, hostile.place("to/"), hostile.outbound())
+    assert copying.run().code == 0
+    (copying.target / "own.txt").write_bytes(b"of the tenant")
+    clearing = dataclasses.replace(copying, mode="clear")
+    kept = clearing.run()
+    assert (kept.code, found(copying)) == (3, {"own.txt"}), kept.output
+    (copying.target / "own.txt").unlink()
+    gone = clearing.run()
+    assert gone.code == 0, gone.output
+    assert (copying.target.exists(), copying.state.exists()) == (False, False)
+    assert set(stored(hostile)) == {f"to/{name}" for name in FILES}
 
 
 def found(copying: Any) -> set[str]:

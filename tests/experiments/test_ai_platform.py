@@ -46,8 +46,10 @@ WITHOUT: dict[str, Any] = {
 
 @pytest.fixture
 def submit(api: Any, alice: Any, project: Any) -> Callable[..., Any]:
-    def post(*, plan: bool = False, job_id: str = "tune_1", **said: Any) -> Any:
-        training = {**WITHOUT, "hyperparameters": {**ASKED, **said}}
+    def post(
+        *, plan: bool = False, job_id: str = "tune_1", training: Any = None, **said: Any
+    ) -> Any:
+        training = {**WITHOUT, **(training or {}), "hyperparameters": {**ASKED, **said}}
         config = yaml.safe_dump({"trainingInput": training})
         body = {"jobId": job_id, "config": config}
         return api(alice, "POST", f"{HERE}?plan=1" if plan else HERE, body)
@@ -147,6 +149,37 @@ def test_a_search_is_submitted_told_with_its_trials_and_cancelled(
         settle(job)
     steering.Turns().tick()
     assert api(alice, "GET", f"{HERE}/tune_1").json()["state"] == "CANCELLED"
+
+
+@pytest.mark.django_db
+def test_c19_each_trial_has_a_folder_of_its_own_in_the_job_dir(
+    submit: Any, api: Any, alice: Any, settle: Any, world: Any, credential: Any
+) -> None:
+    """Called by its number, as AI Platform does it; what they leave is copied there, too."""
+    credential(kind="gcs", name="google")
+    folder = {"training": {"jobDir": "gs://team-bucket/tune/"}}
+    told = submit(plan=True, **folder).json()
+    line = next(one for one in told["fields"] if one["field"] == "jobDir")
+    assert line["becomes"] == "--job-dir gs://team-bucket/tune/${trial.number}"
+    assert submit(**folder).status_code == 202
+    row = Experiment.objects.get()
+    steering.Turns().tick()
+    for number in (1, 2):
+        job = row.trials.get(number=number).job
+        assert job is not None
+        own = f"gs://team-bucket/tune/{number}"
+        assert job.args[1:3] == ["--job-dir", own]
+        assert job.output == own
+        settle(job)
+        world.driver_for("local").write_log(str(job.uid), f"loss={number}\n")
+        world.driver_for("local").exit(str(job.uid), code=0)
+        hint(job)
+        settle(job)
+    steering.Turns().tick()
+    made = api(alice, "POST", f"/api/v1/projects/vision/experiments/{row.uid}/promote", {})
+    assert made.status_code in {200, 201, 202}, made.content
+    best = Job.objects.get(name="tune_1-best")
+    assert (best.args[2], best.output) == (("gs://team-bucket/tune/tune_1-best",) * 2)
 
 
 @pytest.mark.django_db

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from experiments import charts
 from experiments.models import Experiment, Trial
+from notebooks.models import Workspace
 
 pytestmark = pytest.mark.django_db
 LR = {"name": "lr", "type": "double", "min": 0.001, "max": 0.1, "log": True}
@@ -44,6 +45,41 @@ def searched(project: Any, owner: Any, told: list[tuple[str, list[float]]]) -> E
             parameters={"lr": 0.01, "kind": "abc"[number % 3]},
         )
     return row
+
+
+def test_the_trials_of_a_search_stand_in_one_tensorboard_the_best_first(
+    begin: Any, go: Any, as_user: Any, alice: Any, vera: Any, charlie: Any, api: Any, project: Any
+) -> None:
+    keeps = {"command": ["x"], "args": ["${trialParameters.x}"], "output": "volume:shared/kept"}
+    row = go(begin(trials_max=3, parallel=3, job=keeps), says="score=1\n")
+    worse, best, third = (one.job for one in row.trials.all())
+    row.trials.filter(number=2).update(value=9.0, state="succeeded")
+    row.trials.filter(number=1).update(value=1.0, state="succeeded")
+    client = as_user(alice)
+    assert "Open TensorBoard" in client.get(row.get_absolute_url()).content.decode()
+    assert "Open TensorBoard" not in as_user(vera).get(row.get_absolute_url()).content.decode()
+    answer = client.post(f"{row.get_absolute_url()}tensorboard")
+    board = Workspace.objects.get()
+    assert answer["Location"] == f"{board.get_absolute_url()}?open=1"
+    assert board.name == "TensorBoard search"
+    folders = [f"shared/kept/{one.name}-{one.short_id}/1" for one in (third, best, worse)]
+    assert board.logdir == folders
+    address = f"/api/v1/projects/{project.slug}/experiments/{row.uid}/tensorboard"
+    assert api(alice, "POST", address).json()["workspace"] == board.short_id  # the same
+    assert api(vera, "POST", address).status_code == 403
+    assert api(charlie, "POST", address).status_code == 404
+    assert Workspace.objects.count() == 1
+
+
+def test_a_search_that_keeps_nothing_has_no_tensorboard(
+    begin: Any, go: Any, as_user: Any, alice: Any, api: Any, project: Any
+) -> None:
+    row = go(begin(name="bare"))
+    assert "TensorBoard" not in as_user(alice).get(row.get_absolute_url()).content.decode()
+    address = f"/api/v1/projects/{project.slug}/experiments/{row.uid}/tensorboard"
+    refused = api(alice, "POST", address)
+    assert refused.status_code == 409
+    assert "name an output" in refused.json()["detail"]
 
 
 def test_drawings_mark_the_best_what_was_stopped_early_and_the_bounds(

@@ -88,12 +88,18 @@ def test_a_parameter_that_makes_no_sense_is_refused_by_name(bad: dict[str, Any])
 def test_a_value_goes_where_its_place_is_and_nowhere_else() -> None:
     template = {"args": ["--lr=${trialParameters.lr}", "$HOME"], "env": {"A": "b"}}
     require_used(template, ["lr"])
-    said = filled(template, {"lr": 0.5})
+    said = filled(template, {"lr": 0.5}, 1)
     assert said == {"args": ["--lr=0.5", "$HOME"], "env": {"A": "b"}}
     with pytest.raises(Invalid, match="other"):
         require_used(template, ["lr", "other"])
     with pytest.raises(Invalid, match="lr"):
         require_used(template, [])
+
+
+def test_the_number_of_a_trial_goes_where_its_place_is_but_not_into_values() -> None:
+    template = {"output": "gs://team/x/${trial.number}", "args": ["${trialParameters.w}"]}
+    said = filled(template, {"w": "${trial.number}"}, 7)
+    assert said == {"output": "gs://team/x/7", "args": ["${trial.number}"]}
 
 
 def test_a_line_of_a_million_digits_holds_nobody_up() -> None:

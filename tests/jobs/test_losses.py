@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,18 +11,21 @@ import pytest
 from clusters import registry
 from clusters import services as clusters
 from clusters.models import Cluster, Device
+from common.clock import now
 from common.errors import Invalid
+from jobs import reconciler
 from jobs.goodput import goodput_of
 from jobs.kind import JOB
 from jobs.models import Job, Run
 from jobs.runtime_spec import workload_spec
 from jobs.states import state_of
+from runtime import engine, workload
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
 from tests.notebooks.cluster_world import IMAGE, attach
 from usage.models import Wait
 from work import services
-from work.models import Step
+from work.models import Step, Workload
 from work.services import workload_create
 
 pytestmark = pytest.mark.django_db
@@ -236,3 +240,85 @@ def test_g13_who_goes_on_alone_is_told_that_it_is_one_of_one(
     row = lose(row)
     assert (state_of(row), row.launched_replicas) == ("running", 1)
     assert workload_spec(row).is_group
+
+
+@pytest.mark.parametrize(("left", "runs"), [(2, True), (1, False)])
+def test_g13_where_others_come_before_it_while_it_asks_it_goes_on_with_what_is_left(
+    left: int,
+    runs: bool,
+    make: Any,
+    settle: Any,
+    lose: Any,
+    gpus: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three of four fitted when it counted; when it asks for them fewer are left."""
+    gpus(4)
+    said = {"replicas": 4, "gpus": 1, "after_loss": "fewer", "min_replicas": 2}
+    row = settle(make(**said, framework="pytorch", checkpoints="shared"))
+    Device.objects.filter(index__gte=3).update(healthy=False)
+    counted: list[int] = []
+
+    def reached(_name: str) -> None:
+        """Between two passes: what it counted is written, its place not asked for yet."""
+        if not counted and Job.objects.filter(pk=row.pk, replicas_now=3).exists():
+            counted.append(3)
+            Device.objects.filter(index__gte=left).update(healthy=False)
+
+    monkeypatch.setattr(engine, "killpoint", reached)
+    row = lose(row)
+    assert counted
+    assert (state_of(row), row.launched_replicas) == ("running" if runs else "queued", 2)
+    assert Wait.objects.get(launch=2).gpus == 2
+    if runs:
+        assert [place["replicas"] for place in Run.objects.get(job=row).places] == [4, 2]
+    Device.objects.update(healthy=True)
+    hint(row)
+    assert (state_of(settle(row)), row.launched_replicas) == ("running", 2)  # never up in between
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it, open transactions roll back."""
+
+
+@pytest.mark.parametrize("point", ["place-lost", "stepped", "applied", "committed", "admitted"])
+@pytest.mark.parametrize("after", range(4))
+def test_e1_g13_a_worker_killed_while_it_counts_anew_leaves_one_launch_with_what_fits(
+    point: str,
+    after: int,
+    make: Any,
+    settle: Any,
+    fake: Any,
+    gpus: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the first, second … time that a pass comes to the point after the loss."""
+    gpus(4)
+    said = {"replicas": 4, "gpus": 1, "after_loss": "fewer", "min_replicas": 2}
+    row = settle(make(**said, framework="pytorch", checkpoints="shared"))
+    Device.objects.filter(index__gte=3).update(healthy=False)
+    fake.exit(str(row.uid), code=None, reason="vanished")
+    times: list[str] = []
+
+    def reached(name: str) -> None:
+        if name == point:
+            times.append(name)
+            if len(times) == after + 1:
+                raise Killed
+
+    for module in (engine, workload, reconciler):
+        monkeypatch.setattr(module, "killpoint", reached)
+    for _look in range(4):
+        hint(row)
+        try:
+            settle(row)
+        except Killed:
+            past = now() - timedelta(seconds=1)
+            mine = Workload.objects.filter(pk=row.pk, lease_token__isnull=False)
+            mine.update(lease_until=past, next_reconcile_at=past)
+    assert times
+    assert (state_of(row), row.launch, row.launched_replicas) == ("running", 2, 3)
+    assert row.replica_rows.filter(launch=2).count() == 3
+    run = Run.objects.get(job=row)
+    assert [place["replicas"] for place in run.places] == [4, 3]
+    assert [wait.gpus for wait in Wait.objects.order_by("launch")] == [4, 3]

@@ -79,7 +79,7 @@ def test_l6_parameter_servers_in_one_unit_are_refused_before_the_launch(
     Cluster.objects.update(operators=["jobset"])
     trains = {"framework": "tensorflow", "command": ["train"]}
     servers = {**trains, "parameter_servers": 1}
-    with pytest.raises(Invalid, match="not parameter servers with them"):
+    with pytest.raises(Invalid, match="not parameter servers or an evaluator with them"):
         services.workload_create(**asked, said={**said(8, 2, "unit"), **servers})
     services.workload_create(**asked, said={**said(8, 2, "unit", "preferred"), **servers})
     services.workload_create(**asked, said={**said(8, 2, "unit"), **trains, "name": "other"})

@@ -67,6 +67,23 @@ def test_the_file_of_a_container_becomes_replicas_of_one_size() -> None:
     assert "command" not in said
 
 
+def test_c19_an_evaluator_is_the_last_of_the_replicas() -> None:
+    asked = {
+        "masterType": "n1-standard-4",
+        "workerCount": 2,
+        "evaluatorCount": 1,
+        "evaluatorType": "n1-highmem-8",
+        "pythonModule": "trainer.task",
+    }
+    found = translate(asked, here(images=False))
+    assert not found.refused
+    said = found.said
+    assert (said["replicas"], said["evaluator"], said["framework"]) == (4, True, "tensorflow")
+    assert (said["cpu_milli"], said["memory_mib"]) == (8000, 52 * 1024)
+    torch = {**asked, "masterConfig": {"imageUri": "example/pytorch:2"}}
+    assert "evaluatorCount" in translate(torch, here()).refused
+
+
 def test_c19_the_file_of_a_search_in_a_network_is_taken_whole() -> None:
     document = read((FILES / "search.yaml").read_text())
     found = translate(document["trainingInput"], here())
@@ -117,14 +134,12 @@ def test_c19_each_field_without_a_counterpart_is_refused_by_its_name() -> None:
         "workerType",
         "workerConfig.imageUri",
         "workerConfig.containerCommand",
-        "evaluatorType",
         "evaluatorCount",
-        "evaluatorConfig",
+        "evaluatorConfig.containerArgs",
         "packageUris",
         "scheduling.maxWaitTime",
         "encryptionConfig.kmsKeyName",
         "serviceAccount",
-        "jobDir",
         "hyperparameters.resumePreviousJobId",
         "hyperparameters.params[0].scaleType",
     }
@@ -157,6 +172,11 @@ def test_an_accelerator_is_found_by_its_own_word_and_refused_where_none_has_it()
         ({"serviceAccount": "a@b"}, "serviceAccount"),
         ({"encryptionConfig": {"kmsKeyName": "k"}}, "encryptionConfig.kmsKeyName"),
         ({"evaluatorCount": 1}, "evaluatorCount"),
+        ({"masterType": "standard", "evaluatorCount": 2}, "evaluatorCount"),
+        (
+            {"masterType": "standard", "evaluatorCount": 1, "evaluatorConfig": {"imageUri": "a"}},
+            "evaluatorConfig.imageUri",
+        ),
         ({"packageUris": ["gs://b/p.tar.gz"]}, "packageUris"),
         ({"scheduling": {"maxWaitTime": "5s"}}, "scheduling.maxWaitTime"),
         ({"scheduling": {"maxRunningTime": "2h"}}, "scheduling.maxRunningTime"),

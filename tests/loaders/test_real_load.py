@@ -36,10 +36,10 @@ def store() -> Iterator[S3Store]:
 
 
 @contextmanager
-def portal_open_to(opened: dict[str, Any]) -> Iterator[Portal]:
+def portal_open_to(opened: dict[str, Any], **more: str) -> Iterator[Portal]:
     """A portal whose loads may go to one store: what its ``outbound()`` says."""
     dataplane_environment()
-    running = Portal(env=settings_open_to(opened))
+    running = Portal(env={**settings_open_to(opened), **more})
     try:
         running.start()
         yield running

@@ -25,6 +25,18 @@ def test_the_first_replica_leads(framework, replicas, servers, roles):
     assert training.roles(training.groups(framework, replicas, servers)) == roles
 
 
+def test_an_evaluator_is_the_last_replica_and_none_of_the_cluster_that_it_reads_of():
+    groups = training.groups("tensorflow", 3, 1, evaluator=True)
+    assert training.roles(groups) == ["chief", "worker", "evaluator", "ps"]
+    told = json.loads(training.tf_config(groups, ["a:1", "b:2", "c:3", "d:4"], "evaluator", 0))
+    assert told == {
+        "cluster": {"chief": ["a:1"], "worker": ["b:2"], "ps": ["d:4"]},
+        "task": {"type": "evaluator", "index": 0},
+    }
+    two = training.groups("tensorflow", 2, evaluator=True)
+    assert training.roles(two) == ["chief", "evaluator"]
+
+
 def test_tensorflow_reads_who_it_is_and_where_all_are():
     groups = training.groups("tensorflow", 2, 1)
     told = json.loads(training.tf_config(groups, ["a:1", "b:2", "c:3"], "ps", 0))

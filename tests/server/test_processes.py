@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from portal.server import processes
+from portal.server.manager import Manager
 from portal.server.processes import Child, rotate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +63,22 @@ def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) 
     one.stop()
     assert one.process is not None
     assert one.process.returncode == -signal.SIGKILL
+
+
+def test_children_that_ignore_sigterm_are_gone_after_one_grace_not_after_the_sum(
+    tmp_path: Path,
+) -> None:
+    """`berth down` waits a minute: gateway, gate, worker, web and proxy together have more."""
+    script = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{STAY}"
+    children = [child(tmp_path / name, script, grace_s=3.0) for name in "abcd"]
+    for one in children:
+        one.log.parent.mkdir()
+        one.start(tmp_path)
+    assert until(lambda: all("here" in one.tail() for one in children))
+    began = time.monotonic()
+    Manager(children)._stop_all()
+    assert time.monotonic() - began < 9.0
+    assert [one.process.returncode for one in children] == [-signal.SIGKILL] * 4
 
 
 def test_a_long_log_is_moved_on_while_its_writer_goes_on(

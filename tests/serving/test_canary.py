@@ -320,3 +320,22 @@ def test_a_first_row_that_failed_as_what_its_canary_is_is_started_once(
         _step(settle, canary, first)
     first.refresh_from_db()
     assert (first.launch, first.phase, first.canary, first.promoting) == (3, "running", None, False)
+
+
+def test_nobody_takes_the_name_of_a_canary_and_what_has_one_keeps_it(
+    api, alice, at, first, settle
+) -> None:
+    from serving.models import Endpoint
+
+    name = f"canary-{first.short_id}"
+    refused = api(alice, "POST", ENDPOINTS, {"name": name, "command": ["python3", "serve.py"]})
+    assert refused.status_code == 400
+    assert "those of canaries" in refused.json()["fields"]["name"][0]
+    there = api(alice, "POST", ENDPOINTS, {"name": "before", "command": ["python3", "serve.py"]})
+    row = Endpoint.objects.get(short_id=there.json()["id"])
+    Endpoint.objects.filter(pk=row.pk).update(name="canary-of-before")
+    edited = api(alice, "PATCH", f"{ENDPOINTS}/{row.short_id}", {"concurrency": 3})
+    assert (edited.status_code, edited.json()["name"]) == (202, "canary-of-before")
+    settle(first)
+    assert api(alice, "POST", f"{at}/canary", {"model": "digits/v2"}).status_code == 202
+    assert Endpoint.objects.get(canary_of=first).name == name

@@ -131,6 +131,32 @@ def test_a_canary_is_made_split_rolled_back_and_promoted_by_forms(signed, at, fi
     assert first.canary_leaves
 
 
+@pytest.mark.parametrize(
+    ("verb", "said"), [("promote", {}), ("split", {"percent": "90"}), ("end", {})]
+)
+def test_a_press_is_for_the_canary_that_the_page_showed(signed, at, first, beside, verb, said):
+    seen = {"seen": str(beside.uid)}
+    Endpoint.objects.filter(pk=beside.pk).update(desired="absent")
+    assert (
+        signed.post(f"{at}canary/", {"model": "digits/v2", "min_replicas": "1"}).status_code == 302
+    )
+    refused = signed.post(f"{at}canary-{verb}/", {**said, **seen})
+    assert refused.status_code == 409
+    assert "It has another canary by now" in refused.content.decode()
+    first.refresh_from_db()
+    assert (first.canary_percent, first.promoting, first.canary_leaves) == (0, False, False)
+
+
+def test_a_refusal_is_said_where_its_button_is_gone(signed, at, first) -> None:
+    for verb, said in (
+        ("canary-promote", "There is no canary beside it now."),
+        ("roll-back", "It has served nothing else yet."),
+    ):
+        refused = signed.post(f"{at}{verb}/", {"seen": "1"})
+        assert refused.status_code == 409
+        assert said in refused.content.decode()
+
+
 @pytest.mark.parametrize("percent", ["101", "-1", "x", "", "1e2", "\uff19"])
 def test_a_share_that_makes_no_sense_is_said_at_its_field(signed, at, beside, percent) -> None:
     answer = signed.post(f"{at}canary-split/", {"percent": percent})

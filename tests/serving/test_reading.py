@@ -12,11 +12,14 @@ from common.errors import Conflict, NotFound
 from hubapi.services import derive
 from jobs.models import Job
 from jobs.runtime_spec import PURPOSE
+from notifications.models import Notification
 from projects.models import Membership
+from quotas.models import Limit
 from serving.choices import Source
 from serving.models import ModelVersion
+from serving.services import reading
 from serving.services.model_rules import SIGNATURE_MOST
-from serving.services.reading import version_read
+from serving.services.reading import version_read, versions_step
 from serving.services.sources import Origin
 from serving.services.versions import version_create
 
@@ -153,3 +156,58 @@ def test_what_it_told_is_kept_where_its_job_cant_be_deleted_any_more(read: Any, 
 
     assert read(leaves, digest=DIGEST, done=True).digest == DIGEST
     assert Job.objects.get().desired != "absent"
+
+
+@pytest.fixture
+def registered(
+    model: Any, api: Any, look: Any, alice: Any, tmp_path: Any
+) -> Callable[..., ModelVersion]:
+    """Register files that are there, and let the worker have its turns."""
+
+    def make(**said: Any) -> ModelVersion:
+        folder = tmp_path / "data" / "m"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.joblib").write_bytes(b"\x80\x05")
+        answer = api(alice, "POST", VERSIONS, {"origin": "volume:data/m", **said})
+        assert answer.status_code == 202, answer.content
+        row: ModelVersion = model.versions.get(name=answer.json()["name"])
+        look()
+        versions_step()
+        row.refresh_from_db()
+        assert (row.files, row.read_when_there) == ("there", False)
+        return row
+
+    return make
+
+
+@pytest.mark.usefixtures("data")
+def test_files_are_read_by_themselves_once_they_are_there(
+    registered: Any, alice: Any, settle: Any
+) -> None:
+    row = registered()
+    assert row.read_by is not None
+    assert (row.reading, row.read_by.owner, row.read_by.cpu_milli) == ("running", alice, 500)
+    settle(row.read_by)
+    ended(row)
+    assert not Notification.objects.exists()
+    versions_step()
+    assert Job.objects.count() == 1  # once
+
+
+@pytest.mark.usefixtures("data")
+def test_nothing_is_read_that_was_not_wanted_or_is_large(registered: Any, monkeypatch: Any) -> None:
+    assert registered(read=False).reading == "no"
+    monkeypatch.setattr(reading, "BY_ITSELF_MIB", 0)
+    assert registered().reading == "no"
+    assert not Job.objects.exists()
+
+
+@pytest.mark.usefixtures("data")
+def test_where_a_limit_or_a_right_lacks_the_button_stays_and_nothing_is_said(
+    registered: Any, project: Any, alice: Any
+) -> None:
+    Limit.objects.create(project=project, resource="cpu_milli", amount=100)
+    row = registered()
+    assert (row.reading, row.read_problem, row.problem) == ("no", "", "")
+    assert not Job.objects.exists()
+    assert not Notification.objects.exists()

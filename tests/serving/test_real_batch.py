@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import resource
 import signal
 import socket
@@ -17,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving.server import python
+from tests.serving.server import make_sample, python
+from tests.support.locked_environments import locked_environment
 from tests.support.portal import ROOT
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
@@ -29,7 +32,7 @@ class Batch:
     """A folder with a model, an input and an output, and the program on it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.python = folder, python()[0]
         for name in ("v/in", "v/model", "out", "kept"):
             (folder / name).mkdir(parents=True)
 
@@ -58,7 +61,7 @@ class Batch:
         path = f"{ROOT}:{place / 'v/model'}"
         words = [*self.own(), "--input", "in", *more]
         return subprocess.Popen(
-            [python()[0], *PROGRAM, *words],
+            [self.python, *PROGRAM, *words],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path, **{k: str(v) for k, v in told.items()}, **env},
             stderr=subprocess.PIPE,
@@ -138,6 +141,48 @@ def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:
     assert [one["prediction"] for one in batch.predictions()] == list(range(3000))
     assert batch.run("--batch", "8")[0] == 0  # done already: no server is started
     assert len(batch.predictions()) == 3000
+
+
+def test_three_replicas_killed_at_random_predict_each_once_and_tell_how_far_all_are(batch) -> None:
+    batch.model("assert not (rows == 700).any(), 'seven'; time.sleep(0.02)")
+    batch.write(3000)
+    chance, running = random.Random(5), dict[int, subprocess.Popen[str]]()
+    begun = dict.fromkeys(range(3), 0)
+    until = time.monotonic() + 150
+    while time.monotonic() < until:
+        for number in range(3):
+            if number not in running or running[number].poll() not in {None, 0}:
+                begun[number] += 1
+                env = {"BERTH_REPLICA": str(number), "WORLD_SIZE": "3"}
+                running[number] = batch.begin("--batch", "8", **env)
+        if all(one.poll() == 0 for one in running.values()):
+            break
+        if sum(begun.values()) < 9 and not chance.randrange(30):
+            one = chance.choice(list(running.values()))
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+                one.wait()
+        time.sleep(0.1)
+    assert sum(begun.values()) == 9, begun
+    paths = sorted((batch.folder / "out").glob("predictions-*-of-03-*"))
+    lines = sorted(one["line"] for path in paths for one in lines_of(path))
+    assert lines == [n for n in range(1, 3001) if n != 701]
+    errors = sorted((batch.folder / "out").glob("errors-*"))
+    assert [one["line"] for path in errors for one in lines_of(path)] == [701]
+    told = lines_of(batch.folder / "events")
+    assert (told[-1]["step_count"], told[-1]["progress"], told[-1]["failed"]) == (3000, 1, 1)
+    assert [one["step_count"] for one in told] == sorted(one["step_count"] for one in told)
+    assert all(one["progress"] < 1 for one in told if one["step_count"] < 3000)
+
+
+def test_a_replica_whose_share_is_all_errors_fails_only_where_all_replicas_do(batch) -> None:
+    batch.model("assert not (rows < 4).any(), 'small'")
+    batch.write(8)
+    env = [{"BERTH_REPLICA": str(number), "WORLD_SIZE": "2"} for number in range(2)]
+    both = [batch.begin("--batch", "4", **one) for one in env]
+    ended = [one.communicate(timeout=100)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], ended
+    assert "4 instances are predicted, 4 are not" in ended[0]
 
 
 def test_what_ends_the_server_is_found_and_spoils_no_other(batch) -> None:
@@ -270,6 +315,63 @@ def test_a_row_of_100_mb_is_an_error_and_holds_up_no_other(batch) -> None:
     assert [one["prediction"] for one in batch.predictions()] == [1, 2]
     (wrong,) = batch.errors()
     assert (wrong["line"], wrong["error"]) == (2, "The line is longer than 8 MiB.")
+
+
+@pytest.mark.long("its parts are read and asked alone in shorter ones; this adds them up")
+@pytest.mark.parametrize(
+    ("count", "line", "words", "most_mib"),
+    [
+        (1_000_000, "[1]\n", ("--batch", "1000"), 80),
+        (24, f"[{'0.5,' * (2 * 2**20 - 3)}1]\n", (), 450),  # of 8 MiB each
+    ],
+    ids=["a-million", "of-8-mib"],
+)
+def test_the_program_holds_little_of_many_or_large_rows(
+    batch, endpoint, count, line, words, most_mib
+) -> None:
+    Odd.seen = Nothing()
+    with (batch.folder / "v/in/a.jsonl").open("w") as file:
+        for _part in range(count // 1000 or count):
+            file.write(line * (1000 if count > 1000 else 1))
+    process = batch.begin("--endpoint", endpoint, *words)
+    grown = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError, IndexError):  # it has just ended
+            seen = Path(f"/proc/{process.pid}/status").read_text()
+            grown = int(seen.split("VmHWM:")[1].split()[0]) // 1024
+        time.sleep(0.05)
+    assert process.returncode == 0, process.stderr.read()
+    told = lines_of(batch.folder / "events")[-1]
+    assert (told["step_count"], told["failed"]) == (count, 0)
+    assert 0 < grown < most_mib, grown
+
+
+class Nothing(list[Any]):
+    """What was asked, of which nothing is kept."""
+
+    def append(self, _one: Any) -> None:
+        return
+
+    def __len__(self) -> int:
+        return 3  # no longer busy
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.long("one environment of 1.4 GB; of the frameworks the first one is tried in each run")
+def test_a_saved_model_of_tensorflow_is_asked_by_a_server_of_its_own(batch) -> None:
+    locked_environment("serving-tensorflow")
+    told = make_sample("tensorflow", batch.folder / "v/model", "serving-tensorflow")
+    rows = [json.dumps(row) for row in told["instances"]] * 50
+    (batch.folder / "v/in/a.jsonl").write_text("\n".join(rows))
+    batch.own = lambda: ["--framework", "tensorflow", "--model-dir", "model", "--name", "m"]
+    batch.python = python("serving-tensorflow")[0]
+    code, said = batch.run("--batch", "16")
+    assert code == 0, said
+    found = [one["prediction"] for one in batch.predictions()]
+    assert len(found) == len(rows)
+    for one, wanted in zip(found, told["predictions"] * 50, strict=True):
+        assert one == pytest.approx(wanted, rel=1e-4)
+    assert not batch.errors()
 
 
 def test_only_the_errors_are_tried_again_and_another_input_is_refused(batch) -> None:

@@ -33,6 +33,14 @@ _ASLEEP = (
     "from datetime import timedelta; from common.clock import now\n"
     "Endpoint.objects.filter(pk=row.pk).update(ready_at=now() - timedelta(hours=1)); answer = 1"
 )
+_LONG_AGO = """
+from datetime import timedelta
+from common.clock import now
+from jobs.models import Job
+from serving.services.batch_places import inputs_tidy
+Job.objects.exclude(finished_at=None).update(finished_at=now() - timedelta(days=400))
+answer = inputs_tidy()
+"""
 _COUNT = """
 import json, sys
 from pyarrow import parquet
@@ -196,6 +204,16 @@ def test_instances_of_a_bucket_are_predicted_into_it_and_its_errors_again(
     ended = again.over("failed")  # that line is no JSON now either
     assert (ended["done"], ended["failed"]) == (1, 1)
     assert "Not one instance was predicted" in again.log()
+    (brought,) = portal.var.glob(f"volumes/*/batch-inputs/{told['name']}-*")
+    assert [path.name for path in brought.iterdir()] == ["a.jsonl"]
+    assert portal.shell(_LONG_AGO) == 1
+    until = time.monotonic() + WITHIN_S
+    while time.monotonic() < until and brought.exists():
+        time.sleep(0.5)
+    assert not brought.exists(), portal.tail(20)
+    assert batch.look()["input_gone"]
+    refused = api.post(f"{batch.at}/again", json={"errors_only": True})
+    assert (refused.status_code, refused.json()["code"]) == (409, "input-gone")
 
 
 def _opens(store: Store) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from common.clock import now
+from serving.models import Served
 from serving.services import canaries_step
 from tests.serving.conftest import ENDPOINTS
 
@@ -47,6 +48,28 @@ def promote(api: Any, who: Any, at: str, settle: Any, **said: Any) -> None:
 def served(api: Any, who: Any, at: str) -> list[tuple[str, str, str | None]]:
     rows = api(who, "GET", f"{at}/served").json()["results"]
     return [(one["serves"], one["how"], one["by"]) for one in rows]
+
+
+def test_a_press_to_roll_back_is_for_what_the_page_showed(
+    api, alice, at, first, settle, client
+) -> None:
+    """Of two people who press it the second would take back what the first has just done."""
+    promote(api, alice, at, settle, model="digits/v2")
+    seen = Served.objects.filter(endpoint=first).order_by("pk").first().pk
+    client.force_login(alice)
+    page = f"/projects/vision/endpoints/{first.short_id}/"
+    assert f'name="seen" value="{seen}"' in client.get(page).content.decode()
+    assert client.post(f"{page}roll-back/", {"seen": seen}).status_code == 302
+    settle()
+    for _ in range(4):
+        turn(settle)
+    assert served(api, alice, at)[0][0] == "digits/v1"
+    late = client.post(f"{page}roll-back/", {"seen": seen})
+    assert late.status_code == 409
+    assert "It serves something else by now" in late.content.decode()
+    settle()
+    first.refresh_from_db()
+    assert (first.model, first.canary) == ("digits/v1", None)
 
 
 def test_after_a_promotion_one_press_serves_what_was_served_before(

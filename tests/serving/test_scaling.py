@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from common.clock import now
 from runtime.protocol import Serve
 from serving.runtime_spec import workload_spec
-from serving.scaling import LESS_AFTER_S, Needs, needed
 from serving.services import Scaler
 from serving.services import scale as scale_module
+from serving.services.scale import LESS_AFTER_S, Needs, needed
 from tests.serving.conftest import ENDPOINTS
 from usage import selectors
 from usage.selectors import Range

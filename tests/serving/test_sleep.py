@@ -155,6 +155,20 @@ def test_what_goes_to_sleep_is_woken_in_the_middle_of_it(quiet, settle) -> None:
     assert (row.phase, row.launch) == ("running", 2)
 
 
+def test_e1_who_still_waits_while_its_launch_before_ends_is_not_told_that_it_was_stopped(
+    quiet, fake
+) -> None:
+    """As with a worker that was killed when it went to sleep: the gateway asks every five seconds."""
+    from serving.models import Endpoint
+
+    del fake
+    endpoints_sleep()
+    Endpoint.objects.filter(pk=quiet.pk).update(phase="stopping")
+    assert [endpoint_wake(quiet.pk) for _turn in range(3)] == ["", "", ""]
+    quiet.refresh_from_db()
+    assert (quiet.desired, quiet.phase, quiet.launch) == ("running", "stopping", 2)
+
+
 def test_what_somebody_stopped_is_not_woken(api, quiet, settle, alice) -> None:
     api(alice, "POST", f"{ENDPOINTS}/{quiet.short_id}/stop")
     row = settle(quiet)
@@ -171,7 +185,7 @@ def test_a_limit_that_is_reached_is_said_where_its_owner_looks(quiet, settle, pr
     endpoints_sleep()
     row = settle(quiet)
     limit = Limit.objects.create(project=project, resource="cpu_milli", amount=1)
-    assert "CPU" in endpoint_wake(row.pk)
+    assert endpoint_wake(row.pk) == "A limit of its project or its owner is reached."
     row.refresh_from_db()
     assert (row.desired, row.stop_reason, row.launch) == ("stopped", "asleep", 1)
     assert "CPU" in row.scaling_problem
@@ -186,18 +200,50 @@ def test_an_archived_project_wakes_nothing(quiet, settle, project) -> None:
     row = settle(quiet)
     project.archived_at = now()
     project.save()
-    assert "archived" in endpoint_wake(row.pk)
+    assert endpoint_wake(row.pk) == "It can't start now; its page says why."
+    row.refresh_from_db()
+    assert "archived" in row.scaling_problem
 
 
-def test_what_its_owner_may_not_start_any_more_is_not_woken(quiet, settle, alice, project) -> None:
+def test_what_its_owner_may_not_start_any_more_is_not_woken_and_its_page_says_what_to_do(
+    client, quiet, settle, alice, project
+) -> None:
     from projects.models import Membership
 
     endpoints_sleep()
     row = settle(quiet)
-    Membership.objects.filter(project=project, user=alice).update(role="viewer")
-    assert endpoint_wake(row.pk)
+    of_alice = Membership.objects.filter(project=project, user=alice)
+    of_alice.update(role="viewer")
+    assert endpoint_wake(row.pk) == "Its owner may not run it here any more."
     row.refresh_from_db()
     assert row.launch == 1
+    client.force_login(alice)
+    page = client.get(f"/projects/vision/endpoints/{row.short_id}/").content.decode()
+    assert "It does not wake" in page
+    assert f"{alice.label} may not run it here any more. Whoever manages the project" in page
+    of_alice.update(role="member")
+    assert endpoint_wake(row.pk) == ""
+    page = client.get(f"/projects/vision/endpoints/{row.short_id}/").content.decode()
+    assert "does not wake" not in page
+
+
+def test_a3_who_calls_what_cant_start_reads_no_name_of_a_volume(quiet, settle, data, alice) -> None:
+    """Its page does: whoever owns it reads which one."""
+    from serving.models import Endpoint
+    from volumes.models import Volume
+    from work.models import WorkloadVolume
+
+    endpoints_sleep()
+    row = settle(quiet)
+    WorkloadVolume.objects.create(workload=row, volume=data)
+    Volume.objects.filter(pk=data.pk).update(desired="absent", phase="stopping")
+    told = endpoint_wake(row.pk)
+    row.refresh_from_db()
+    assert (told, data.name in row.scaling_problem) == (
+        "It can't start now; its page says why.",
+        True,
+    )
+    assert Endpoint.objects.get(pk=row.pk).launch == 1
 
 
 def test_nothing_that_is_not_there_is_woken() -> None:

@@ -56,13 +56,14 @@ def environment() -> Path:
 class Mlflow(Store):
     kind = "mlflow"
 
-    def __init__(self, **others: Any) -> None:
+    def __init__(self, *, signs_in: bool = True, **others: Any) -> None:
         super().__init__(**others)
-        self.bin = environment()
+        self.bin, self.signs_in = environment(), signs_in
 
     def start(self) -> None:
         command = (
-            *(self.bin / "mlflow", "server", "--app-name", "basic-auth", "--serve-artifacts"),
+            *(self.bin / "mlflow", "server", "--serve-artifacts"),
+            *(("--app-name", "basic-auth") if self.signs_in else ()),
             *("--backend-store-uri", f"sqlite:///{self.data}/mlflow.db", "--workers", "1"),
             *("--artifacts-destination", self.data / "artifacts"),
             *("--host", self.host, "--port", str(self.port)),
@@ -102,10 +103,10 @@ class Mlflow(Store):
         assert answer.status_code == 200, answer.text
 
 
-def begun() -> Mlflow:
+def begun(*, signs_in: bool = True) -> Mlflow:
     """One that can run here, not yet started; else the test is skipped with the reason."""
     try:
         environment()
     except MissingError as why:
         pytest.skip(f"no MLflow: {why}")
-    return Mlflow()
+    return Mlflow(signs_in=signs_in)

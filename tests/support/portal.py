@@ -164,6 +164,36 @@ class Portal:
         )
 
 
+# What the command line of each process has in it.
+PARTS = {
+    "web": "portal.server.web",
+    "worker": "portal.server.worker",
+    "proxy": "berth-proxy.mjs",
+    "gateway": "serving.gateway",
+    "supervisor": "drivers.local.supervisor",
+    "haproxy": "haproxy",
+}
+
+
+def parts(portal: Portal, name: str) -> list[int]:
+    """Return the numbers of such processes of this portal, the newest last."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace")
+            variables = (entry / "environ").read_bytes().decode(errors="replace")
+            folder = (entry / "cwd").readlink()
+            state, *more = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        is_ours = f"BERTH_VAR={portal.var}" in variables or folder.is_relative_to(portal.var)
+        if state != "Z" and PARTS[name] in words and is_ours:
+            found.append((int(more[18]), int(entry.name)))  # when it began
+    return [pid for _began, pid in sorted(found)]
+
+
 def environments() -> Path:
     """Return where the notebook environments are (made by ``make run`` or ``make test``)."""
     given = os.environ.get("BERTH_ENVIRONMENTS_DIR")

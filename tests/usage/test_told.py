@@ -76,6 +76,16 @@ def test_g9_steps_begin_anew_with_or_without_a_word() -> None:
     assert told_of(found).starts[0].began(3) == T0 + 3000
 
 
+def test_how_far_it_is_told_again_of_the_same_step_begins_nothing_anew() -> None:
+    words = [
+        line(step_count=n, step_start_time=at, progress=p)
+        for n, at, p in ((10, 1, 0.5), (20, 3, 0.9), (20, 5, 0.95), (20, 7, 1))
+    ]
+    found = fed(*words)
+    assert found["progress"] == [1.0, 20, 0]
+    assert (len(found["starts"]), found["unused"]) == (1, 0)
+
+
 def test_g9_what_stands_out_among_steps_is_named() -> None:
     at, lines = 0.0, []
     for number in range(100):

@@ -298,7 +298,7 @@ def _replica(sight: Sight, role: str) -> Found:
 
 def _serves(job: Object, role: str) -> bool:
     """Whether it goes on until it is ended when the others are done."""
-    return role == training.PS or (role == training.WORKER and job.get("kind") == "MPIJob")
+    return role in training.BESIDE or (role == training.WORKER and job.get("kind") == "MPIJob")
 
 
 def _end(

@@ -129,8 +129,8 @@ def first_failed(parts: Sequence[Workload]) -> Workload | None:
 
 
 def idle_servers(parts: Sequence[Workload]) -> list[Workload]:
-    """Return parameter servers that serve nobody any more: all others have ended well."""
-    servers = [p for p in parts if (p.spec.get("group") or {}).get("role") == training.PS]
+    """Return servers and evaluator that nobody needs any more: all others have ended well."""
+    servers = [p for p in parts if (p.spec.get("group") or {}).get("role") in training.BESIDE]
     others = [part for part in parts if part not in servers]
     over = [p.seen == Seen.EXITED and p.end.code == 0 and p.end.reason != _STOPPED for p in others]
     return servers if servers and all(over) else []

@@ -7,7 +7,7 @@ const SLOW_MS = 30_000; // then the page says that it takes long
 const ANSWER_MS = 15_000; // what starts or ends meanwhile may have lost who asked first
 const SESSION_TRIES = 5;
 const BUSY_MS = [1000, 2000, 4000, 8000, 15_000];
-const WAY = `volumes/${box?.dataset.volume}`;
+const way = () => `volumes/${box.dataset.volume}`; // a page may learn it late
 let base = "";
 
 export class Refused extends Error {
@@ -23,8 +23,8 @@ const lost = () => new Refused({ code: "lost", detail: text("lost") }, 0);
 
 const spelled = (act, query = {}) => `${act}?${new URLSearchParams(query)}`;
 // A link leads to the portal, which leads to the gate with a ticket.
-export const link = (act, query) => `/tickets/${WAY}/${spelled(act, query)}`;
-const address = async (act, query = {}) => `${base}/${spelled(act, { ...query, ticket: await ticket(WAY) })}`;
+export const link = (act, query) => `/tickets/${way()}/${spelled(act, query)}`;
+const address = async (act, query = {}) => `${base}/${spelled(act, { ...query, ticket: await ticket(way()) })}`;
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -104,7 +104,7 @@ async function once(act, { query, ...options } = {}) {
     throw lost();
   }
   if (answer.ok) return answer;
-  if (answer.status === 401) forget(WAY);
+  if (answer.status === 401) forget(way());
   throw new Refused(await answer.json().catch(() => ({})), answer.status);
 }
 
@@ -187,7 +187,7 @@ export async function send(method, act, { query, body, headers = {}, progress, s
       } catch {
         // an answer of something in between
       }
-      if (request.status === 401) forget(WAY);
+      if (request.status === 401) forget(way());
       if (request.status < 300) resolve(said);
       else reject(new Refused(said, request.status));
     });

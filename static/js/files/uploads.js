@@ -20,9 +20,12 @@ let paused = false;
 let forAll = null; // the answer about names that are taken, for all others
 let question = Promise.resolve(); // one question at a time
 let landed = () => {};
+let within = ""; // the folder whose interrupted uploads are told of; "": all of them
 
-export const start = (whenLanded) => {
+// ``whenLanded`` hears each path, and null with the sums once none is left.
+export const start = (whenLanded, folder = "") => {
   landed = whenLanded;
+  within = folder && `${folder}/`;
   lookForUnfinished();
   at("upload")?.addEventListener("cancel", () => {
     again = false;
@@ -101,14 +104,14 @@ function onward() {
   else pump();
 }
 
-function finish() {
+function finish(cancelled = false) {
   const { done, failed, last, lost } = totals;
   totals = null;
   forAll = null;
   box.hidden = true;
   if (done) note("uploaded", "success", text("uploaded", { n: done, name: last }));
   if (failed) note("failed", "error", text("upload_failed", { n: failed, name: lost }));
-  landed(null);
+  landed(null, { done, failed, cancelled });
   lookForUnfinished();
 }
 
@@ -121,7 +124,8 @@ async function carry(item) {
       return;
     } catch (error) {
       if (error.code === "exists") {
-        const answer = await whatThen(item);
+        if (await isThere(item)) return;
+        const answer = item.replaces ? "replace" : await whatThen(item);
         if (answer === "skip") return;
         item.conflict = answer;
       } else if (error.code === "files-closed" || error.code === "files-away") {
@@ -131,6 +135,13 @@ async function carry(item) {
       } else throw error;
     }
   }
+}
+
+// Who chooses a folder again goes on where it was: what has landed is not asked about.
+async function isThere(item) {
+  const there = await json("stat", { query: { path: item.path } }).catch(() => null);
+  const same = there?.size === item.file.size && Math.floor(there.modified) === Math.floor(item.file.lastModified / 1000);
+  return there?.kind === "file" && same;
 }
 
 async function whatThen(item) {
@@ -301,7 +312,7 @@ function cancel() {
   paused = false;
   for (const item of running) item.stop.abort();
   running.clear();
-  if (totals) finish();
+  if (totals) finish(true);
 }
 
 // --- what an earlier page began ------------------------------------------------------------------
@@ -322,7 +333,7 @@ async function lookForUnfinished(tries = 1) {
     return;
   }
   if (mine !== looks) return;
-  unfinished = said.uploads;
+  unfinished = said.uploads.filter((one) => one.path.startsWith(within));
   if (!unfinished.length || totals) {
     note("unfinished");
     return;
@@ -353,14 +364,16 @@ export const chosen = (files, folder) =>
   }));
 
 // Files and folders of a drop, folders with all that is in them.
-export async function dropped(transfer, folder) {
+// ``most``: files after which nobody looks for more.
+export async function dropped(transfer, folder, most = Infinity) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  const found = { items: [], folders: [] };
+  const found = { items: [], folders: [], most };
   for (const entry of entries) await walk(entry, folder, found);
   return found;
 }
 
 async function walk(entry, folder, found) {
+  if (found.items.length > found.most) return;
   const path = below(folder, entry.name);
   if (entry.isFile) {
     found.items.push({ file: await new Promise((yes, no) => entry.file(yes, no)), path });

@@ -359,6 +359,18 @@ def test_tensorflow_is_told_its_role_and_servers_end_with_the_workers(supervisor
     assert len(set(places)) == 3
 
 
+def test_an_evaluator_ends_with_those_that_it_evaluates(supervisor):
+    script = ROLES.replace("!= ps", "!= evaluator")
+    roles = training.groups("tensorflow", 3, evaluator=True)
+    found = supervisor.ended(group(supervisor, script, groups=roles, framework="tensorflow"))
+    assert (found.seen, found.exit_code, found.reason) == (Seen.EXITED, 0, "exit")
+    told = [(one.role, one.reason) for one in found.replicas]
+    assert told == [("chief", "exit"), ("worker", "exit"), ("evaluator", "stopped")]
+    said = [json.loads(log_of(supervisor, SimpleNamespace(uid=found.uid), n)) for n in range(3)]
+    assert said[2]["task"] == {"type": "evaluator", "index": 0}
+    assert [set(one["cluster"]) for one in said] == [{"chief", "worker"}] * 3
+
+
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed here")
 def test_mpirun_has_the_room_of_all_slots_and_ends_with_one_that_fails(supervisor):
     slots = ("mpirun", "-n", "3", "--host", "localhost:3")

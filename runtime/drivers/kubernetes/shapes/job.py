@@ -24,7 +24,7 @@ from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
 from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
-from runtime.training import PS
+from runtime.training import BESIDE
 
 VERSION, PLURAL, KIND = "batch/v1", "jobs", "Job"
 
@@ -37,8 +37,8 @@ def build(
 
     A queue holds it by ``suspend``, which Kueue sets when it is made.
     """
-    if any(group.role == PS for group in spec.groups):
-        raise InvalidSpec("A Job's replicas are all alike: it has no parameter servers.")
+    if any(group.role in BESIDE for group in spec.groups):
+        raise InvalidSpec("A Job's replicas are all alike: no parameter servers, no evaluator.")
     meta, pod_labels = workload.head(spec, options)
     made = {
         "apiVersion": VERSION,

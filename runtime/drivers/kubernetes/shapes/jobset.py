@@ -1,7 +1,7 @@
-"""TensorFlow in its roles: a JobSet with an indexed Job of each (chief, worker, ps).
+"""TensorFlow in its roles: a JobSet with an indexed Job of each (chief, worker, evaluator, ps).
 
-Each pod is told ``TF_CONFIG`` with its own role and number. Parameter servers serve for ever: the
-whole has succeeded when chief and workers have, and then they are ended.
+Each pod is told ``TF_CONFIG`` with its own role and number. Parameter servers and an evaluator go
+on for ever: the whole has succeeded when chief and workers have, and then they are ended.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ _INDEX = "BERTH_ROLE_INDEX"
 
 
 def _made(roles: Roles) -> list[dict[str, Any]]:
-    ends = [group.role for group in roles.spec.groups if group.role != training.PS]
+    ends = [group.role for group in roles.spec.groups if group.role not in training.BESIDE]
     made = {
         "apiVersion": VERSION,
         "kind": "JobSet",

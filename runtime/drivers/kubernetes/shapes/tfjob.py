@@ -1,7 +1,8 @@
 """TensorFlow in its roles where a cluster has the training operator: a TFJob.
 
 The operator tells ``TF_CONFIG`` and names each pod by a Service. The end of the chief is the
-whole's, which is its own rule: workers that still run then are ended, as the servers are.
+whole's, which is its own rule: workers that still run then are ended, as servers and an evaluator
+are.
 """
 
 from typing import Any
@@ -12,7 +13,12 @@ from runtime.drivers.kubernetes.shapes import training_operator
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
 from runtime.protocol import PodGroup
 
-_CALLED = {training.CHIEF: "Chief", training.WORKER: "Worker", training.PS: "PS"}
+_CALLED = {
+    training.CHIEF: "Chief",
+    training.WORKER: "Worker",
+    training.EVALUATOR: "Evaluator",
+    training.PS: "PS",
+}
 
 
 def _made(roles: Roles) -> list[dict[str, Any]]:

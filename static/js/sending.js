@@ -1,0 +1,156 @@
+// Sends the files of a version from this computer into its folder, by the uploader of the files page.
+// Where a model is registered they are chosen first; they are sent once the version is there.
+import { at, box, count, note, parent, say, shownName, size, text } from "./files/dom.js";
+import { ask, json, lines, open, post } from "./files/gate.js";
+import * as uploads from "./files/uploads.js";
+
+const ARCHIVE = /\.(zip|7z|rar|tgz|tbz2?|txz|tar(\.(gz|bz2|xz|zst))?)$/i;
+const NAMED = 3;
+
+const form = document.getElementById("version-form"); // null on the page of a version
+let chosen = []; // {file, path} below the folder
+let then = ""; // the button that was pressed
+
+async function guarded(work) {
+  try {
+    await work();
+  } catch (error) {
+    say("");
+    note("error", "error", error.message);
+  }
+}
+
+// --- choosing --------------------------------------------------------------------------------
+
+// Before a byte is sent: what would not be a model, and why.
+function wrongWith(items) {
+  const archive = items.find((item) => ARCHIVE.test(item.file.name));
+  if (archive) return text("archive", { name: archive.file.name });
+  const most = Number(box.dataset.most);
+  if (items.length > most) return text("many", { most: count("files", most) });
+  return items.length ? "" : text("none");
+}
+
+function choose(items) {
+  const wrong = wrongWith(items);
+  note("error", "error", wrong);
+  if (wrong) return undefined;
+  chosen = items;
+  if (!form) return sent();
+  const names = items.slice(0, NAMED).map((item) => shownName(item.path)).join(", ");
+  const bytes = items.reduce((sum, item) => sum + item.file.size, 0);
+  say(text("to_send", { files: count("files", items.length), size: size(bytes), names: items.length > NAMED ? `${names} …` : names }));
+  const named = shownName(items[0].path.split("/")[0]);
+  form.elements.origin.value = `upload:${named}`.slice(0, 200);
+  const model = form.elements.model;
+  model.value ||= named.replace(/\.[^.]*$/, "").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 50);
+  return undefined;
+}
+
+// --- sending ---------------------------------------------------------------------------------
+
+// Registers the version; a form that is refused is shown with what is wrong with it.
+async function register(pressed) {
+  then = pressed?.value ?? "";
+  const answer = await fetch(location.href, {
+    method: "POST",
+    headers: { Accept: "application/json" },
+    body: new FormData(form, pressed),
+  });
+  if (answer.ok && answer.headers.get("Content-Type")?.includes("json")) {
+    const made = await answer.json();
+    Object.assign(box.dataset, made);
+    history.replaceState(null, "", made.page); // who loads it again goes on there
+    document.getElementById("version-fields").hidden = true;
+    document.getElementById("version-foot").hidden = true;
+    await sent();
+    return;
+  }
+  const fields = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("version-fields");
+  if (!fields) throw new Error(text("lost"));
+  document.getElementById("version-fields").replaceWith(fields);
+  fields.querySelector("[aria-invalid=true]")?.focus();
+}
+
+async function sent() {
+  at("main").hidden = true;
+  say(text("opening"));
+  const there = await open((why) => say(why ? text("waiting", { why }) : text("opening")));
+  say("");
+  const bytes = chosen.reduce((sum, item) => sum + item.file.size, 0);
+  const free = Math.min(there.room_bytes ?? Infinity, there.free);
+  if (bytes > free) {
+    at("main").hidden = false;
+    throw new Error(text("room", { size: size(bytes), free: size(free), volume: box.dataset.title }));
+  }
+  const { folder } = box.dataset;
+  const items = chosen.map(({ file, path }) => ({ file, path: `${folder}/${path}`, replaces: true }));
+  uploads.start((path, sums) => path === null && guarded(() => ended(sums)), folder);
+  await uploads.add(items);
+}
+
+async function ended({ failed, cancelled }) {
+  if (cancelled && box.dataset.mine) await giveUp();
+  else if (cancelled || failed) at("main").hidden = false;
+  else act("sent");
+}
+
+// Nothing is left: neither what arrived, nor the version, nor a model that was made with it.
+async function giveUp() {
+  say(text("giving_up"));
+  await open();
+  const { folder } = box.dataset;
+  for (const one of (await json("uploads")).uploads) {
+    if (one.path.startsWith(`${folder}/`)) await ask(`uploads/${one.id}`, { method: "DELETE" });
+  }
+  await gone(folder);
+  const above = await json("list", { query: { path: parent(folder) } }).catch(() => null);
+  if (above?.total === 0) await gone(parent(folder));
+  act("cancel");
+}
+
+async function gone(path) {
+  try {
+    await lines(post("delete", { paths: [path], forever: true }));
+  } catch (error) {
+    if (error.code !== "missing") throw error; // nothing had arrived
+  }
+}
+
+function act(word) {
+  const ends = document.getElementById("sending-ends");
+  ends.action = box.dataset.page;
+  ends.elements.act.value = word;
+  ends.elements.then.value = then;
+  ends.submit();
+}
+
+// --- beginning -------------------------------------------------------------------------------
+
+for (const id of ["upload", "folder"]) {
+  at(id).addEventListener("change", (event) => {
+    const items = uploads.chosen(event.target.files, "");
+    event.target.value = "";
+    guarded(() => choose(items));
+  });
+}
+const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+box.addEventListener("dragover", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  at("main").classList.add("is-over");
+});
+box.addEventListener("dragleave", () => at("main").classList.remove("is-over"));
+box.addEventListener("drop", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  at("main").classList.remove("is-over");
+  guarded(async () => choose((await uploads.dropped(event.dataTransfer, "", Number(box.dataset.most))).items));
+});
+at("give-up")?.addEventListener("click", () => guarded(giveUp));
+form?.addEventListener("submit", (event) => {
+  if (!chosen.length || !form.elements.origin.value.startsWith("upload:")) return;
+  event.preventDefault();
+  guarded(() => register(event.submitter));
+});
+box.hidden = false;

@@ -1,0 +1,105 @@
+"""Files that a person sends in the browser: where they go, who may, and what cancelling leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving.models import Model, ModelVersion
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake", "project")]
+
+HERE = "/projects/vision/models"
+JSON = {"HTTP_ACCEPT": "application/json"}
+
+
+@pytest.fixture
+def begin(as_user: Any) -> Any:
+    def make(who: Any, model: str = "digits") -> dict[str, Any]:
+        said = {"model": model, "origin": "upload:iris"}
+        answer = as_user(who).post(f"{HERE}/new", said, **JSON)
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+    return make
+
+
+def test_the_script_is_told_where_the_files_go(as_user: Any, alice: Any, begin: Any) -> None:
+    made = begin(alice)
+    row = ModelVersion.objects.get()
+    assert (row.awaits_upload, made["title"], made["mine"]) == (True, "models", "yes")
+    assert made["folder"] == row.folder
+    assert row.folder.startswith("digits/v1-")
+    assert made["page"] == row.get_absolute_url()
+    page = as_user(alice).get(made["page"]).content.decode()
+    assert f'data-folder="{row.folder}"' in page
+    assert as_user(alice).post(made["session"]).status_code == 202
+
+
+def test_without_a_script_the_form_leads_to_where_they_can_be_sent(
+    as_user: Any, alice: Any
+) -> None:
+    said = {"model": "digits", "origin": "upload:iris"}
+    answer = as_user(alice).post(f"{HERE}/new", said)
+    assert answer["Location"] == ModelVersion.objects.get().get_absolute_url()
+
+
+def test_a_form_that_is_refused_is_answered_as_a_page(as_user: Any, alice: Any) -> None:
+    said = {"model": "Dig its", "origin": "upload:iris"}
+    answer = as_user(alice).post(f"{HERE}/new", said, **JSON)
+    assert (answer.status_code, Model.objects.count()) == (422, 0)
+    assert 'id="version-fields"' in answer.content.decode()
+
+
+def test_cancelling_leaves_no_version_and_no_model_that_was_made_with_it(
+    as_user: Any, alice: Any, begin: Any, model: Any
+) -> None:
+    made = begin(alice, "flowers")
+    assert as_user(alice).post(made["page"], {"act": "cancel"}).status_code == 302
+    assert list(Model.objects.all()) == [model]
+    Model.objects.filter(pk=model.pk).update(created_at="2026-01-01T00:00:00Z")
+    made = begin(alice)
+    assert as_user(alice).post(made["page"], {"act": "cancel"}).status_code == 302
+    assert list(Model.objects.all()) == [model]  # it was there before
+    assert not ModelVersion.objects.exists()
+
+
+def test_what_has_arrived_is_deleted_and_not_cancelled(
+    as_user: Any, alice: Any, version: Any
+) -> None:
+    row = version("v1", source="upload", files="there")
+    answer = as_user(alice).post(row.get_absolute_url(), {"act": "cancel"})
+    assert answer.status_code == 409
+    assert "delete it instead" in answer.content.decode()
+    assert ModelVersion.objects.exists()
+
+
+def test_who_may_only_read_is_told_and_sends_nothing(
+    as_user: Any, alice: Any, vera: Any, begin: Any
+) -> None:
+    made = begin(alice)
+    page = as_user(vera).get(made["page"]).content.decode()
+    assert "Its files have not all arrived" in page
+    assert 'id="browser"' not in page
+    assert as_user(vera).post(made["page"], {"act": "cancel"}).status_code == 403
+
+
+def test_files_that_do_not_fit_can_be_sent_again(
+    as_user: Any, alice: Any, begin: Any, look: Any, tmp_path: Any
+) -> None:
+    made = begin(alice)
+    folder = tmp_path / "models" / made["folder"]
+    folder.mkdir(parents=True)
+    (folder / "model.zip").write_bytes(b"PK")
+    sent = {"act": "sent", "then": "deploy"}
+    assert as_user(alice).post(made["page"], sent)["Location"] == made["page"]
+    look()
+    row = ModelVersion.objects.get()
+    assert (row.files, row.awaits_upload) == ("failed", True)
+    assert "model.zip is an archive" in row.problem
+    (folder / "model.joblib").write_bytes(b"\x80\x05")
+    assert as_user(alice).post(made["page"], sent).status_code == 302
+    look()
+    row.refresh_from_db()
+    assert (row.files, row.framework, row.awaits_upload) == ("there", "sklearn", False)
