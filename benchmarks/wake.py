@@ -115,4 +115,6 @@ def run() -> list[Result]:
             api.delete(at)
     finally:
         portal.close()
-    return [Result("gateway-wakes", "s", over, goal=0.3, floor=0.6, note=f"over a bare process{line}")]
+    return [
+        Result("gateway-wakes", "s", over, goal=0.3, floor=0.6, note=f"over a bare process{line}")
+    ]

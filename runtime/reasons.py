@@ -339,7 +339,10 @@ REASONS: dict[Reason, ReasonInfo] = {
         _("Start it to go on: it begins from its newest complete checkpoint."),
     ),
     Reason.ENVIRONMENT: ReasonInfo(
-        Phase.PENDING, True, Fault.NOBODY, _("What it runs in is being made. No GPU is held meanwhile.")
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("What it runs in is being made. No GPU is held meanwhile."),
     ),
     Reason.ENVIRONMENT_MISSING: ReasonInfo(
         Phase.PENDING,

@@ -244,11 +244,16 @@ def check() -> int:
 def health() -> int:
     """For container health checks: does the process in this container answer?"""
     import http.client
+    import ssl
     from urllib.parse import urlsplit
 
     port = int(os.environ.get("BERTH_HEALTH_PORT") or os.environ.get("BERTH_PORT") or 8000)
     host = urlsplit(os.environ.get("BERTH_PUBLIC_URL", "")).netloc or "localhost"
     asked = http.client.HTTPConnection("127.0.0.1", port, timeout=4)
+    if os.environ.get("BERTH_TLS_CERT"):  # of the name that others use: here nobody is between
+        any_name = ssl.create_default_context()
+        any_name.check_hostname, any_name.verify_mode = False, ssl.CERT_NONE
+        asked = http.client.HTTPSConnection("127.0.0.1", port, timeout=4, context=any_name)
     try:
         asked.request("GET", "/readyz", headers={"Host": host})
         answer = asked.getresponse()

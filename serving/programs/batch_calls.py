@@ -7,12 +7,14 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -26,6 +28,7 @@ IDLE_S = 2.0  # after which a connection may be closed on the other side
 MOST_ANSWER = 256 * 2**20
 AWAY = 69
 BUSY, NOT_LET_IN = {429, 503}, {401, 403, 404}
+AUTHORITY = Path(__file__).with_name("authority.pem")  # the operator's own, where there is one
 LET_IN_WITHIN_S = 15.0  # a gateway has heard of a new key by then
 BROKE_OFF = {502, 504}  # of a gateway: what was sent may have been done
 OK, NOT_THERE, TOO_LARGE = 200, 404, 413
@@ -72,8 +75,10 @@ class Endpoint:
 
     def connect(self) -> http.client.HTTPConnection:
         at = urlsplit(self.url)
-        kind = http.client.HTTPSConnection if at.scheme == "https" else http.client.HTTPConnection
-        return kind(at.hostname or "", at.port, timeout=ANSWER_WITHIN_S)
+        where: Any = {"host": at.hostname or "", "port": at.port, "timeout": ANSWER_WITHIN_S}
+        if at.scheme == "https":
+            return http.client.HTTPSConnection(**where, context=_believed())
+        return http.client.HTTPConnection(**where)
 
     def headers(self) -> dict[str, str]:
         own = {"Authorization": f"Bearer {self.key}"} if self.key else {}
@@ -81,6 +86,14 @@ class Endpoint:
 
     def path(self, rest: str) -> str:
         return urlsplit(self.url).path + rest
+
+
+@cache
+def _believed() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if AUTHORITY.exists():
+        context.load_verify_locations(AUTHORITY)
+    return context
 
 
 class OwnServer(Endpoint):
@@ -268,6 +281,9 @@ class Caller:
             one = self.asked.connect()
             try:
                 one.connect()
+            except ssl.SSLCertVerificationError as problem:
+                said = f"The certificate of {self.asked.url} is not believed"
+                raise StoppedError(f"{said}: {problem.verify_message}.") from problem
             except OSError as problem:
                 raise ConnectionError(str(problem)) from problem
             if one.sock is not None:

@@ -11,7 +11,6 @@ import io
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -129,7 +128,8 @@ def batch_create(
     )
     job.mount(work, read_only=False)
     job.args += _how(said)
-    package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of()))
+    own = settings.BERTH_OUTBOUND_CA_FILE if asked.endpoint is not None else ""
+    package = package_keep(principal=principal, project=project, stream=io.BytesIO(package_of(own)))
     load = _instances(principal, project, job, source, work, said)
     comes = load if said.get("errors_of") is None else None
     whole = {
@@ -340,9 +340,11 @@ def _instances(
     return load
 
 
-@cache
-def package_of() -> bytes:
-    """Return the model server and what asks it, as the code of a job."""
+def package_of(authority: str = "") -> bytes:
+    """Return the program as the code of a job; it believes those of the file ``authority``, too."""
     root = Path(serving.__file__).parent
-    files = [root / "__init__.py", *(root / "programs").glob("*.py")]
-    return packed({f"serving/{path.relative_to(root)}": path.read_bytes() for path in files})
+    paths = [root / "__init__.py", *(root / "programs").glob("*.py")]
+    files = {f"serving/{path.relative_to(root)}": path.read_bytes() for path in paths}
+    if authority:
+        files["serving/programs/authority.pem"] = Path(authority).read_bytes()
+    return packed(files)

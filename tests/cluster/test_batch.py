@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import socketserver
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.test_endpoints import _VERSION, KSERVE, Served
 from tests.serving.server import make_sample
+from tests.support.certificates import certificate
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(500)]
@@ -35,8 +37,10 @@ TIMES = 400
 
 
 @pytest.fixture(scope="module")
-def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
-    """Pods reach its gateway by an entrance, and their network may go there."""
+def portal(
+    devcluster: dict[str, Any], kube: Kube, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusteredPortal]:
+    """Pods reach its gateway by an entrance with TLS, whose authority only the operator has."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
     host = devcluster["host"]
@@ -44,8 +48,11 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     running = ClusteredPortal(
         devcluster, f"batch{secrets.token_hex(2)}-", options={"serving_images": images}
     )
-    with entrance(host, running.port + 7) as port:
-        running.env["BERTH_GATEWAY_URL"] = f"http://{host}:{port}"
+    pair = certificate(tmp_path_factory.mktemp("entrance"), [host])
+    pair[0].parent.chmod(0o755)
+    running.env["BERTH_OUTBOUND_CA_FILE"] = str(pair[0])
+    with entrance(host, running.port + 7, pair) as port:
+        running.env["BERTH_GATEWAY_URL"] = f"https://{host}:{port}"
         running.options["allowed_cidrs"] = [f"{host}/32:{port}"]
         try:
             yield running.start()
@@ -54,13 +61,16 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
 
 
 @contextmanager
-def entrance(host: str, behind: int) -> Iterator[int]:
-    """What stands before a gateway on loopback: bytes go through, both ways."""
+def entrance(host: str, behind: int, pair: tuple[Path, Path]) -> Iterator[int]:
+    """What ends TLS before a gateway on loopback: bytes go through, both ways."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*pair)
 
     class Through(socketserver.BaseRequestHandler):
         def handle(self) -> None:
+            asks = context.wrap_socket(self.request, server_side=True)
             with socket.create_connection(("127.0.0.1", behind)) as other:
-                ways = ((self.request, other), (other, self.request))
+                ways = ((asks, other), (other, asks))
                 back = threading.Thread(target=_pour, args=ways[1], daemon=True)
                 back.start()
                 _pour(*ways[0])

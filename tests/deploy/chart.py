@@ -65,7 +65,7 @@ def values(
         "web": {"replicas": 3, "resources": SMALL},
         "worker": {"replicas": 1, "resources": SMALL},
         "gate": {"replicas": 1, "resources": SMALL},
-        "gateway": {"replicas": 1, "resources": SMALL},
+        "gateway": {"replicas": 2, "resources": SMALL},
         "proxy": {"replicas": 1, "resources": SMALL},
         "cluster": {
             "namespacePrefix": PREFIX,

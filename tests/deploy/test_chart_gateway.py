@@ -29,7 +29,11 @@ def one_of(rendered: tuple[int, str], kind: str, name: str = "berth-gateway") ->
 def test_it_is_ready_when_haproxy_answers_and_holds_no_key_to_a_cluster(render: Any) -> None:  # noqa: F811
     spec = pods(render())["gateway"]
     (container,) = spec["containers"]
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {
+        "path": "/readyz",
+        "port": "http",
+        "scheme": "HTTP",
+    }
     assert spec["automountServiceAccountToken"] is False
     known = {entry["name"] for entry in container["env"]}
     assert "BERTH_SECRET_KEY" in known
@@ -98,6 +102,46 @@ def test_what_is_below_e_comes_to_it_in_its_own_time_and_size(
     pages = one_of(rendered, "Ingress", "berth")["metadata"]["annotations"]
     assert pages[f"{NGINX}/proxy-body-size"] == "8m"
     assert settings_of(rendered)["BERTH_GATEWAY_URL"] == f"https://{leads}"
+
+
+BY_TLS = {
+    "host": "models.example.org",
+    "tls": {"secret": "models-tls"},
+    "service": {"type": "LoadBalancer", "annotations": {"own": "yes"}},
+}
+
+
+def test_by_tls_callers_come_straight_to_its_service(render: Any) -> None:  # noqa: F811
+    by = {"enabled": True, "parentRefs": [{"name": "public"}]}
+    fences = {"ingressFrom": [EDGE], "gatewayFrom": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}
+    rendered = render(
+        gateway=BY_TLS, ingress={"enabled": True}, gatewayApi=by, networkPolicies=fences
+    )
+    spec = pods(rendered)["gateway"]
+    (container,) = spec["containers"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "tls"]
+    assert told["BERTH_TLS_CERT"] == f"{mount['mountPath']}/tls.crt"
+    assert told["BERTH_TLS_KEY"] == f"{mount['mountPath']}/tls.key"
+    assert {"name": "tls", "secret": {"secretName": "models-tls"}} in spec["volumes"]
+    service = one_of(rendered, "Service")
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert service["metadata"]["annotations"] == {"own": "yes"}
+    assert [port["port"] for port in service["spec"]["ports"]] == [443]
+    (rule,) = one_of(rendered, "NetworkPolicy")["spec"]["ingress"]
+    assert fences["gatewayFrom"][0] in rule["from"]
+    assert EDGE not in rule["from"]
+    assert settings_of(rendered)["BERTH_GATEWAY_URL"] == "https://models.example.org"
+    kinds = {o["kind"] for o in objects(rendered) if o["metadata"]["name"] == "berth-gateway"}
+    assert not kinds & {"Ingress", "HTTPRoute"}
+
+
+def test_a_certificate_needs_the_host_that_it_is_for(render: Any) -> None:  # noqa: F811
+    code, said = render(gateway={**BY_TLS, "host": ""})
+    assert code != 0
+    assert "set gateway.host" in said
 
 
 def test_a_route_leads_to_it_instead_of_an_ingress(render: Any) -> None:  # noqa: F811

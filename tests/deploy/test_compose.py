@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from serving.gateway.control import FINISHES_WITHIN_S
 from tests.deploy.images import PROXY, SERVER, podman
 from tests.support.portal import ROOT
 
@@ -173,7 +174,7 @@ def test_only_worker_and_gate_are_given_the_key_to_clusters(running: Any) -> Non
     env, _folder, secrets = running
     having = {
         service
-        for service in ("web", "worker", "gate", "proxy")
+        for service in ("web", "worker", "gate", "gateway", "proxy")
         if secrets["BERTH_CLUSTER_PRIVATE_KEY"]
         in podman(env, "inspect", "--format", "{{.Config.Env}}", container(service))
     }
@@ -181,6 +182,15 @@ def test_only_worker_and_gate_are_given_the_key_to_clusters(running: Any) -> Non
 
 
 # --- without containers ----------------------------------------------------------------------------
+
+
+def test_the_gateway_has_time_to_end_its_streams_and_is_asked_where_it_listens() -> None:
+    told = yaml.safe_load(FILE.read_text())["services"]["gateway"]
+    assert int(told["stop_grace_period"].removesuffix("s")) > FINISHES_WITHIN_S
+    (published,) = told["ports"]
+    assert published.endswith(f":{told['environment']['BERTH_HEALTH_PORT']}")
+    assert set(told["networks"]) == {"front", "data"}  # callers and pods; what it knows
+
 
 # Settings that a container has no use for: addresses inside it, one machine, tests.
 ELSEWHERE = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
@@ -12,15 +13,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Write ``cert.pem`` and ``key.pem`` there, others than before."""
+def certificate(folder: Path, hosts: Iterable[str] = ()) -> tuple[Path, Path]:
+    """Write ``cert.pem`` and ``key.pem`` there, others than before; ``hosts``: its addresses besides."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     begin = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
     names = [
         x509.DNSName("localhost"),
         x509.DNSName("*.nb.localhost"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        *(x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", *hosts)),
     ]
     made = (
         x509.CertificateBuilder()

@@ -283,7 +283,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             path(),
             "",
             "certificates of authorities of your own, believed besides the public ones by all "
-            "that goes out: single sign-on, mail, stores, registries, loads",
+            "that goes out: single sign-on, mail, stores, registries, loads, and jobs that ask an "
+            "endpoint",
         ),
         Setting(
             "IMAGE_SIGN_INS_FILE",
