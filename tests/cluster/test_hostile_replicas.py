@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,10 @@ def evict(kube: Kube, pod: dict[str, Any]) -> None:
     kube.request("POST", path, json=said)
 
 
+def _are_others(kube: Kube, served: Served, before: set[str]) -> bool:
+    return {one["metadata"]["name"] for one in pods_of(kube, served)} != before
+
+
 def calling(served: Served, seconds: float, path: str) -> Load:
     caller = served.caller()
     return Load(
@@ -164,10 +169,11 @@ def test_c14_replicas_that_are_evicted_lose_no_answer(
             before = {one["metadata"]["name"] for one in pods_of(kube, served)}
             for pod in pods_of(kube, served)[: None if both else 1]:
                 evict(kube, pod)
-            until(lambda b=before: {p["metadata"]["name"] for p in pods_of(kube, served)} != b)
+            until(partial(_are_others, kube, served, before))
             served.ready(2)
             count = load.answered
-            until(lambda c=count: load.answered >= c + 6)
+            while load.answered < count + 6:
+                time.sleep(0.2)
     finally:
         load.end()
     assert load.wrong == []
