@@ -156,6 +156,7 @@ def test_e19_one_that_dies_breaks_its_own_answers_only_and_one_that_lies_gets_no
     served.delete()
 
 
+@pytest.mark.long("graces of pods; one that goes: drivers/kubernetes/test_serving.py")
 def test_c14_replicas_that_are_evicted_lose_no_answer(
     portal: ClusteredPortal, api: httpx.Client, kube: Kube, own: dict[str, Any]
 ) -> None:
