@@ -126,12 +126,13 @@ def test_c5_c8_a_model_that_is_a_program_is_the_tenants_and_reaches_nobody(
     served.delete()
 
 
+@pytest.mark.long("three starts; one machine: serving/test_real_endpoints.py test_d5")
 def test_c14_a_model_that_needs_more_memory_fails_with_that_reason_and_leaves_nothing(
     portal: ClusteredPortal, api: httpx.Client, store: Store, kube: Kube, tmp_path: Path
 ) -> None:
     a_program(store, "greedy", GREEDY, tmp_path / "greedy")
     served = Served(portal, api, name="greedy", model="greedy/v1", memory_mib=SIZE_MIB)
-    told = served.failed()
+    told = served.failed(300)  # three starts, on a busy machine
     assert (told["reason"], "more memory" in told["advice"]) == ("oom", True), told
     until(lambda: not kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={served.uid}"))
     log = ok(api.get(f"{served.at}/logs")).text
@@ -153,6 +154,9 @@ def test_a_model_of_another_framework_fails_with_the_sentence_that_names_both(
     served.delete()
 
 
+@pytest.mark.long(
+    "two minutes; the reason: drivers/kubernetes/test_serving_on_a_cluster.py test_c14"
+)
 def test_c14_an_image_that_is_not_there_is_told_within_a_minute_and_is_not_tried_for_ever(
     portal: ClusteredPortal, api: httpx.Client, store: Store, devcluster: dict[str, Any]
 ) -> None:

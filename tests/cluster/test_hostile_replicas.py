@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ import pytest
 from devcluster.kube import Kube
 from devcluster.layout import Layout
 from devcluster.processes import Processes
-from tests.cluster.endpoints import Load, Served, Store, serving_portal, until
+from tests.cluster.endpoints import Load, Served, serving_portal, until
 from tests.cluster.test_queues import _PROMISE
 from tests.jobs.running import Jobs
-from tests.serving.server import make_slow
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(600)]
@@ -79,16 +79,6 @@ def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def slow(
-    portal: ClusteredPortal, api: httpx.Client, kube: Kube, tmp_path_factory: pytest.TempPathFactory
-) -> str:
-    """A model of the real server that takes as long as its instances say."""
-    made = make_slow(tmp_path_factory.mktemp("slow"))
-    Store(portal, api, kube).registered("slow", "sklearn", made)
-    return "slow/v1"
-
-
 @pytest.fixture
 def own(devcluster: dict[str, Any]) -> dict[str, Any]:
     """What an endpoint says that runs the server above."""
@@ -118,7 +108,11 @@ def evict(kube: Kube, pod: dict[str, Any]) -> None:
     kube.request("POST", path, json=said)
 
 
-def calling(served: Served, seconds: float, path: str = "/v1/models/slow:predict") -> Load:
+def _are_others(kube: Kube, served: Served, before: set[str]) -> bool:
+    return {one["metadata"]["name"] for one in pods_of(kube, served)} != before
+
+
+def calling(served: Served, seconds: float, path: str) -> Load:
     caller = served.caller()
     return Load(
         f"{str(caller.base_url).rstrip('/')}{path}", caller.headers["authorization"][7:], seconds
@@ -135,7 +129,7 @@ def test_e19_one_that_dies_breaks_its_own_answers_only_and_one_that_lies_gets_no
     portal: ClusteredPortal, api: httpx.Client, own: dict[str, Any]
 ) -> None:
     served = Served(portal, api, name="odd", min_replicas=2, **own)
-    first, _second = served.ready(2)
+    served.ready(2)
     caller = served.caller()
     answers = [caller.post("/x", json={"instances": [[n]]}).json() for n in range(20)]
     assert [one["predictions"] for one in answers] == [[n] for n in range(20)]
@@ -147,7 +141,8 @@ def test_e19_one_that_dies_breaks_its_own_answers_only_and_one_that_lies_gets_no
     with pytest.raises(httpx.RemoteProtocolError):
         _all_of(caller, "/dies", body, got)
     assert b"mine alone" in got  # what it had sent, and then a broken answer
-    served.ready(2)
+    until(lambda: any(one["restarts"] for one in served.look()["replica_states"]))
+    first = served.ready(2)[0]
     load.end()
     broken = ("RemoteProtocolError", "ReadError", "replica-failed")
     assert [one for one in load.wrong if not any(word in one for word in broken)] == []
@@ -161,22 +156,25 @@ def test_e19_one_that_dies_breaks_its_own_answers_only_and_one_that_lies_gets_no
     served.delete()
 
 
+@pytest.mark.long("graces of pods; one that goes: drivers/kubernetes/test_serving.py")
 def test_c14_replicas_that_are_evicted_lose_no_answer(
-    portal: ClusteredPortal, api: httpx.Client, kube: Kube, slow: str
+    portal: ClusteredPortal, api: httpx.Client, kube: Kube, own: dict[str, Any]
 ) -> None:
-    served = Served(portal, api, name="drained", model=slow, min_replicas=2, max_replicas=2)
+    """One after the other, and both at once: then requests wait for the next."""
+    served = Served(portal, api, name="drained", min_replicas=2, **own)
     served.ready(2)
-    load = calling(served, 0.3)
+    load = calling(served, 0.3, "/x")
     load.call(3)
     try:
         for both in (False, True):
             before = {one["metadata"]["name"] for one in pods_of(kube, served)}
             for pod in pods_of(kube, served)[: None if both else 1]:
                 evict(kube, pod)
-            until(lambda b=before: {p["metadata"]["name"] for p in pods_of(kube, served)} != b)
+            until(partial(_are_others, kube, served, before))
             served.ready(2)
             count = load.answered
-            until(lambda c=count: load.answered >= c + 6)
+            while load.answered < count + 6:
+                time.sleep(0.2)
     finally:
         load.end()
     assert load.wrong == []
@@ -210,14 +208,14 @@ def test_e10_what_a_hand_changed_is_put_back_or_told(
 
 @pytest.mark.long("the sentence: drivers/kubernetes/test_serving.py test_c14")
 def test_e7_kserve_that_is_away_for_a_while_costs_no_answer_and_what_was_asked_comes_after(
-    portal: ClusteredPortal, api: httpx.Client, kube: Kube, slow: str, devcluster: dict[str, Any]
+    portal: ClusteredPortal, api: httpx.Client, own: dict[str, Any], devcluster: dict[str, Any]
 ) -> None:
     record = Processes(Layout(Path(devcluster["logs"]).parent)).records.get("kserve")
     if record is None or not record.alive():
         pytest.skip("KServe is no process of this machine")
-    served = Served(portal, api, name="lonely", model=slow, max_replicas=2)
+    served = Served(portal, api, name="lonely", max_replicas=2, **own)
     served.ready(1)
-    load = calling(served, 0.2)
+    load = calling(served, 0.2, "/x")
     load.call(2)
     os.kill(record.pid, signal.SIGSTOP)
     try:
