@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('loaders', '0013_clearing'),
-        ('serving', '0002_registries_batches_and_history'),
+        ('serving', '0003_versions_read_by_themselves'),
     ]
 
     operations = [
