@@ -7,7 +7,6 @@ import json
 import os
 import random
 import secrets
-import shutil
 import signal
 import socket
 import socketserver
@@ -24,11 +23,10 @@ import pytest
 
 from devcluster import serving_images
 from devcluster.kube import Kube
-from runtime.drivers.kubernetes import names
-from tests.cluster.test_endpoints import _VERSION, KSERVE, Served
+from tests.cluster.endpoints import KSERVE, Served, Store
 from tests.serving.server import make_sample
 from tests.support.certificates import certificate
-from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
+from tests.support.clustered import ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(500)]
 WITHIN_S = 240.0
@@ -106,18 +104,14 @@ def models(
     """A model and instances in a volume of the project there: its folder, what is predicted."""
     made = tmp_path_factory.mktemp("sample") / "digits"
     told = make_sample("sklearn", made)
-    said = {"name": "models", "size_mib": 1024, "cluster": KEY}
-    uid = ok(api.post("projects/demo/volumes", json=said)).json()["id"]
-    volume = _until(lambda: kube.get("v1", "PersistentVolume", names.volume(uid)))
-    folder = Path(volume["spec"]["hostPath"]["path"])
-    _until(folder.is_dir)
-    shutil.copytree(made, folder / "digits")
+    store = Store(portal, api, kube)
+    store.registered("digits", "sklearn", made)
+    folder = store.folder
     lines = [json.dumps(row) for row in told["instances"]] * TIMES
     (folder / "in").mkdir()
     (folder / "in/a.jsonl").write_text("\n".join([*lines, "[1,"]))
-    for path in (folder / "digits", folder / "in", *folder.glob("*/*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    portal.shell(_VERSION.format(uid=uid, name="digits", framework="sklearn"))
+    (folder / "in").chmod(0o755)
+    (folder / "in/a.jsonl").chmod(0o644)
     return folder, told
 
 
