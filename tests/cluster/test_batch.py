@@ -35,9 +35,7 @@ TIMES = 400
 
 
 @pytest.fixture(scope="module")
-def portal(
-    devcluster: dict[str, Any], kube: Kube, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ClusteredPortal]:
+def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     """Pods reach its gateway by an entrance with TLS, whose authority only the operator has."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
@@ -46,8 +44,9 @@ def portal(
     running = ClusteredPortal(
         devcluster, f"batch{secrets.token_hex(2)}-", options={"serving_images": images}
     )
-    pair = certificate(tmp_path_factory.mktemp("entrance"), [host])
-    pair[0].parent.chmod(0o755)
+    folder = running.var / "entrance"  # the portal, which is not root, reads it
+    folder.mkdir(mode=0o755)
+    pair = certificate(folder, [host])
     running.env["BERTH_OUTBOUND_CA_FILE"] = str(pair[0])
     with entrance(host, running.port + 7, pair) as port:
         running.env["BERTH_GATEWAY_URL"] = f"https://{host}:{port}"
