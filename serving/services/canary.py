@@ -104,8 +104,8 @@ def endpoint_roll_back(*, principal: Principal, row: Endpoint, seen: str = "") -
     if before is None:
         raise Conflict(_("It has served nothing else yet."), code="nothing-before")
     if seen not in {"", str(before.pk)}:
-        said = _("It serves something else by now: look what before you roll back.")
-        raise Conflict(said, code="changed")
+        text = _("It serves something else by now: look what before you roll back.")
+        raise Conflict(text, code="changed")
     said = {**before.said, "env": before.env, "min_replicas": row.replicas}
     if before.image_digest and said["image"]:  # its tag may be another image's by now
         said["image"] = f"{said['image'].partition('@')[0]}@{before.image_digest}"
