@@ -74,8 +74,8 @@ def version_create(
     """Register the files of a model as they are now; bring them where they lie in a bucket.
 
     ``said``: name, origin, framework, metrics, signature, credential, cluster, read (False: no job
-    reads the files by itself; nor where who asks, or their token, may begin none). What is not said is found: the next name, the framework by the
-    files' names, metrics of the run that made them.
+    reads the files by itself; nor where who asks, or their token, may begin none). What is not said
+    is found: the next name, the framework by the files' names, metrics of the run that made them.
     ``found``: what ``version_wanted`` said of the same.
     """
     found = found or version_wanted(principal=principal, project=model.project, said=said)

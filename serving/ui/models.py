@@ -183,6 +183,7 @@ class VersionNew(ProjectView):
         found = versions.version_wanted(principal=self.principal, project=self.project, said=said)
         with transaction.atomic():
             model = Model.objects.filter(project=self.project, name=name).first()
+            is_new = model is None
             if model is None:
                 try:
                     model = models.model_create(
@@ -194,9 +195,12 @@ class VersionNew(ProjectView):
                 except BerthError as error:
                     named = "description" if "description" in error.fields else "model"
                     raise wrong(named, error.message) from error
-            return versions.version_create(
+            row = versions.version_create(
                 principal=self.principal, model=model, said=said, found=found
             )
+            if is_new:
+                models.made_together(row)
+            return row
 
     def _shown(self, form: VersionForm, *, status: int = 200) -> HttpResponse:
         names = Model.objects.filter(project=self.project).values_list("name", flat=True)[:200]

@@ -27,6 +27,13 @@ _TEXTS: dict[str, Promise] = {
         "delete files there; then choose the files again."
     ),
     "giving_up": _("What has arrived is being removed…"),
+    "arrived": _(
+        "Its files have all arrived meanwhile, so nothing was removed: delete it instead."
+    ),
+    "left": _(
+        "It is not registered any more, but what has arrived is still in %(folder)s: %(why)s "
+        "Delete it there."
+    ),
 }
 
 

@@ -10,6 +10,7 @@ const NAMED = 3;
 const form = document.getElementById("version-form"); // null on the page of a version
 let chosen = []; // {file, path} below the folder
 let then = ""; // the button that was pressed
+let busy = false; // registering or sending
 
 async function guarded(work) {
   try {
@@ -36,7 +37,7 @@ function choose(items) {
   note("error", "error", wrong);
   if (wrong) return undefined;
   chosen = items;
-  if (!form) return sent();
+  if (!form || box.dataset.page) return sent(); // it is registered already
   const names = items.slice(0, NAMED).map((item) => shownName(item.path)).join(", ");
   const bytes = items.reduce((sum, item) => sum + item.file.size, 0);
   say(text("to_send", { files: count("files", items.length), size: size(bytes), names: items.length > NAMED ? `${names} …` : names }));
@@ -73,16 +74,31 @@ async function register(pressed) {
 }
 
 async function sent() {
+  busy = true;
   at("main").hidden = true;
+  try {
+    await send();
+  } catch (error) {
+    again();
+    throw error;
+  }
+}
+
+// The choosers come back, with what ends it all.
+function again() {
+  busy = false;
+  at("main").hidden = false;
+  at("give-up").hidden = !box.dataset.mine;
+  follow();
+}
+
+async function send() {
   say(text("opening"));
   const there = await open((why) => say(why ? text("waiting", { why }) : text("opening")));
   say("");
   const bytes = chosen.reduce((sum, item) => sum + item.file.size, 0);
   const free = Math.min(there.room_bytes ?? Infinity, there.free);
-  if (bytes > free) {
-    at("main").hidden = false;
-    throw new Error(text("room", { size: size(bytes), free: size(free), volume: box.dataset.title }));
-  }
+  if (bytes > free) throw new Error(text("room", { size: size(bytes), free: size(free), volume: box.dataset.title }));
   const { folder } = box.dataset;
   const items = chosen.map(({ file, path }) => ({ file, path: `${folder}/${path}`, replaces: true }));
   uploads.start((path, sums) => path === null && guarded(() => ended(sums)), folder);
@@ -91,22 +107,47 @@ async function sent() {
 
 async function ended({ failed, cancelled }) {
   if (cancelled && box.dataset.mine) await giveUp();
-  else if (cancelled || failed) at("main").hidden = false;
-  else act("sent");
+  else if (cancelled || failed) again();
+  else toTheEnd();
 }
 
-// Nothing is left: neither what arrived, nor the version, nor a model that was made with it.
+// Nothing is left: neither the version, nor a model that was made with it, nor what arrived. The
+// portal is asked first: what another page has sent to its end meanwhile stays.
 async function giveUp() {
+  busy = true;
+  at("main").hidden = true;
   say(text("giving_up"));
-  await open();
+  let answer;
+  try {
+    await open();
+    answer = await fetch(box.dataset.page, {
+      method: "POST",
+      headers: { Accept: "application/json", "X-CSRFToken": box.dataset.csrf },
+      body: new URLSearchParams({ act: "cancel" }),
+    });
+    if (answer.status === 409) throw new Error(text("arrived"));
+    if (!answer.ok) throw new Error(text("lost"));
+  } catch (error) {
+    again();
+    throw error;
+  }
+  const { page } = await answer.json();
   const { folder } = box.dataset;
+  try {
+    await clear(folder);
+  } catch (error) {
+    throw new Error(text("left", { folder: `${box.dataset.title}/${folder}`, why: error.message }));
+  }
+  location.assign(page);
+}
+
+async function clear(folder) {
   for (const one of (await json("uploads")).uploads) {
     if (one.path.startsWith(`${folder}/`)) await ask(`uploads/${one.id}`, { method: "DELETE" });
   }
   await gone(folder);
   const above = await json("list", { query: { path: parent(folder) } }).catch(() => null);
   if (above?.total === 0) await gone(parent(folder));
-  act("cancel");
 }
 
 async function gone(path) {
@@ -117,10 +158,9 @@ async function gone(path) {
   }
 }
 
-function act(word) {
+function toTheEnd() {
   const ends = document.getElementById("sending-ends");
   ends.action = box.dataset.page;
-  ends.elements.act.value = word;
   ends.elements.then.value = then;
   ends.submit();
 }
@@ -145,12 +185,24 @@ box.addEventListener("drop", (event) => {
   if (!carries(event)) return;
   event.preventDefault();
   at("main").classList.remove("is-over");
+  if (busy) return;
   guarded(async () => choose((await uploads.dropped(event.dataTransfer, "", Number(box.dataset.most))).items));
 });
-at("give-up")?.addEventListener("click", () => guarded(giveUp));
+at("give-up").addEventListener("click", () => guarded(giveUp));
 form?.addEventListener("submit", (event) => {
   if (!chosen.length || !form.elements.origin.value.startsWith("upload:")) return;
   event.preventDefault();
-  guarded(() => register(event.submitter));
+  if (busy) return; // one press registers one version
+  busy = true;
+  guarded(() => register(event.submitter)).finally(() => {
+    if (!box.dataset.page) busy = false; // it was refused
+  });
 });
-box.hidden = false;
+
+// On the page of a version: it may be sent, or changed, from another page meanwhile.
+function follow() {
+  const state = document.getElementById("version")?.dataset.sending;
+  box.hidden = state === "" && !busy;
+}
+document.addEventListener("htmx:afterSettle", follow);
+follow();

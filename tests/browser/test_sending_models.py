@@ -66,7 +66,7 @@ def test_a_model_is_sent_interrupted_gone_on_with_and_cancelled(
     expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=SEEN_WITHIN_MS)
     assert list((there / "gone").rglob("notes.md"))
     page.locator("#browser-uploads").get_by_role("button", name="Cancel").click()
-    expect(page.locator("body")).to_contain_text("nothing of it is left", timeout=SEEN_WITHIN_MS)
+    expect(page.locator("body")).to_contain_text("gone/v1 is not registered", timeout=SEEN_WITHIN_MS)
     assert api.get("projects/demo/models/gone").status_code == 404
     poll(lambda: not (there / "gone").exists(), within_s=10, every_s=0.1)
     assert not list((there / ".berth" / "uploads").glob("*"))
