@@ -124,7 +124,7 @@ async function carry(item) {
       return;
     } catch (error) {
       if (error.code === "exists") {
-        if (await isThere(item)) return;
+        if (item.replaces && (await isThere(item))) return;
         const answer = item.replaces ? "replace" : await whatThen(item);
         if (answer === "skip") return;
         item.conflict = answer;
@@ -137,7 +137,8 @@ async function carry(item) {
   }
 }
 
-// Who chooses a folder again goes on where it was: what has landed is not asked about.
+// What is sent into a folder of its own goes on where it was: what has landed is not sent again.
+// On the page of files a namesake of the same size may be another file, so there it is asked about.
 async function isThere(item) {
   const there = await json("stat", { query: { path: item.path } }).catch(() => null);
   const same = there?.size === item.file.size && Math.floor(there.modified) === Math.floor(item.file.lastModified / 1000);
