@@ -83,7 +83,9 @@ def test_what_was_sent_to_its_end_in_another_page_is_not_cancelled(
     """Nor by who has looked before; the page shows no box for it any more."""
     made = begin(alice)
     row = ModelVersion.objects.select_related("model__project").get()
-    assert 'data-sending="coming"' in as_user(alice).get(made["page"]).content.decode()
+    page = as_user(alice).get(made["page"]).content.decode()
+    assert 'data-sending="coming"' in page
+    assert "Look at its files again" not in page  # half of them would be made a version
     assert as_user(alice).post(made["page"], {"act": "sent"}).status_code == 302
     assert row.awaits_upload  # as it was seen
     with pytest.raises(Conflict):
@@ -124,6 +126,9 @@ def test_files_that_do_not_fit_can_be_sent_again(
     look()
     row = ModelVersion.objects.get()
     assert (row.files, row.awaits_upload) == ("failed", True)
+    page = as_user(alice).get(made["page"]).content.decode()
+    assert 'data-sending="failed"' in page
+    assert "Look at its files again" in page
     assert "model.zip is an archive" in row.problem
     (folder / "model.joblib").write_bytes(b"\x80\x05")
     assert as_user(alice).post(made["page"], sent).status_code == 302
