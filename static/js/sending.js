@@ -1,6 +1,7 @@
 // Sends the files of a version from this computer into its folder, by the uploader of the files page.
 // Where a model is registered they are chosen first; they are sent once the version is there.
-import { at, box, count, note, parent, say, shownName, size, text } from "./files/dom.js";
+import { ask as question } from "./files/dialogs.js";
+import { at, box, count, make, note, parent, say, shownName, size, text } from "./files/dom.js";
 import { ask, json, lines, open, post } from "./files/gate.js";
 import * as uploads from "./files/uploads.js";
 
@@ -20,6 +21,9 @@ async function guarded(work) {
     note("error", "error", error.message);
   }
 }
+
+// What its page says of the version: coming, failed, "" where nothing is to be sent; else undefined.
+const state = () => document.getElementById("version")?.dataset.sending;
 
 // --- choosing --------------------------------------------------------------------------------
 
@@ -101,8 +105,35 @@ async function send() {
   if (bytes > free) throw new Error(text("room", { size: size(bytes), free: size(free), volume: box.dataset.title }));
   const { folder } = box.dataset;
   const items = chosen.map(({ file, path }) => ({ file, path: `${folder}/${path}`, replaces: true }));
+  if (state() === "failed" && !(await tidied(folder, new Set(items.map((item) => item.path))))) {
+    again();
+    return;
+  }
   uploads.start((path, sums) => path === null && guarded(() => ended(sums)), folder);
   await uploads.add(items);
+}
+
+// What did not fit lies there still and would spoil what comes: whoever sends says whether it goes.
+// Only what is below the version's own folder is looked at. False: nothing is to be sent.
+async function tidied(folder, wanted) {
+  const others = [];
+  const take = ({ entries = [] }) =>
+    others.push(...entries.map((one) => one.path).filter((path, n) => entries[n].kind !== "folder" && !wanted.has(path)));
+  try {
+    take(await lines(ask("search", { query: { path: folder, q: "*" } }), take));
+  } catch (error) {
+    if (error.code !== "missing") throw error; // nothing is there
+  }
+  if (!others.length) return true;
+  const names = others.slice(0, NAMED).map(shownName).join(", ");
+  const said = text("others", { n: others.length, files: count("files", others.length), names: others.length > NAMED ? `${names} …` : names });
+  const answer = await question(text("others_title"), [make("p", {}, said)], [
+    ["", text("cancel")],
+    ["keep", text("others_keep")],
+    ["remove", text("others_remove"), "btn-danger"],
+  ]);
+  if (answer === "remove") await lines(post("delete", { paths: others, forever: true }));
+  return answer !== null;
 }
 
 async function ended({ failed, cancelled }) {
@@ -201,8 +232,8 @@ form?.addEventListener("submit", (event) => {
 
 // On the page of a version: it may be sent, or changed, from another page meanwhile.
 function follow() {
-  const state = document.getElementById("version")?.dataset.sending;
-  box.hidden = state === "" && !busy;
+  box.hidden = state() === "" && !busy;
+  for (const words of box.querySelectorAll("[data-when]")) words.hidden = words.dataset.when !== (state() || "coming");
 }
 document.addEventListener("htmx:afterSettle", follow);
 follow();
