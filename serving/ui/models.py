@@ -102,7 +102,10 @@ class VersionForm(forms.Form):
         label=_("Have a job read its files once they are there"),
         required=False,
         initial=True,
-        help_text=_("It tells digest and signature. Up to 2 GiB, where it can start at once."),
+        help_text=_(
+            "It tells digest and signature. Up to 2 GiB, where queue, limits and budget have room "
+            "at once; on a cluster it may still wait for a free node."
+        ),
     )
 
     @property
