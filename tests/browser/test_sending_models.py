@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.lib import poll
 from tests.browser.test_two_clicks import Visitor
@@ -19,7 +19,16 @@ from tests.support.portal import Portal
 pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(400)]
 
 SEEN_WITHIN_MS = 120_000
-INFO = re.compile(r"/info\?")
+# In the page itself, since only a browser finds the gate by its name.
+FULL_AT_FIRST = """() => {
+  const { fetch } = window;
+  window.fetch = async (...asked) => {
+    const answer = await fetch(...asked);
+    if (!answer.ok || !String(asked[0]).includes("/info?")) return answer;
+    window.fetch = fetch;
+    return Response.json({ ...(await answer.json()), room_bytes: 1 });
+  };
+}"""
 # In the page itself: the press comes while the last piece is made a file.
 CANCEL_WHILE_IT_LANDS = """() => {
   const { fetch } = window;
@@ -59,6 +68,7 @@ def test_a_model_is_sent_interrupted_gone_on_with_and_cancelled(
     other = ann.context.new_page()  # the same, in another tab
     other.goto(page.url)
     expect(other.locator("#browser-give-up")).to_be_visible()
+    page.bring_to_front()
     asked: list[str] = []
     page.on("request", lambda r: asked.append(r.url) if "offset=" in r.url else None)
     page.set_input_files("#browser-folder", str(folder))
@@ -109,6 +119,7 @@ def refused_before_a_byte_is_sent(page: Page, new: str, folder: Path) -> None:
 
 def too_late_to_cancel(other: Page, sent: Path) -> None:
     """The tab that only looked on has no box any more; a press that was on its way is refused."""
+    other.bring_to_front()
     expect(other.locator("#browser")).to_be_hidden(timeout=SEEN_WITHIN_MS)
     other.evaluate("document.getElementById('browser-give-up').click()")
     expect(other.locator("#browser-notes")).to_contain_text("so nothing was removed")
@@ -119,19 +130,13 @@ def too_late_to_cancel(other: Page, sent: Path) -> None:
 def cancelled_while_it_lands(page: Page, new: str, folder: Path) -> None:
     """Refused for its size first: choosing again sends it, and there is a button that ends it."""
     (folder / "notes.md").write_text("small, so it lands before")
-
-    def full(route: Route) -> None:
-        answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "room_bytes": 1})
-
     page.goto(new)
-    page.route(INFO, full)
+    page.evaluate(FULL_AT_FIRST)
     page.set_input_files("#browser-folder", str(folder))
     page.get_by_label("Model", exact=True).fill("gone")
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator("#browser-notes")).to_contain_text("has room for", timeout=SEEN_WITHIN_MS)
     expect(page.locator("#browser-give-up")).to_be_visible()
-    page.unroute(INFO)
     page.evaluate(CANCEL_WHILE_IT_LANDS)
     asked: list[str] = []
     page.on("request", lambda r: asked.append(f"{r.method} {r.url}"))
