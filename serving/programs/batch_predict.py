@@ -69,7 +69,7 @@ def main(words: list[str] | None = None) -> None:
         asked = OwnServer(options.framework, volumes / options.model_dir, options.name)
 
     def told_to_end(number: int, _frame: object) -> None:
-        asked.end()
+        asked.kill()
         os._exit(128 + number)  # what counts is kept
 
     signal.signal(signal.SIGTERM, told_to_end)
