@@ -145,9 +145,8 @@ def batch_create(
         "retries": RETRIES,
         "needs": [str(comes.uid)] if comes else None,
     }
-    row = BatchPrediction(project=project, asked=asked.label, version=asked.version)
+    row = BatchPrediction(project=project, asked=asked.label, version=asked.version, load=load)
     row.endpoint, row.errors_of = asked.endpoint, said.get("errors_of")
-    row.load = load
     row.input, row.output = str(said["input"]), str(said["output"])
     row.said = {name: said[name] for name in SAID if said.get(name) not in (None, "")}
     try:
