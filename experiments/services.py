@@ -316,10 +316,13 @@ def experiment_promote(*, principal: Principal, row: Experiment, name: str = "")
 
 
 def experiment_tensorboard(*, principal: Principal, row: Experiment, must_fit: bool = False) -> Any:
-    """Return a workspace of the person's that shows what its trials write, the best first."""
-    trials = list(selectors.trials_of(row).filter(job__deleted_at=None, job__isnull=False))
+    """Return a workspace of the person's that shows what its trials write: of many the best."""
+    found = selectors.trials_of(row).filter(job__deleted_at=None, job__isnull=False)
+    trials = list(found.defer("curve"))  # long, and of hundreds
     jobs = [one.job for one in best_first(row, trials) if one.job is not None]
-    return tensorboard_of(principal=principal, jobs=jobs, name=row.name, must_fit=must_fit)
+    return tensorboard_of(
+        principal=principal, of=row.uid, jobs=jobs, name=row.name, must_fit=must_fit
+    )
 
 
 def require_change(principal: Principal, row: Experiment) -> None:

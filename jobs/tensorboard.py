@@ -28,6 +28,7 @@ from work.services.launch import workload_create, workload_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from accounts.principal import Principal
 
@@ -53,10 +54,13 @@ def tensorboard_open(
 
 
 def tensorboard_of(
-    *, principal: Principal, jobs: Sequence[Job], name: str, must_fit: bool = False
+    *, principal: Principal, of: UUID, jobs: Sequence[Job], name: str, must_fit: bool = False
 ) -> Any:
     """Return the person's workspace that shows the latest run of each of these jobs beside each
     other: of the first that keep what they write, and only where the first of those ran.
+
+    ``of``: whose jobs they are. Whatever the order, one set of runs is one workspace; where another
+    set was shown before, that workspace restarts with this one.
     """
     rows = Run.objects.filter(job__in=[one for one in jobs if keeps(one)]).order_by("launch")
     latest = {run.job_id: run for run in rows.select_related("job__project", "output_volume")}
@@ -64,37 +68,52 @@ def tensorboard_of(
     there = [run for run in found if run.job.cluster_key == found[0].job.cluster_key]
     if not there:
         raise Conflict(_NOTHING_KEPT, code="no-output")
-    return _opened(principal, there[:MOST], name[:_NAMED].strip(), must_fit=must_fit)
+    shown = sorted(there[:MOST], key=lambda run: run.job_id)  # as they began
+    return _opened(principal, shown, name[:_NAMED].strip(), of=of, must_fit=must_fit)
 
 
-def _opened(principal: Principal, found: Sequence[Run], name: str, *, must_fit: bool) -> Any:
-    """Return the person's workspace that shows these runs, begun or started where it has to be."""
+def _opened(
+    principal: Principal,
+    found: Sequence[Run],
+    name: str,
+    *,
+    must_fit: bool,
+    of: UUID | None = None,
+) -> Any:
+    """Return the person's workspace that shows these runs, begun or started where it has to be.
+
+    ``of``: what it is of, whichever runs of that it showed before; None: of just these.
+    """
     row = found[0].job
     folders, gone = _folders(found), [run for run in found if run.output_cleared_at]
     kind = kinds.kind_of(WORKSPACE)
-    shows = {"project": row.project, "owner": principal.user, "logdir": folders}
-    same = kind.model.objects.filter(**shows)
-    there = same.filter(deleted_at=None).exclude(desired=Desired.ABSENT).first()
-    if there is not None and there.is_on_its_way:
+    its = kind.model.objects.filter(project=row.project, owner=principal.user)
+    key = of.hex if of else sha256(repr(folders).encode()).hexdigest()[:32]
+    made = its.filter(nonce__startswith=f"tensorboard-{key}-") if of else its.filter(logdir=folders)
+    there = made.filter(deleted_at=None, cluster_key=row.cluster_key)
+    there = there.exclude(desired=Desired.ABSENT).first()
+    is_same = there is not None and there.logdir == folders
+    if is_same and there.is_on_its_way:
         return there
+    volumes = dict.fromkeys(folder.partition("/")[0] for folder in folders)
+    shows = {"logdir": folders, "volumes": [f"{volume}:ro" for volume in volumes]}
     needs = {"needs": [_brought_back(principal, run) for run in gone]}
     if there is not None:
-        there = workload_edit(principal=principal, row=there, said=needs) if gone else there
-        return workload_start(principal=principal, row=there)
+        said = {**shows, **needs} if not is_same else needs if gone else {}
+        there = workload_edit(principal=principal, row=there, said=said) if said else there
+        return workload_start(principal=principal, row=there)  # where the edit did not
     name = next_name(f"TensorBoard {name}", names_taken(row.project, principal.user, kind))
-    volumes = dict.fromkeys(folder.partition("/")[0] for folder in folders)
     return workload_create(
         principal=principal,
         project=row.project,
         kind=kind,
-        nonce=f"tensorboard-{sha256(repr(folders).encode()).hexdigest()[:32]}-{same.count()}",
+        nonce=f"tensorboard-{key}-{made.count()}",
         must_fit=must_fit,
         said={
             "kind": "tensorboard",
             "name": name,
             "cluster": row.cluster_key,
-            "volumes": [f"{volume}:ro" for volume in volumes],
-            "logdir": folders,
+            **shows,
             **needs,
         },
     )

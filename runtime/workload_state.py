@@ -190,10 +190,13 @@ class ReconcileContext:
         """Whether it has been starting for too long; waiting in line does not count."""
         at, was_ready = time.time(), self.row.phase == Phase.RUNNING
         if was_ready or status.phase == Phase.PENDING or status.reason in _PATIENT:
+            if was_ready:  # its start is over, and so is what that took
+                for word in ("starting_at", "paused"):
+                    self.ref.pop(word, None)
             spent = at - self.ref.get("starting_at", at)
             paused = self.ref.setdefault("paused", {"since": at, "spent": spent})
-            forgets = was_ready or at - paused["since"] > BRIEF_S
-            self.ref["starting_at"] = at - (0.0 if forgets else paused["spent"])
+            is_brief = at - paused["since"] <= BRIEF_S
+            self.ref["starting_at"] = at - (paused["spent"] if is_brief else 0.0)
             return False
         self.ref.pop("paused", None)
         begun = self.ref.setdefault("starting_at", self.ref.get("placed_at", at))

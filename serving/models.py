@@ -13,7 +13,7 @@ from common.clock import now
 from common.ids import new_uid
 from credentials.sealing import SealedMapping
 from jobs.models import Job
-from loaders.choices import Task
+from loaders.choices import Result, Task
 from loaders.models import Load
 from projects.models import Project
 from runtime.protocol import Desired
@@ -325,6 +325,15 @@ class Pressure(models.Model):
         return f"{self.endpoint_id} {self.answering}+{self.waiting}"
 
 
+# How a removal ends that has removed what it may: only what was changed since stays.
+CLEARED = (Result.DONE, Result.PARTIAL)
+
+
+def input_is_gone(load: Load) -> bool:
+    """Whether what it brought was removed, or is being removed; not where that could not be."""
+    return load.task == Task.CLEAR and (load.result in CLEARED or load.is_active)
+
+
 class BatchPrediction(models.Model):
     """A job that predicts every instance of some files, and what it asks for that."""
 
@@ -370,7 +379,7 @@ class BatchPrediction(models.Model):
     @property
     def is_input_gone(self) -> bool:
         """Whether what was brought from its bucket was removed, or is being removed."""
-        return self.load is not None and self.load.task == Task.CLEAR
+        return self.load is not None and input_is_gone(self.load)
 
     @property
     def again(self) -> dict[str, Any]:

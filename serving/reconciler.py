@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +11,7 @@ from jobs.replicas import moment
 from runtime.capabilities import SupportsServing
 from runtime.models import ONE_MACHINE
 from runtime.ports import cluster_provider
-from runtime.protocol import NotYet, Seen
+from runtime.protocol import InvalidSpec, NotYet, Seen
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 from serving import environments
@@ -57,16 +58,20 @@ class EndpointReconciler(WorkloadReconciler):
         row: Any = state.row
         told, at = state.ref.get("scaled") or {}, time.time()
         wanted = {"launch": row.launch, "replicas": row.replicas}
+        is_asked = {**told, **wanted} != told
         lacks = any(one.seen == Seen.EXITED for one in seen.replicas)
         lacks |= len(seen.replicas) != row.replicas
         wait = max(0.0, told.get("at", 0.0) + AGAIN_S - at) if lacks else None
         if state.just_made:
             state.ref["scaled"] = {**wanted, "at": at}
-        elif seen.seen in _THERE and ({**told, **wanted} != told or wait == 0.0):
+        elif seen.seen in _THERE and (is_asked or wait == 0.0):
             driver = cluster_provider().driver_for(row.cluster_key)
             try:
-                if isinstance(driver, SupportsServing):
-                    driver.scale(self.spec_of(row))
+                # What runs serves on, also where its files or its image are gone meanwhile.
+                goes_on = () if is_asked else (InvalidSpec,)
+                with contextlib.suppress(*goes_on):
+                    if isinstance(driver, SupportsServing):
+                        driver.scale(self.spec_of(row))
                 state.ref["scaled"] = {**wanted, "at": at}
                 wait = SOON_S
             except NotYet as error:

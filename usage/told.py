@@ -19,6 +19,7 @@ LINE = 4096  # bytes; a longer one is not an event
 _SPANS, _MARKS, _ALL_MARKS, _STARTS, _SLOWEST = 300, 256, 600, 100, 10
 _WIDTH = 60_000  # within which spans of one cause are first drawn together
 _BINS = 8  # of step times, for each doubling
+_AGAIN = 10_000  # within which how far it is may be told again of one step
 _SKEW = 5000  # that another machine's clock may be before ours, or behind
 _BEYOND = 1e12  # seconds that no clock shows
 OUTLIER = 3.0  # so many times as long as usual
@@ -198,11 +199,13 @@ def _begin(state: dict[str, Any], at: int) -> None:
 
 
 def _step(state: dict[str, Any], step: int, at: int, said: Mapping[str, Any]) -> bool:
+    since = at - state["at"]
     if not _is_new(state, at):
         return True
     _begin_number, _stride, marks, last = state["starts"][-1]
     newest = last or (marks[-1] if marks else None)
-    if _progress(state, step, said) and newest is not None and step == newest[0]:
+    is_again = newest is not None and step == newest[0] and since <= _AGAIN
+    if _progress(state, step, said) and is_again:
         return True  # only how far it is, told again of the same step
     if newest is not None and at < newest[1]:
         before, state["behind"] = state["behind"], [step, at]

@@ -56,10 +56,13 @@ class WorkloadQuerySet(models.QuerySet[Row_co]):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def _held(self) -> list[int]:
-        """Lock the rows that fulfil the condition, always in the same order."""
+        """Lock the rows that fulfil the condition, always in the same order.
+
+        As the update itself would: what refers to them by a key is committed meanwhile.
+        """
         rows = self.select_related(None).order_by("pk")
         if connections[self.db].features.has_select_for_update:
-            return [row.pk for row in rows.select_for_update().only("uid")]
+            return [row.pk for row in rows.select_for_update(no_key=True).only("uid")]
         return list(rows.values_list("pk", flat=True))
 
     def _link(self) -> models.OneToOneField[Any, Any] | None:

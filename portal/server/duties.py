@@ -1,20 +1,17 @@
-"""The threads of the worker and how they begin and end together."""
+"""What the worker does: its duties, and how they begin and end together."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import signal
-import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from celery.worker import state as celery_state
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections, connection
 
 from accounts import oidc_grants
 from budgets import days as budget_days
@@ -43,6 +40,8 @@ from parking import services as parking
 from perftests import reading as perftests
 from portal import beat
 from portal.celery import app, prepare_broker
+from portal.server.collector import THAW_S, set_apart, thaw
+from portal.server.loops import CHECK_S, Loop
 from portal.server.processes import MODEL_SERVERS, turn_file
 from projects import middleware
 from queues import history as turns
@@ -61,23 +60,15 @@ from volumes.services import create
 from webhooks import sending
 from work import services as work
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 log = structlog.get_logger(__name__)
 
 CELERY_THREADS = 4
-DUTY_LEASE_S = 15.0
-TOLD_EVERY_S = 20.0  # a write for each turn of each duty would be most of what the worker writes
 SAMPLE_S = 10.0
-CHECK_S = 5.0
 GATE_S = 1.0  # somebody may be waiting for it
 LINGERS_S = 60.0  # who closed files soon opens others: it would end, and start again
-SILENT_S = 600.0
 # What nobody waits for begins after the watch has read its clusters: a worker that follows one that
 # was killed is to know first what changed meanwhile.
 LATER_S = 20.0
-THAW_S = 6 * 3600.0
 
 
 class Usage:
@@ -115,101 +106,6 @@ def gate_tick() -> None:
             is_over = time.time() - file.stat().st_mtime > LINGERS_S
             if is_over and not is_of_before(name):  # whoever began in that one does not ask again
                 file.unlink()
-
-
-class Loop:
-    """Calls ``act`` every ``every_s`` in a thread, in one process only when ``lease`` is set.
-
-    ``first_s``: how long after its start for the first time.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        act: Callable[[], object],
-        every_s: float,
-        *,
-        leased: bool = False,
-        first_s: float = 0.0,
-    ) -> None:
-        self.name = name
-        self._act = act
-        self._every_s = every_s
-        self._leased = leased
-        self._first_s = first_s
-        self._held: leases.Held | None = None
-        self._renewed = 0.0
-        self._told = float("-inf")
-        self._turned = time.monotonic()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    @property
-    def is_silent(self) -> bool:
-        """Its thread is gone, or has been in one turn for longer than any turn takes."""
-        # it sleeps between two turns, and before the first
-        longest = SILENT_S + max(self._every_s, self._first_s)
-        return not self._thread.is_alive() or time.monotonic() - self._turned > longest
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        self._stop.wait(self._first_s)
-        while not self._stop.is_set():
-            pause = self._every_s
-            self._turned = time.monotonic()
-            try:
-                close_old_connections()
-                if self._lead():
-                    self._tell()
-                    self._act()
-                else:
-                    pause = CHECK_S
-            except DatabaseError as error:
-                log.warning("worker.database", duty=self.name, error=repr(error))
-                pause = max(pause, 2.0)
-            except Exception:
-                log.exception("worker.duty_failed", duty=self.name)
-                pause = max(pause, 2.0)
-            finally:
-                close_old_connections()  # a duty that sleeps keeps none from those that work
-            self._stop.wait(pause)
-        self._leave()
-
-    def _lead(self) -> bool:
-        if not self._leased:
-            return True
-        at = time.monotonic()
-        if self._held is not None and at - self._renewed < DUTY_LEASE_S / 3:
-            return True
-        self._renewed = at
-        if self._held is not None and self._held.renew():
-            return True
-        self._held = leases.acquire(f"duty:{self.name}", ttl_s=DUTY_LEASE_S)
-        return self._held is not None
-
-    def _tell(self) -> None:
-        """Say that a turn begins, for readiness and the system page."""
-        at = time.monotonic()
-        if self._held is not None and at - self._told > TOLD_EVERY_S:
-            self._told = at
-            self._held.turned(self._every_s)
-
-    def _leave(self) -> None:
-        try:
-            if self._held is not None:
-                self._held.release()
-        except DatabaseError as error:
-            log.warning("worker.leave_failed", duty=self.name, error=repr(error))
-        finally:
-            connection.close()
 
 
 class Health:
@@ -412,32 +308,3 @@ def tidy() -> None:
     capacity.sample()
     node_days.sample()
     digest.tell_week()
-
-
-# Keeps what lasts out of the collector's way, in a process that knows a whole cluster.
-#
-# What the watch knows of 2,000 pods is looked through by each full collection, which holds up all
-# threads: 0.1 to 0.3 s were measured, every ten seconds of a storm. So what has outlived one full
-# collection is not looked at again, until all of it is, a few times a day: among it is what became
-# garbage since, and refers to itself.
-
-
-_OLDEST = 2
-
-
-def set_apart() -> None:
-    """Begin: everything that was loaded so far, and whatever outlives a full collection."""
-    if _after not in gc.callbacks:
-        gc.callbacks.append(_after)
-    gc.collect()
-
-
-def thaw() -> None:
-    """Look through everything once, what was loaded too."""
-    gc.unfreeze()
-    gc.collect()
-
-
-def _after(phase: str, info: dict[str, Any]) -> None:
-    if phase == "stop" and info["generation"] == _OLDEST:
-        gc.freeze()

@@ -296,8 +296,14 @@ class Manager:
     # --- the end ---------------------------------------------------------------------------------
 
     def _stop_all(self) -> None:
-        """At once: who waits for all of it does not wait for the sum of their graces."""
-        for child in reversed(self.children):
-            child.ask_to_end()
-        for child in (*self.children, *(old for one in self.standby for old in one.leaving)):
-            child.wait_ended()
+        """At once: who waits for all of it does not wait for the sum of their graces.
+
+        Only the proxy comes after the others: it ends at once, and all connections with it.
+        """
+        left = [old for one in self.standby for old in one.leaving]
+        for is_last in (False, True):
+            asked = [child for child in self.children if child.is_last == is_last]
+            for child in reversed(asked):
+                child.ask_to_end()
+            for child in (*asked, *left):
+                child.wait_ended()

@@ -54,6 +54,7 @@ class Child:
     env: Mapping[str, str] = field(default_factory=dict)
     sockets: Sequence[int] = ()
     grace_s: float = 10.0
+    is_last: bool = False  # to be asked to end: what the others answer goes through it
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     due_at: float = 0.0
@@ -78,7 +79,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C is for the manager, which ends them in order
+            start_new_session=True,  # Ctrl-C is for the manager, which asks them in order
             **more,  # the manager has one thread: what runs before the program may be Python
         )
 

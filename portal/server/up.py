@@ -135,7 +135,7 @@ def portal_children(
     log = places.log
     pair = (fd["proxy"], fd["proxy_api"])
     return [
-        Child("proxy", proxy, log / "proxy.log", proxy_env, pair),
+        Child("proxy", proxy, log / "proxy.log", proxy_env, pair, is_last=True),
         Child("web", web, log / "web.log", LEAN, web_fds),
         Child("worker", worker, log / "worker.log", LEAN, grace_s=15),
     ]

@@ -110,7 +110,7 @@ class ProjectView(ProjectDetails):
     @transaction.atomic
     def patch(self, request: Request, project: str) -> Response:
         given = valid(io.ProjectUpdateSerializer, request)
-        check_if_match(request, Project.objects.select_for_update().get(pk=self.project.pk))
+        check_if_match(request, life.lock(self.project))
         row = life.project_update(principal=self.principal, project=self.project, **given)
         return self.answer(row)
 

@@ -147,7 +147,7 @@ def project_request_delete(*, principal: Principal, project: Project, confirm: s
             _("Type “%(slug)s” to confirm.") % {"slug": project.slug},
             fields={"confirm": [_("This is not the project's address.")]},
         )
-    row = Project.objects.select_for_update().get(pk=project.pk)
+    row = _locked(project)
     if row.desired == Desired.ABSENT:
         return row
     lost = [s.text for s in hooks.summaries(row)]
@@ -196,11 +196,15 @@ def require_active(project: Project) -> None:
 
 def lock(project: Project) -> Project:
     """Return the row as it is now, locked; Conflict when it is being deleted."""
-    # no_key: whatever refers to it is committed meanwhile, else each would wait for the other
-    row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    row = _locked(project)
     if row.desired == Desired.ABSENT or row.deleted_at is not None:
         raise Conflict(_("The project is being deleted."), code="deleting")
     return row
+
+
+def _locked(project: Project) -> Project:
+    # no_key: whatever refers to it is committed meanwhile, else each would wait for the other
+    return Project.objects.select_for_update(no_key=True).get(pk=project.pk)
 
 
 def changed(project: Project) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import transaction
@@ -29,6 +29,7 @@ GATEWAY = "gateway:"  # and its name: the lease of one
 LIVES_S = 30.0  # without a word
 FORGOTTEN = timedelta(hours=1)  # since the last one
 KNOWN_S = 3600.0  # whose a word was, after it has gone
+TELLS_WITHIN_S = 10.0  # what it counted; whom somebody holds in that very moment is written next
 AGAIN_S = 5.0  # what did not change is said again, so that it isn't taken for a gateway that ended
 Key = tuple[int, int, str]  # begin of a minute, row, caller
 
@@ -43,7 +44,7 @@ class Tallies:
         self._callers: dict[str, tuple[str, float]] = {}
         self._mains: dict[str, tuple[str, float]] = {}
         self._minutes: dict[Key, Count] = {}
-        self._unwritten: set[Key] = set()
+        self._unwritten: dict[Key, float] = {}  # since when; the clock of this process
         self._pressures: dict[int, tuple[int, int]] = {}
         self._said_at = 0.0
 
@@ -63,6 +64,7 @@ class Tallies:
         An endpoint that somebody changes just now is written the next time, or waited for
         (``waits``): who holds some and waits for another might be waited for in turn.
         """
+        at = time.monotonic()
         for part, count in counted.items():
             row = part.row or self._mains.get(part.endpoint, ("",))[0]
             caller = self._callers.get(part.word, ("",))[0]
@@ -71,8 +73,8 @@ class Tallies:
                 minute = self._minutes.setdefault(key, Count())
                 minute.join(count)
                 minute.latest = max(minute.latest, count.latest)
-                self._unwritten.add(key)
-        self._unwritten = set(sorted(self._unwritten)[-MOST_UNWRITTEN:])
+                self._unwritten.setdefault(key, at)
+        self._unwritten = dict(sorted(self._unwritten.items())[-MOST_UNWRITTEN:])
         newest = max((minute for minute, _row, _caller in self._minutes), default=0)
         self._minutes = {
             key: count
@@ -82,15 +84,18 @@ class Tallies:
         if self._unwritten:  # also what the database had no answer to before
             changed = {key: self._minutes[key] for key in self._unwritten}
             later = self._write(changed, waits=waits)
-            self._unwritten = {key for key in self._unwritten if key[1] in later}
+            self._unwritten = {k: since for k, since in self._unwritten.items() if k[1] in later}
 
     @transaction.atomic
     def _write(self, changed: Mapping[Key, Count], *, waits: bool) -> set[int]:
         """Write it, and return the endpoints that somebody else holds."""
         asked = {row for _minute, row, _caller in changed}
         wanted = Endpoint.objects.filter(pk__in=asked)
-        free = wanted.select_for_update(of=("self",), skip_locked=not waits).order_by("pk")
-        there = {row.pk: row for row in free.only("called_at")}
+        # no_key: another gateway that writes its own of this endpoint refers to it, no more
+        held: Any = {"of": ("self",), "skip_locked": not waits, "no_key": True}
+        free = wanted.select_for_update(**held).order_by("pk")
+        # A column of each of its two tables: of which none is read, none is locked.
+        there = {row.pk: row for row in free.only("uid", "called_at")}
         later: set[int] = set()
         if len(there) < len(asked):
             later = set(wanted.values_list("pk", flat=True)) - there.keys()
@@ -162,7 +167,9 @@ class Tallies:
         self._pressures = told
         if not is_all:
             return
-        if self._said_at and not self._unwritten:  # it has looked, and told all that it knows
+        waits_since = min(self._unwritten.values(), default=moment)
+        # It has looked, and told all that it knows; what was written with the last turn is no lack.
+        if self._said_at and moment - waits_since < TELLS_WITHIN_S:
             word = {"until": at + timedelta(seconds=LIVES_S), "worked_at": at}
             first = {**word, "turned_at": at}
             Lease.objects.update_or_create(name=self._lease, defaults=word, create_defaults=first)

@@ -70,6 +70,9 @@ class Endpoint:
     def end(self) -> None:
         """Let go of what was started for it."""
 
+    def kill(self) -> None:
+        """End that at once and wait for nothing: whatever the program is just doing."""
+
     def revive(self) -> None:
         """See that it answers again."""
 
@@ -102,39 +105,40 @@ class OwnServer(Endpoint):
     again: ClassVar[bool] = True
 
     def __init__(self, framework: str, folder: Path, name: str) -> None:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
-        super().__init__(f"http://127.0.0.1:{self.port}")
+        super().__init__("")
         self.words = [sys.executable, "-m", "serving.programs.model_server"]
         self.words += ["--framework", framework, "--model-dir", str(folder), "--name", name]
-        self.words += ["--host", "127.0.0.1", "--port", str(self.port)]
         self.process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
-        self.lock = threading.Lock()
+        self.starts, self.is_over = 0, False
+        self.reviving, self.lock = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> Self:
         self.revive()
         return self
 
     def end(self) -> None:
+        with self.lock:  # who revives it is before this, or starts none any more
+            self.is_over = True
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
+    def kill(self) -> None:
+        self.is_over = True
+        if self.process is not None:
+            self.process.kill()
+
     def revive(self) -> None:
         """Start it where it does not run, or is just ending; wait until it answers."""
-        with self.lock:
+        with self.reviving:
             began, until = False, time.monotonic() + READY_WITHIN_S
             while time.monotonic() < until:
                 code = None if self.process is None else self.process.poll()
                 if began and code is not None:
-                    raise StoppedError(f"The model server ended with exit code {code}.", code)
+                    raise _ended(code)
                 if self.process is None or code is not None:
-                    if self.starts >= MOST_STARTS:
-                        raise StoppedError(f"The model server ended {self.starts} times.")
-                    self.starts, began = self.starts + 1, True
-                    self.process = subprocess.Popen(self.words, env=_without_keys())  # noqa: S603 - ours
+                    self._start()
+                    began = True
                 with contextlib.suppress(OSError, http.client.HTTPException):
                     one = self.connect()
                     one.request("GET", "/v2/health/ready")
@@ -142,6 +146,30 @@ class OwnServer(Endpoint):
                         return
                 time.sleep(0.05)
         raise StoppedError("The model server is not ready after 15 minutes.")
+
+    def _start(self) -> None:
+        """Start it on a port of its own: another program may have that of before by now."""
+        with self.lock:
+            if self.is_over:
+                raise StoppedError("It was stopped.")
+            if self.starts >= MOST_STARTS:
+                raise StoppedError(f"The model server ended {self.starts} times.")
+            self.starts += 1
+            with socket.socket() as one:
+                one.bind(("127.0.0.1", 0))
+                port = one.getsockname()[1]
+            self.url = f"http://127.0.0.1:{port}"
+            words = [*self.words, "--host", "127.0.0.1", "--port", str(port)]
+            self.process = subprocess.Popen(words, env=_without_keys())  # noqa: S603 - ours
+
+
+def _ended(code: int) -> StoppedError:
+    """Say that its own server ended before it was ready: never a success, as shells tell codes."""
+    if code < 0:
+        said = f"The model server was ended by signal {-code} before it was ready."
+        return StoppedError(said, 128 - code)
+    said = f"The model server ended with exit code {code} before it was ready."
+    return StoppedError(said, code or AWAY)
 
 
 def _without_keys() -> dict[str, str]:

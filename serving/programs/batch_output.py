@@ -47,6 +47,7 @@ class Whole:
     failed: int
     share: float
     is_done: bool
+    chunks: int  # that they read, each of them all
 
 
 class Results:
@@ -106,21 +107,21 @@ class Results:
                 path.unlink(missing_ok=True)
 
     def whole(self) -> Whole:
-        """Return how far all replicas are, by what each of them wrote down of this very run."""
+        """Return how far all replicas are, by what each of them wrote down of this very run.
+
+        One that saw another input has other shares: together they would miss some of it.
+        """
         said, shards = self.progress, self.progress.about["shard"][1]
         found = [_read(_state(self.state.parent, number, shards)) for number in range(shards)]
-        theirs = [
-            one
-            for number, one in enumerate(found)
-            if one is not None
-            and one.output == said.output
-            and one.about == {**said.about, "shard": [number, shards]}
-        ]
+        theirs = [one for one in found if one is not None and one.output == said.output]
+        if any({**one.about, "shard": said.about["shard"]} != said.about for one in theirs):
+            raise RefusedError("The input changed while it ran: run all of it again.", REFUSED)
         return Whole(
             sum(one.predicted for one in theirs),
             sum(one.failed for one in theirs),
             sum(1.0 if one.is_done else one.share for one in theirs) / shards,
             sum(one.is_done for one in theirs) == shards,
+            sum(one.chunk for one in theirs),
         )
 
     def _lines(self) -> list[Path]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .batch_calls import Answer, Caller, Endpoint, OwnServer, StoppedError
+from .batch_calls import AWAY, Answer, Caller, Endpoint, OwnServer, StoppedError
 from .batch_input import (
     ENCODINGS,
     Place,
@@ -38,12 +38,13 @@ from .batch_input import (
     only,
     records,
 )
-from .batch_output import Progress, Results, same_input
+from .batch_output import Progress, Results, Whole, same_input
 from .batch_parquet import require_parquet
 from .files import FRAMEWORKS, REFUSED, RefusedError
 
 FULL, NONE_PREDICTED = 74, 1  # exit codes
 COMMIT_EVERY_S = 2.0
+OTHERS_WITHIN_S = 1800.0  # that the first replica waits for others that do not get on
 MOST_SHARE = 0.999  # that is told before the end
 MOST_CHUNK = 2**20  # bytes of the instances in one request, if it is more than one
 AHEAD = 2  # chunks that are read ahead, for each request at once
@@ -69,7 +70,7 @@ def main(words: list[str] | None = None) -> None:
         asked = OwnServer(options.framework, volumes / options.model_dir, options.name)
 
     def told_to_end(number: int, _frame: object) -> None:
-        asked.end()
+        asked.kill()
         os._exit(128 + number)  # what counts is kept
 
     signal.signal(signal.SIGTERM, told_to_end)
@@ -90,6 +91,7 @@ def main(words: list[str] | None = None) -> None:
                 if options.only:
                     found = only(found, volumes / options.only, names)
                 Run(options, results, caller, [its.st_size for its in stats]).all(found)
+        _conclude(results, options.others_within)
     except (RefusedError, StoppedError) as problem:
         _end(str(problem), problem.code)
     except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
@@ -97,18 +99,27 @@ def main(words: list[str] | None = None) -> None:
     except OSError as problem:
         where = problem.filename or "the output"
         _end(f"{where} can't be written or read: {problem.strerror or problem}.", FULL)
-    _conclude(results)
 
 
-def _conclude(results: Results) -> None:
-    """Say what came of it. The first replica waits for the others: it tells how far all are."""
+def _conclude(results: Results, within_s: float) -> None:
+    """Say what came of it. The first replica waits for the others: it tells how far all are.
+
+    Where none of them gets on for ``within_s`` it ends, too: so long a lost one may take to return.
+    """
     said = results.progress
     if not is_first(said):
         _say(f"its share is done: {said.predicted} instances are predicted, {said.failed} are not.")
         return
-    while not tell(results):
+    whole, until = tell(results), time.monotonic() + within_s
+    while not whole.is_done:
+        if time.monotonic() > until:
+            known = f"{whole.predicted} instances are predicted, {whole.failed} are not"
+            waited = f"Other replicas did not get on for {within_s / 60:g} minutes"
+            _end(f"{waited}: so far {known}.", AWAY)
         time.sleep(COMMIT_EVERY_S)
-    whole = results.whole()
+        before, whole = whole, tell(results)
+        if whole != before:
+            until = time.monotonic() + within_s
     _say(f"{whole.predicted} instances are predicted, {whole.failed} are not (errors.jsonl).")
     if whole.failed and not whole.predicted:
         _end("Not one instance was predicted: errors.jsonl says why.", NONE_PREDICTED)
@@ -200,8 +211,8 @@ def is_first(said: Progress) -> bool:
     return bool(said.about["shard"][0] == 0)
 
 
-def tell(results: Results) -> bool:
-    """Tell the portal how far all are, on one line of its events; return whether all are done."""
+def tell(results: Results) -> Whole:
+    """Tell the portal how far all are, on one line of its events; return that."""
     whole = results.whole()
     share = 1.0 if whole.is_done else min(MOST_SHARE, whole.share)
     told = {"step_count": whole.predicted + whole.failed, "step_start_time": time.time()}
@@ -209,7 +220,7 @@ def tell(results: Results) -> bool:
     if where := os.environ.get("BERTH_EVENTS"):
         with contextlib.suppress(OSError), Path(where).open("a") as file:
             file.write(json.dumps(told) + "\n")
-    return whole.is_done
+    return whole
 
 
 def chunks(found: Iterator[Record], most: int) -> Iterator[Chunk]:
@@ -266,6 +277,7 @@ def _options(words: list[str] | None) -> argparse.Namespace:
         "--only", default="", help="only what is in the errors.jsonl of this folder"
     )
     parser.add_argument("--only-state", default="", help="where that one kept how far it was")
+    parser.add_argument("--others-within", type=float, default=OTHERS_WITHIN_S, metavar="SECONDS")
     parser.add_argument("--no-instances", dest="instances", action="store_false")
     return parser.parse_args(words)
 

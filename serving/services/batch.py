@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import transaction
 from django.utils.translation import gettext as _
 
 import serving
@@ -38,7 +39,7 @@ from serving.kind import version_named
 from serving.models import BatchPrediction, Endpoint
 from serving.programs.files import FRAMEWORKS
 from serving.runtimes import runtime_of, runtimes_for
-from serving.services.batch_places import Place, bring, check_apart, place_of
+from serving.services.batch_places import Place, bring, check_apart, hold_input, place_of
 from serving.states import STATES
 from volumes.selectors import volume_for_use, volume_named
 from volumes.services.create import project_volume_ensure
@@ -144,19 +145,20 @@ def batch_create(
         "retries": RETRIES,
         "needs": [str(comes.uid)] if comes else None,
     }
-    row = BatchPrediction(project=project, asked=asked.label, version=asked.version)
+    row = BatchPrediction(project=project, asked=asked.label, version=asked.version, load=load)
     row.endpoint, row.errors_of = asked.endpoint, said.get("errors_of")
-    row.load = load
     row.input, row.output = str(said["input"]), str(said["output"])
     row.said = {name: said[name] for name in SAID if said.get(name) not in (None, "")}
     try:
-        workload_create(
-            principal=principal,
-            project=project,
-            kind=JOB,
-            said=whole,
-            beside=lambda job: _keep(principal, row, job),
-        )
+        with transaction.atomic():
+            hold_input(load)
+            workload_create(
+                principal=principal,
+                project=project,
+                kind=JOB,
+                said=whole,
+                beside=lambda job: _keep(principal, row, job),
+            )
     except BerthError:
         if comes is not None:
             loads.made_drop(comes)
@@ -258,8 +260,10 @@ def _only_errors(job: _Job, before: BatchPrediction) -> None:
     told = selectors.progress_of([before]).get(before.job_id)
     runs = Run.objects.filter(job=before.job).select_related("output_volume__owner")
     run = runs.order_by("-launch").first()
+    # Of several replicas only the first one's were counted once; where none is left, none is asked.
+    is_all = before.job.replicas == 1
     is_told = told is not None and told.is_whole and not told.failed
-    if is_told and state_of(before.job) == JobState.SUCCEEDED:
+    if is_all and is_told and state_of(before.job) == JobState.SUCCEEDED:
         raise Conflict(
             _("Everything was predicted: nothing is left to try again."), code="no-errors"
         )
@@ -327,9 +331,6 @@ def _instances(
         job.mount(source.volume, read_only=True)
         place = f"{source.volume.mount_name}/{source.folder}".rstrip("/")
     elif before is not None:  # what was brought then: the errors are of it
-        if before.is_input_gone:
-            text = _("What was brought from the bucket then was removed. Run all of it again.")
-            raise Conflict(text, code="input-gone")
         load = before.load
         place = dict(itertools.pairwise(before.job.args)).get("--input", "")
     else:
@@ -346,5 +347,10 @@ def package_of(authority: str = "") -> bytes:
     paths = [root / "__init__.py", *(root / "programs").glob("*.py")]
     files = {f"serving/{path.relative_to(root)}": path.read_bytes() for path in paths}
     if authority:
-        files["serving/programs/authority.pem"] = Path(authority).read_bytes()
+        try:
+            files["serving/programs/authority.pem"] = Path(authority).read_bytes()
+        except OSError as problem:
+            said = _("The gateway can't be believed: BERTH_OUTBOUND_CA_FILE can't be read.")
+            instead = _("An operator can make it readable for the portal.")
+            raise Conflict(f"{said} {instead}", code="no-authority") from problem
     return packed(files)

@@ -6,30 +6,35 @@ Of a bucket a load brings the instances into a volume. They stay as long as what
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError, Invalid, wrong
+from common.errors import BerthError, Conflict, Invalid, wrong
 from common.ids import new_uid
 from loaders import policies
 from loaders import services as loads
-from loaders.choices import Result, Task
-from loaders.models import Load
+from loaders.choices import Task
+from loaders.models import ACTIVE, Load
 from runtime.protocol import Desired
-from serving.models import BatchPrediction
+from serving.models import CLEARED, BatchPrediction, input_is_gone
 from serving.services.sources import BUCKETS, VOLUME
 from volumes.choices import VolumeKind
 from volumes.selectors import volume_for_use, volumes_mountable
+from work.services.base import locked
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from django.db.models import QuerySet
 
     from projects.models import Project
     from volumes.models import Volume
@@ -104,24 +109,46 @@ def kept_until(row: BatchPrediction) -> datetime | None:
     return ended + timedelta(days=settings.BERTH_OUTPUT_DAYS)
 
 
+def hold_input(load: Load | None) -> None:
+    """Raise Conflict where what it brought is gone; else that stays as long as the transaction."""
+    if load is not None and input_is_gone(locked(load)):
+        text = _("What was brought from the bucket then was removed. Run all of it again.")
+        raise Conflict(text, code="input-gone")
+
+
 def inputs_tidy() -> int:
     """Remove what was brought for those that ended long enough ago, or are gone; then its load.
 
     The copying program removes it, as the load's owner: only files that are as they were brought.
+    Where it could not, it tries again a day later. What can't be removed now holds up no other.
     """
-    before = now() - timedelta(days=settings.BERTH_OUTPUT_DAYS)
-    its = BatchPrediction.objects.filter(load=OuterRef("pk"))
-    kept = its.filter(job__deleted_at=None).exclude(job__finished_at__lt=before)
-    here = Load.objects.filter(deleted_at=None).exclude(desired=Desired.ABSENT)
-    for load in here.filter(Exists(its), task=Task.CLEAR, result=Result.DONE)[:AT_ONCE]:
+    its = Exists(BatchPrediction.objects.filter(load=OuterRef("pk")))
+    here = Load.objects.filter(its, deleted_at=None).exclude(desired=Desired.ABSENT)
+    for load in here.filter(task=Task.CLEAR, result__in=CLEARED)[:AT_ONCE]:
         loads.made_drop(load)
-    over = here.filter(Exists(its), ~Exists(kept)).exclude(task=Task.CLEAR)
-    return sum(_clear(load) for load in over.select_related("owner")[:AT_ONCE])
+    over = here.filter(~ACTIVE, ~Exists(_kept().filter(load=OuterRef("pk"))))
+    over = over.filter(project__archived_at=None, owner__is_active=True)
+    over = over.exclude(task=Task.CLEAR, asked_at__gt=now() - timedelta(days=1))
+    begun = 0
+    for load in over.select_related("owner").order_by("pk"):
+        with contextlib.suppress(BerthError):  # another time: it only takes room
+            begun += clear_unless_kept(load)
+        if begun == AT_ONCE:
+            break
+    return begun
 
 
-def _clear(load: Load) -> bool:
-    try:
-        loads.made_start(principal=Principal(user=load.owner), row=load, task=Task.CLEAR)
-    except BerthError:
-        return False  # another time: it only takes room
+@transaction.atomic
+def clear_unless_kept(load: Load) -> bool:
+    """Begin to remove what it brought, unless one that was begun meanwhile reads it."""
+    locked(load)
+    if _kept().filter(load=load).exists():
+        return False
+    loads.made_start(principal=Principal(user=load.owner), row=load, task=Task.CLEAR)
     return True
+
+
+def _kept() -> QuerySet[BatchPrediction]:
+    """Return those for whom what was brought stays."""
+    before = now() - timedelta(days=settings.BERTH_OUTPUT_DAYS)
+    return BatchPrediction.objects.filter(job__deleted_at=None).exclude(job__finished_at__lt=before)

@@ -113,7 +113,10 @@ BY_TLS = {
 
 def test_by_tls_callers_come_straight_to_its_service(render: Any) -> None:  # noqa: F811
     by = {"enabled": True, "parentRefs": [{"name": "public"}]}
-    fences = {"ingressFrom": [EDGE], "gatewayFrom": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}
+    fences: dict[str, Any] = {
+        "ingressFrom": [EDGE],
+        "gatewayFrom": [{"ipBlock": {"cidr": "0.0.0.0/0"}}],
+    }
     rendered = render(
         gateway=BY_TLS, ingress={"enabled": True}, gatewayApi=by, networkPolicies=fences
     )
@@ -136,6 +139,55 @@ def test_by_tls_callers_come_straight_to_its_service(render: Any) -> None:  # no
     assert settings_of(rendered)["BERTH_GATEWAY_URL"] == "https://models.example.org"
     kinds = {o["kind"] for o in objects(rendered) if o["metadata"]["name"] == "berth-gateway"}
     assert not kinds & {"Ingress", "HTTPRoute"}
+
+
+@pytest.mark.parametrize(
+    ("service", "policy", "url"),
+    [
+        ({}, None, "https://models.example.org"),
+        ({"type": "LoadBalancer"}, "Local", "https://models.example.org"),
+        ({"type": "NodePort", "nodePort": 30443}, "Local", "https://models.example.org:30443"),
+    ],
+)
+def test_it_sees_the_address_that_a_caller_comes_from(
+    render: Any,  # noqa: F811
+    service: dict[str, Any],
+    policy: str | None,
+    url: str,
+) -> None:
+    """Else a node's: gatewayFrom would refuse callers, or let everybody in."""
+    rendered = render(gateway={**BY_TLS, "service": service})
+    made = one_of(rendered, "Service")["spec"]
+    assert made.get("externalTrafficPolicy") == policy
+    assert made["ports"][0].get("nodePort") == service.get("nodePort")
+    assert settings_of(rendered)["BERTH_GATEWAY_URL"] == url
+
+
+def test_the_address_that_somebody_says_is_the_only_one(render: Any) -> None:  # noqa: F811
+    said = {"BERTH_GATEWAY_URL": "https://edge.example.org:8443"}
+    rendered = render(gateway={**BY_TLS, "service": {"type": "NodePort"}}, settings=said)
+    assert rendered[1].count("BERTH_GATEWAY_URL:") == 1
+    assert settings_of(rendered)["BERTH_GATEWAY_URL"] == said["BERTH_GATEWAY_URL"]
+    assert "nodePort" not in one_of(rendered, "Service")["spec"]["ports"][0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gateway": {"service": {"type": "LoadBalancer"}}}, "set gateway.tls.secret"),
+        ({"gateway": {"service": {"type": "NodePort", "nodePort": 30443}}}, "in clear"),
+        ({"networkPolicies": {"gatewayFrom": [EDGE]}}, "name it in ingressFrom"),
+        ({"gateway": {**BY_TLS, "service": {"type": "NodePort"}}}, "gateway.service.nodePort"),
+    ],
+)
+def test_what_would_send_keys_in_clear_or_lead_nowhere_is_refused(
+    render: Any,  # noqa: F811
+    changes: dict[str, Any],
+    words: str,
+) -> None:
+    code, said = render(**changes)
+    assert code != 0
+    assert words in said
 
 
 def test_a_certificate_needs_the_host_that_it_is_for(render: Any) -> None:  # noqa: F811

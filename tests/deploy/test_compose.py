@@ -192,6 +192,21 @@ def test_the_gateway_has_time_to_end_its_streams_and_is_asked_where_it_listens()
     assert set(told["networks"]) == {"front", "data"}  # callers and pods; what it knows
 
 
+def test_as_the_guide_says_callers_come_by_tls_to_the_port_that_their_address_names() -> None:
+    guide = (ROOT / "docs/deploy.md").read_text().partition("\n## Compose\n")[2]
+    guide, _, _helm = guide.partition("\n## Helm\n")
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    (told,) = [yaml.safe_load(block)["services"]["gateway"] for block in blocks]
+    (address,) = [
+        httpx.URL(one) for one in re.findall(r"`BERTH_GATEWAY_URL=(https:[^`…]+)`", guide)
+    ]
+    own = yaml.safe_load(FILE.read_text())["services"]["gateway"]["environment"]
+    assert told["ports"] == [f"{address.port or 443}:{own['BERTH_HEALTH_PORT']}"]
+    (mounted,) = [Path(one.split(":")[1]) for one in told["volumes"]]
+    files = {Path(told["environment"][name]).parent for name in ("BERTH_TLS_CERT", "BERTH_TLS_KEY")}
+    assert files == {mounted}  # a folder: a file by itself would stay the one before
+
+
 # Settings that a container has no use for: addresses inside it, one machine, tests.
 ELSEWHERE = {
     *("VAR", "BIND", "PORT", "PROXY_PORT", "INTERNAL_PORT", "PROXY_API_PORT", "INTERNAL_BIND"),

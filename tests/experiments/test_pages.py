@@ -11,10 +11,14 @@ from django.test.utils import CaptureQueriesContext
 
 from experiments import charts
 from experiments.models import Experiment, Trial
+from experiments.services import experiment_tensorboard
+from jobs.tensorboard import tensorboard_open
 from notebooks.models import Workspace
+from work.services import workload_delete, workload_stop
 
 pytestmark = pytest.mark.django_db
 LR = {"name": "lr", "type": "double", "min": 0.001, "max": 0.1, "log": True}
+KEEPS = {"command": ["x"], "args": ["${trialParameters.x}"], "output": "volume:shared/kept"}
 KIND = {"name": "kind", "type": "categorical", "values": ["a", "b", "c"]}
 
 
@@ -47,28 +51,66 @@ def searched(project: Any, owner: Any, told: list[tuple[str, list[float]]]) -> E
     return row
 
 
-def test_the_trials_of_a_search_stand_in_one_tensorboard_the_best_first(
+def test_the_trials_of_a_search_stand_in_one_tensorboard(
     begin: Any, go: Any, as_user: Any, alice: Any, vera: Any, charlie: Any, api: Any, project: Any
 ) -> None:
-    keeps = {"command": ["x"], "args": ["${trialParameters.x}"], "output": "volume:shared/kept"}
-    row = go(begin(trials_max=3, parallel=3, job=keeps), says="score=1\n")
-    worse, best, third = (one.job for one in row.trials.all())
-    row.trials.filter(number=2).update(value=9.0, state="succeeded")
-    row.trials.filter(number=1).update(value=1.0, state="succeeded")
+    row = go(begin(trials_max=3, parallel=3, job=KEEPS), says="score=1\n")
     client = as_user(alice)
     assert "Open TensorBoard" in client.get(row.get_absolute_url()).content.decode()
     assert "Open TensorBoard" not in as_user(vera).get(row.get_absolute_url()).content.decode()
-    answer = client.post(f"{row.get_absolute_url()}tensorboard")
+    with CaptureQueriesContext(connection) as asked:
+        answer = client.post(f"{row.get_absolute_url()}tensorboard")
+    assert '"curve"' not in str(asked.captured_queries)  # of each trial up to thousands of numbers
     board = Workspace.objects.get()
     assert answer["Location"] == f"{board.get_absolute_url()}?open=1"
-    assert board.name == "TensorBoard search"
-    folders = [f"shared/kept/{one.name}-{one.short_id}/1" for one in (third, best, worse)]
-    assert board.logdir == folders
+    assert (board.name, board.logdir) == ("TensorBoard search", folders_of(row, 1, 2, 3))
     address = f"/api/v1/projects/{project.slug}/experiments/{row.uid}/tensorboard"
-    assert api(alice, "POST", address).json()["workspace"] == board.short_id  # the same
+    row.trials.filter(number=2).update(value=9.0, state="succeeded")  # it is the best now
+    assert api(alice, "POST", address).json()["workspace"] == board.short_id
+    board.refresh_from_db()
+    assert board.launch == 1  # the same runs in another order are the same
     assert api(vera, "POST", address).status_code == 403
     assert api(charlie, "POST", address).status_code == 404
     assert Workspace.objects.count() == 1
+
+
+def test_while_a_search_goes_on_its_tensorboard_stays_one_and_shows_the_best(
+    begin: Any,
+    go: Any,
+    settle: Any,
+    principal: Any,
+    alice: Any,
+    bob: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jobs.tensorboard.MOST", 3)
+    row = go(begin(trials_max=6, parallel=2, job=KEEPS), says="score=1\n")
+    asks = principal(alice)
+    own = tensorboard_open(principal=asks, row=row.trials.get(number=1).job)
+
+    def press(who: Any = asks) -> Any:
+        board = settle(experiment_tensorboard(principal=who, row=row))
+        return board, board.launch, board.logdir
+
+    first = press()[0]
+    assert first.logdir == folders_of(row, 1, 2)
+    row = go(go(row, says="score=1\n", code=0), says="score=5\n", code=0)  # 3 and 4 are better
+    row = go(row, says="score=2\n")  # 5 and 6 run, and stand first
+    shown = folders_of(row, 3, 5, 6)
+    assert press() == press() == (first, 2, shown)  # it restarted with others, once
+    workload_stop(principal=asks, row=first)
+    settle(first)
+    row.trials.filter(number=5).update(state="succeeded", value=0)
+    assert press() == (first, 3, folders_of(row, 3, 4, 6))
+    his = press(principal(bob))[0]
+    assert Workspace.objects.count() == len({own.pk, first.pk, his.pk}) == 3
+    workload_delete(principal=asks, row=first)
+    assert press()[0].pk not in (own.pk, first.pk)
+
+
+def folders_of(row: Experiment, *numbers: int) -> list[str]:
+    jobs = [row.trials.get(number=one).job for one in numbers]
+    return [f"shared/kept/{job.name}-{job.short_id}/1" for job in jobs if job is not None]
 
 
 def test_a_search_that_keeps_nothing_has_no_tensorboard(

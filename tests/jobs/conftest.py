@@ -90,3 +90,39 @@ def load(project: Any, shared: Any, principal: Any) -> Callable[..., Any]:
         return load_create(principal=principal(user), project=project, said=said)
 
     return make
+
+
+@pytest.fixture
+def asked(project: Any, principal: Any, alice: Any, presets: Any) -> dict[str, Any]:
+    """Who asks for a job, and where."""
+    from jobs.kind import JOB
+
+    return {"principal": principal(alice), "project": project, "kind": JOB}
+
+
+@pytest.fixture
+def ran(asked: dict[str, Any], settle: Any, fake: Any) -> Callable[..., Any]:
+    """Make one, and let it end with a code; None: it goes on."""
+    from runtime.hints import hint
+    from work import services
+
+    def run(code: int | None = 0, **said: Any) -> Any:
+        row = settle(
+            services.workload_create(**asked, said={"command": ["python", "train.py"], **said})
+        )
+        if code is None:
+            return row
+        fake.exit(str(row.uid), code=code)
+        hint(row)
+        return settle(row)
+
+    return run
+
+
+@pytest.fixture
+def cluster(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A cluster that runs images, and no machine."""
+    from tests.notebooks.cluster_world import attach
+
+    settings.BERTH_LOCAL_CLUSTER = False
+    return attach(monkeypatch)

@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 
 from common.errors import Forbidden, Invalid, NotFound
-from jobs.kind import JOB
 from jobs.models import Job
 from jobs.states import state_of
 from runtime.hints import hint
 from work import services
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def asked(project: Any, principal: Any, alice: Any, presets: Any) -> dict[str, Any]:
-    return {"principal": principal(alice), "project": project, "kind": JOB}
 
 
 def document(name: str = "train", project: str = "vision", **spec: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import pytest
 from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.errors import Conflict, Invalid
-from jobs.kind import JOB
 from jobs.models import Job
 from jobs.runtime_spec import workload_spec
 from runtime.capabilities import NodeChanges
@@ -47,11 +46,6 @@ def cluster(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     nodes_store(cluster_key=made.key, changes=NodeChanges(seen=tuple(seen), full=True))
     made.refresh_from_db()
     return made
-
-
-@pytest.fixture
-def asked(project: Any, principal: Any, alice: Any, presets: Any) -> dict[str, Any]:
-    return {"principal": principal(alice), "project": project, "kind": JOB}
 
 
 def said(gpus: int, replicas: int, where: str, how: str = "required") -> dict[str, Any]:

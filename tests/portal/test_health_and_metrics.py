@@ -154,7 +154,7 @@ def test_the_system_page_says_when_each_duty_ran_last(operator: Any, as_user: An
 
 
 def test_a_leased_duty_notes_its_turns() -> None:
-    from portal.server.duties import Loop
+    from portal.server.loops import Loop
     from runtime.models import Lease
 
     loop = Loop("mail", lambda: None, 5.0, leased=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from portal.server import duties
+from portal.server import collector
 
 
 class Ring:
@@ -21,11 +21,11 @@ class Ring:
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    gc.callbacks.remove(duties._after)
+    gc.callbacks.remove(collector._after)
 
 
 def test_what_outlived_a_full_collection_is_not_looked_at_again():
-    duties.set_apart()
+    collector.set_apart()
     lasting = [Ring() for _ in range(1000)]
     gc.collect()
     assert not any(isinstance(one, Ring) for one in gc.get_objects())
@@ -35,7 +35,7 @@ def test_what_outlived_a_full_collection_is_not_looked_at_again():
 
 
 def test_a_ring_is_collected_before_it_was_set_apart_and_at_the_next_thaw_after():
-    duties.set_apart()
+    collector.set_apart()
     seen = weakref.ref(Ring())
     gc.collect()
     assert seen() is None
@@ -45,11 +45,11 @@ def test_a_ring_is_collected_before_it_was_set_apart_and_at_the_next_thaw_after(
     del lasting
     gc.collect()
     assert seen() is not None
-    duties.thaw()
+    collector.thaw()
     assert seen() is None
 
 
 def test_beginning_twice_is_beginning_once():
-    duties.set_apart()
-    duties.set_apart()
-    assert gc.callbacks.count(duties._after) == 1
+    collector.set_apart()
+    collector.set_apart()
+    assert gc.callbacks.count(collector._after) == 1

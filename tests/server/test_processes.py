@@ -6,9 +6,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 STAY = "import time\nprint('here', flush=True)\ntime.sleep(60)"
 
 
-def child(tmp_path: Path, script: str, **extra: float) -> Child:
+def child(tmp_path: Path, script: str, **extra: Any) -> Child:
     return Child("one", [sys.executable, "-c", script], tmp_path / "one.log", **extra)
 
 
-def until(condition: object, seconds: float = 60.0) -> bool:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -78,7 +79,36 @@ def test_children_that_ignore_sigterm_are_gone_after_one_grace_not_after_the_sum
     began = time.monotonic()
     Manager(children)._stop_all()
     assert time.monotonic() - began < 9.0
-    assert [one.process.returncode for one in children] == [-signal.SIGKILL] * 4
+    assert [one.process and one.process.returncode for one in children] == [-signal.SIGKILL] * 4
+
+
+def test_connections_through_the_proxy_last_as_long_as_what_answers_them(tmp_path: Path) -> None:
+    """It ends at once when it is asked; web and gateway answer first what they have begun."""
+    (tmp_path / "done").mkdir()
+    script = """if True:
+        import signal, sys, time
+        from pathlib import Path
+        def told(*_):
+            time.sleep({ends_s})
+            print("before it", *sorted(one.name for one in Path("done").iterdir()), flush=True)
+            Path("done", "{name}").touch()
+            sys.exit()
+        signal.signal(signal.SIGTERM, told)
+        print("here", flush=True)
+        time.sleep(60)
+    """
+    children = []
+    for name, ends_s in (("proxy", 0), ("web", 2), ("worker", 1)):
+        folder = tmp_path / f"log of {name}"
+        folder.mkdir()
+        text = script.format(name=name, ends_s=ends_s)
+        children.append(child(folder, text, is_last=name == "proxy"))
+        children[-1].start(tmp_path)
+    assert until(lambda: all("here" in one.tail() for one in children))
+    began = time.monotonic()
+    Manager(children)._stop_all()
+    assert time.monotonic() - began < 9.0
+    assert "before it web worker" in children[0].tail()
 
 
 def test_what_ended_with_the_child_that_all_ends_with_is_not_started_again(tmp_path: Path) -> None:

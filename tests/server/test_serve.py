@@ -251,15 +251,15 @@ def test_the_workers_probes_name_the_duty_that_shows_no_sign_of_life() -> None:
 
 
 def test_a_duty_that_hangs_in_one_turn_becomes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    from portal.server import duties
+    from portal.server import loops
 
     held = threading.Event()
     hang: Callable[[], object] = held.wait
-    loop = duties.Loop("stuck", hang, 1.0)
+    loop = loops.Loop("stuck", hang, 1.0)
     loop.start()
     try:
         assert not loop.is_silent
-        monkeypatch.setattr(duties, "SILENT_S", 0.05)
+        monkeypatch.setattr(loops, "SILENT_S", 0.05)
         end = time.monotonic() + 60
         while not loop.is_silent:
             assert time.monotonic() < end
@@ -271,11 +271,11 @@ def test_a_duty_that_hangs_in_one_turn_becomes_silent(monkeypatch: pytest.Monkey
 
 
 def test_a_duty_that_sleeps_for_hours_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    from portal.server import duties
+    from portal.server import loops
 
-    monkeypatch.setattr(duties, "SILENT_S", 0.05)
+    monkeypatch.setattr(loops, "SILENT_S", 0.05)
     acted = threading.Event()
-    loop = duties.Loop("rare", acted.set, 3600.0)
+    loop = loops.Loop("rare", acted.set, 3600.0)
     loop.start()
     try:
         assert acted.wait(60)
@@ -287,11 +287,11 @@ def test_a_duty_that_sleeps_for_hours_is_not_silent(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_duty_that_nobody_waits_for_begins_later_and_ends_at_once() -> None:
-    from portal.server import duties
+    from portal.server import loops
 
     acted = threading.Event()
-    late = duties.Loop("late", acted.set, 60.0, first_s=0.3)
-    never = duties.Loop("never", acted.clear, 60.0, first_s=3600.0)
+    late = loops.Loop("late", acted.set, 60.0, first_s=0.3)
+    never = loops.Loop("never", acted.clear, 60.0, first_s=3600.0)
     begun = time.monotonic()
     late.start()
     never.start()
@@ -310,7 +310,7 @@ def test_a_duty_that_nobody_waits_for_begins_later_and_ends_at_once() -> None:
 
 def test_a_duty_that_sleeps_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seventeen duties that kept theirs left none of the pool's twelve for the engine."""
-    from portal.server import duties
+    from portal.server import loops
 
     order: list[str] = []
     slept = threading.Event()
@@ -324,8 +324,8 @@ def test_a_duty_that_sleeps_keeps_no_connection(monkeypatch: pytest.MonkeyPatch)
         order.append("act")
         raise ValueError
 
-    monkeypatch.setattr(duties, "close_old_connections", let_go)
-    loop = duties.Loop("short", act, 60.0)
+    monkeypatch.setattr(loops, "close_old_connections", let_go)
+    loop = loops.Loop("short", act, 60.0)
     loop.start()
     try:
         assert slept.wait(60)

@@ -22,7 +22,8 @@ from clusters import registry
 from clusters.installed import ensure_local_cluster
 from common.clock import now
 from common.errors import BerthError
-from projects.services.life import project_archive, project_unarchive
+from projects.models import Membership, Project
+from projects.services.life import project_archive, project_request_delete, project_unarchive
 from quotas.models import Reservation
 from serving import services
 from serving.gateway.counts import Count, Slice
@@ -30,7 +31,7 @@ from serving.gateway.table import Principal as Caller
 from serving.gateway.table import RoutingTable
 from serving.gateway.tallies import Tallies
 from serving.kind import ENDPOINT
-from serving.models import Endpoint, Model, ModelVersion
+from serving.models import Calls, Endpoint, Model, ModelVersion
 from serving.services.models import model_delete
 from serving.services.scale import replicas_set
 from serving.services.versions import version_delete
@@ -46,15 +47,24 @@ class World:
     """One person, one project, one model of two versions; a new endpoint for each round."""
 
     def __init__(self) -> None:
-        self.who, self.project, _preset = begin()
+        self.who, _project, _preset = begin()
         ensure_local_cluster()
-        user = self.who.user
-        self.project.memberships.filter(user=user).update(role="owner")
-        self.volume = Volume.objects.create(
-            project=self.project, owner=user, name="models", phase="running", cluster_key="local"
-        )
         self.results: Counter[str] = Counter()
         self.number = 0
+        self.move()
+
+    def move(self) -> None:
+        """Go on in a new project."""
+        self.number += 1
+        self.project = Project.objects.create(slug=f"race{self.number}", name="Race")
+        Membership.objects.create(project=self.project, user=self.who.user, role="owner")
+        self.volume = Volume.objects.create(
+            project=self.project,
+            owner=self.who.user,
+            name="models",
+            phase="running",
+            cluster_key="local",
+        )
 
     def version(self, model: str, name: str) -> ModelVersion:
         made, _new = Model.objects.get_or_create(
@@ -119,6 +129,12 @@ class World:
     def judge(self, row: Endpoint) -> None:
         """Whatever was first: one of both ways is whole, and nothing is left of the other."""
         self.project.refresh_from_db()
+        if self.project.desired == "absent":
+            if Endpoint.objects.filter(deleted_at=None, project=self.project).exists():
+                self.results["an endpoint without its project"] += 1
+            if self.project.deleted_at is None:
+                self.results["a deletion without an end"] += 1
+            self.move()
         if self.project.archived_at is not None:
             if Endpoint.objects.filter(desired="running").exists():
                 self.results["something runs in an archived project"] += 1
@@ -131,7 +147,8 @@ class World:
             row.refresh_from_db()
         canaries = Endpoint.objects.filter(canary_of=row, deleted_at=None)
         wrong = {
-            "a promotion without an end": row.promoting or row.rolls_back or row.canary_leaves,
+            "a promotion without an end": not row.deleted_at
+            and (row.promoting or row.rolls_back or row.canary_leaves),
             "two canaries": canaries.count() > 1,
             "a canary without its endpoint": row.deleted_at and canaries.exists(),
             "a canary that runs alone": row.desired != "running"
@@ -141,7 +158,8 @@ class World:
             "held by what stopped": row.desired != "running"
             and Reservation.objects.filter(workload_uid=row.uid).exists(),
         }
-        with registry.driver_for("local")._store.open() as world:
+        driver: Any = registry.driver_for("local")
+        with driver._store.open() as world:
             for uid in [
                 row.uid,
                 *Endpoint.objects.filter(canary_of=row).values_list("uid", flat=True),
@@ -151,6 +169,17 @@ class World:
         self.results.update(name for name, is_so in wrong.items() if is_so)
 
 
+class Carried(Tallies):
+    """A gateway's, to which one caller comes."""
+
+    def tell(self, row: Endpoint, *canaries: Endpoint) -> None:
+        self.know(RoutingTable((), {"0" * 64: Caller("k1", "k1")}))
+        minute, main = int(now().timestamp()) // 60 * 60, str(row.pk)
+        self.write_calls(
+            {Slice(minute, main, str(one.pk), "k1"): Count() for one in (row, *canaries)}
+        )
+
+
 def acts_on(world: World, row: Endpoint) -> dict[str, Callable[[], object]]:
     who = world.who
     model = row.model.partition("/")[0]
@@ -158,14 +187,9 @@ def acts_on(world: World, row: Endpoint) -> dict[str, Callable[[], object]]:
 
     def carried() -> None:
         """As a gateway does, of all that it carried."""
-        both = [row, *Endpoint.objects.filter(canary_of=row)]
-        gateway = Tallies("g")
-        gateway.know(RoutingTable((), {"0" * 64: Caller("k1", "k1")}))
-        minute = int(now().timestamp()) // 60 * 60
+        gateway = Carried("g")
         for _turn in range(5):
-            gateway.write_calls(
-                {Slice(minute, str(row.pk), str(one.pk), "k1"): Count() for one in both}
-            )
+            gateway.tell(row, *Endpoint.objects.filter(canary_of=row))
 
     return {
         "promote": lambda: services.canary_promote(principal=who, row=row),
@@ -185,6 +209,9 @@ def acts_on(world: World, row: Endpoint) -> dict[str, Callable[[], object]]:
         "engine": run_due,
         "carried": carried,
         "archive": lambda: project_archive(principal=who, project=world.project, confirm_stop=True),
+        "delete-project": lambda: project_request_delete(
+            principal=who, project=world.project, confirm=world.project.slug
+        ),
         "new": lambda: workload_create(
             principal=who, project=world.project, kind=ENDPOINT, said={"model": f"{model}/v1"}
         ),
@@ -212,15 +239,35 @@ def deploy(world: World) -> None:
         world.results["an endpoint without its model"] += 1
 
 
+def referred(world: World) -> None:
+    """What another writes that only refers to an endpoint keeps no gateway from telling of it."""
+    row, gateway, other = world.endpoint(state="running"), Carried("g"), connection.copy()
+    other.set_autocommit(False)
+    with other.cursor() as cursor:
+        for table, key in (("work_workload", "id"), ("serving_endpoint", "workload_ptr_id")):
+            cursor.execute(f"SELECT 1 FROM {table} WHERE {key} = %s FOR KEY SHARE", [row.pk])
+    gateway.tell(row)
+    other.rollback()
+    other.close()
+    world.results["1 taken"] += 1
+    if not Calls.objects.filter(endpoint=row).exists():
+        world.results["a count that waits for what only refers to its endpoint"] += 1
+
+
+ALONE = {"deploy": (deploy, ROUNDS), "referred": (referred, 1)}  # nothing random is in it
+
+
 def main(*pairs: str) -> dict[str, Any]:
     """``pairs``: STATE:ACT+ACT(+ACT…)."""
-    world, answer = World(), {}
+    world = World()
+    answer: dict[str, Any] = {}
     for pair in pairs:
         world.results = Counter()
         state, _, words = pair.partition(":")
-        for _round in range(ROUNDS):
-            if state == "deploy":
-                deploy(world)
+        alone, rounds = ALONE.get(state, (None, ROUNDS))
+        for _round in range(rounds):
+            if alone is not None:
+                alone(world)
                 continue
             row = world.endpoint(state=state)
             acts = acts_on(world, row)

@@ -263,12 +263,15 @@ def test_only_what_failed_is_tried_again_or_all_of_it_is(begin, api, alice, data
     assert (nothing.status_code, nothing.json()["code"]) == (409, "no-errors")
 
 
-@pytest.mark.parametrize("what", ["failed", "not-told"])
+@pytest.mark.parametrize("what", ["failed", "not-told", "of-several"])
 def test_that_all_was_predicted_say_the_end_of_the_job_and_the_last_word_of_it(
     begin, api, alice, what
 ) -> None:
-    """One that failed may have told all; of one that ended its last word may not have been read."""
-    made = begin(replicas=2)
+    """One that failed may have told all; of one that ended its last word may not have been read.
+
+    Several replicas told only of the first one once.
+    """
+    made = begin(replicas=2 if what == "of-several" else 1)
     job = Job.objects.get(short_id=made["job"])
     over(job, failed=0, phase="failed" if what == "failed" else "stopped")
     if what == "not-told":
@@ -359,3 +362,13 @@ def test_one_from_before_its_words_were_kept_is_run_again_with_its_model(begin, 
         answer = api(alice, "POST", f"{HERE}/{made['id']}/again", said)
         assert answer.status_code == 202, answer.content
         assert answer.json()["model"] == made["model"]
+
+
+def test_an_operator_s_authority_that_can_t_be_read_is_told_with_a_sentence(
+    begin, endpoint, settings, tmp_path
+) -> None:
+    settings.BERTH_OUTBOUND_CA_FILE = str(tmp_path / "gone.pem")
+    answer = begin(refused=True, model=None, endpoint="live")
+    assert answer["code"] == "no-authority"
+    assert "BERTH_OUTBOUND_CA_FILE can't be read" in answer["detail"]
+    begin()  # its own server needs none

@@ -12,15 +12,19 @@ SHORT = (
     "promoting:duty+stop",
     "asleep:wake+wake+wake+wake",
     "asleep:wake+archive",
+    "canary:carried+delete-project",
     "running:canary+version-delete",
     "deploy:",
+    "referred:",
 )
 REST = (
     "running:canary+canary",
     "running:canary+sleep",
     "running:canary+delete",
+    "running:canary+delete-project",
     "running:canary+model-delete",
     "running:new+archive",
+    "running:new+delete-project",
     "running:sleep+sleep",
     "running:sleep+wake",
     "running:scale+sleep",
@@ -30,6 +34,7 @@ REST = (
     "canary:promote+sleep",
     "canary:promote+stop",
     "canary:promote+delete",
+    "canary:promote+delete-project",
     "canary:split+delete",
     "promoting:duty+duty",
     "promoting:duty+back",
@@ -59,7 +64,7 @@ def test_e13_two_presses_at_one_endpoint_on_postgresql(migrated_postgres: str) -
     check(migrated_postgres, SHORT)
 
 
-@pytest.mark.long("24 more pairs of presses; eight that found most: serving/test_races.py")
+@pytest.mark.long("27 more pairs of presses; ten that found most: serving/test_races.py")
 @pytest.mark.postgres
 def test_e13_any_two_presses_at_one_endpoint_on_postgresql(migrated_postgres: str) -> None:
     check(migrated_postgres, REST)

@@ -1,94 +1,22 @@
-"""Batch predictions by the program as it is run: its own model server, and an endpoint."""
+"""Batch predictions by the program as it is run, with a model server of its own."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import resource
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
+from tests.serving.batches import Batch, lines_of, with_pyarrow
 from tests.serving.server import make_sample, python
 from tests.support.locked_environments import locked_environment
-from tests.support.portal import ROOT
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
-
-PROGRAM = ["-m", "serving.programs.batch_predict"]
-
-
-class Batch:
-    """A folder with a model, an input and an output, and the program on it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.python = folder, python()[0]
-        for name in ("v/in", "v/model", "out", "kept"):
-            (folder / name).mkdir(parents=True)
-
-    def model(self, body: str) -> None:
-        """Have a model of one column whose ``predict`` is this."""
-        (self.folder / "v/model/own.py").write_text(
-            "import os, time, numpy as np\n"
-            "class Own:\n"
-            "    n_features_in_ = 1\n"
-            "    def predict(self, rows):\n"
-            f"        {body}\n"
-            "        return rows[:, 0]\n"
-        )
-        make = "import joblib, own; joblib.dump(own.Own(), 'model.joblib')"
-        said = [python()[0], "-c", make]
-        subprocess.run(said, cwd=self.folder / "v/model", check=True)
-
-    def write(self, count: int) -> None:
-        lines = "".join(f"[{number}]\n" for number in range(count))
-        (self.folder / "v/in/a.jsonl").write_text(lines)
-
-    def begin(self, *more: str, limit: int = 0, **env: str) -> subprocess.Popen[str]:
-        place = self.folder
-        told = {"BERTH_VOLUMES": place / "v", "BERTH_OUTPUT": place / "out"}
-        told |= {"BERTH_CHECKPOINTS": place / "kept", "BERTH_EVENTS": place / "events"}
-        path = f"{ROOT}:{place / 'v/model'}"
-        words = [*self.own(), "--input", "in", *more]
-        return subprocess.Popen(
-            [self.python, *PROGRAM, *words],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path, **{k: str(v) for k, v in told.items()}, **env},
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # noqa: PLW1509 - no other thread is there
-            if limit
-            else None,
-        )
-
-    def own(self) -> list[str]:
-        return ["--framework", "sklearn", "--model-dir", "model", "--name", "m"]
-
-    def run(self, *more: str, **env: Any) -> tuple[int, str]:
-        process = self.begin(*more, **env)
-        _none, said = process.communicate(timeout=120)
-        return process.returncode, said
-
-    def predictions(self) -> list[dict[str, Any]]:
-        return lines_of(self.folder / "out/predictions-00000.jsonl")
-
-    def errors(self) -> list[dict[str, Any]]:
-        return lines_of(self.folder / "out/errors.jsonl")
-
-
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -143,6 +71,7 @@ def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:
     assert len(batch.predictions()) == 3000
 
 
+@pytest.mark.long("one is killed, and two replicas tell of each other, in shorter ones here")
 def test_three_replicas_killed_at_random_predict_each_once_and_tell_how_far_all_are(batch) -> None:
     batch.model("assert not (rows == 700).any(), 'seven'; time.sleep(0.02)")
     batch.write(3000)
@@ -224,14 +153,6 @@ def test_where_nothing_is_predicted_the_job_has_failed_and_nothing_asked_is_no_f
     assert (code, len(batch.errors())) == (1, 3), said
     batch.write(0)
     assert batch.run()[0] == 0
-
-
-def with_pyarrow(code: str, *words: Any) -> Any:
-    """Run a piece in the model server's environment; return what it printed, as JSON."""
-    said = [python()[0], "-c", code, *map(str, words)]
-    done = subprocess.run(said, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout or "null")
 
 
 _MAKE = """
@@ -317,45 +238,6 @@ def test_a_row_of_100_mb_is_an_error_and_holds_up_no_other(batch) -> None:
     assert (wrong["line"], wrong["error"]) == (2, "The line is longer than 8 MiB.")
 
 
-@pytest.mark.long("its parts are read and asked alone in shorter ones; this adds them up")
-@pytest.mark.parametrize(
-    ("count", "line", "words", "most_mib"),
-    [
-        (1_000_000, "[1]\n", ("--batch", "1000"), 80),
-        (24, f"[{'0.5,' * (2 * 2**20 - 3)}1]\n", (), 450),  # of 8 MiB each
-    ],
-    ids=["a-million", "of-8-mib"],
-)
-def test_the_program_holds_little_of_many_or_large_rows(
-    batch, endpoint, count, line, words, most_mib
-) -> None:
-    Odd.seen = Nothing()
-    with (batch.folder / "v/in/a.jsonl").open("w") as file:
-        for _part in range(count // 1000 or count):
-            file.write(line * (1000 if count > 1000 else 1))
-    process = batch.begin("--endpoint", endpoint, *words)
-    grown = 0
-    while process.poll() is None:
-        with contextlib.suppress(OSError, IndexError):  # it has just ended
-            seen = Path(f"/proc/{process.pid}/status").read_text()
-            grown = int(seen.split("VmHWM:")[1].split()[0]) // 1024
-        time.sleep(0.05)
-    assert process.returncode == 0, process.stderr.read()
-    told = lines_of(batch.folder / "events")[-1]
-    assert (told["step_count"], told["failed"]) == (count, 0)
-    assert 0 < grown < most_mib, grown
-
-
-class Nothing(list[Any]):
-    """What was asked, of which nothing is kept."""
-
-    def append(self, _one: Any) -> None:
-        return
-
-    def __len__(self) -> int:
-        return 3  # no longer busy
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.long("one environment of 1.4 GB; of the frameworks the first one is tried in each run")
 def test_a_saved_model_of_tensorflow_is_asked_by_a_server_of_its_own(batch) -> None:
@@ -392,113 +274,3 @@ def test_only_the_errors_are_tried_again_and_another_input_is_refused(batch) -> 
     code, said = batch.run(*words)
     assert code == 65, said
     assert "input has changed since" in said
-
-
-class Odd(BaseHTTPRequestHandler):
-    """An endpoint that is busy at first, breaks off once, and answers with what it was sent."""
-
-    protocol_version = "HTTP/1.1"
-    seen: list[Any]
-    keys: set[str]
-
-    def do_POST(self) -> None:
-        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))["instances"]
-        self.keys.add(self.headers["authorization"])
-        self.seen.append(sent)
-        if len(self.seen) <= 2:
-            self.say(503, {"detail": "asleep"}, {"Retry-After": "1"})
-        elif [4] in sent and [9] not in sent:
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-        else:
-            self.say(200, {"predictions": [one[0] for one in sent]}, {})
-
-    def do_GET(self) -> None:
-        self.say(404, {}, {})
-
-    def say(self, status: int, body: Any, more: dict[str, str]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {**more, "Content-Length": str(len(data))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_words: Any) -> None:
-        return
-
-
-@pytest.fixture
-def endpoint() -> Iterator[str]:
-    Odd.seen, Odd.keys = [], set()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/e/p/n"
-    server.shutdown()
-    server.server_close()
-
-
-def test_an_endpoint_is_asked_again_only_where_it_says_so(batch, endpoint) -> None:
-    batch.write(20)
-    words = ("--endpoint", endpoint, "--batch", "4", "--at-once", "2")
-    code, said = batch.run(*words, BERTH_ENDPOINT_KEY="bep_secret")
-    assert code == 0, said
-    assert Odd.keys == {"Bearer bep_secret"}
-    assert [one["prediction"] for one in batch.predictions()] == [
-        n for n in range(20) if n not in range(4, 8)
-    ]
-    assert {one["error"] for one in batch.errors()} == {
-        "The connection broke before the answer came; it was not sent again."
-    }
-    assert sum([4] in sent for sent in Odd.seen) <= 2  # busy, and the one that broke off
-    everywhere = said + "".join(p.read_text() for p in batch.folder.rglob("*.json*"))
-    assert "bep_secret" not in everywhere
-
-
-class Counting(Odd):
-    """An endpoint that answers slowly, with the version that did."""
-
-    def do_POST(self) -> None:
-        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))["instances"]
-        if len(self.seen) < 2:  # it has not heard of the key yet
-            self.seen.append([])
-            self.say(401, {"detail": "unknown"}, {})
-            return
-        time.sleep(0.01)
-        self.say(200, {"predictions": [one[0] for one in sent]}, {"X-Berth-Version": "v7"})
-
-    def do_GET(self) -> None:
-        columns = {"name": "input", "shape": [-1, 1]}
-        self.say(200 if len(self.seen) >= 2 else 401, {"inputs": [columns]}, {})
-        self.seen.append([])
-
-
-def test_killed_while_an_endpoint_is_asked_nothing_is_there_twice_and_nothing_is_missing(
-    batch,
-) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
-    Counting.seen = []
-    Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}/e/p/n"
-    words = ("--endpoint", url, "--batch", "4")
-    batch.write(3000)
-    kept = batch.folder / "kept/batch-progress.json"
-    try:
-        for wanted in (200, 900, 1800):
-            process = batch.begin(*words, BERTH_ENDPOINT_KEY="bep_secret")
-            until = time.monotonic() + 60
-            while time.monotonic() < until and process.poll() is None:
-                if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
-                    break
-                time.sleep(0.02)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            assert process.returncode == -signal.SIGKILL
-        code, said = batch.run(*words, BERTH_ENDPOINT_KEY="bep_secret")
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert code == 0, said
-    assert [one["prediction"] for one in batch.predictions()] == list(range(3000))
-    assert {one["version"] for one in batch.predictions()} == {"v7"}
-    assert not batch.errors()

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from tests.loaders.test_real_load import portal_open_to
+from tests.serving.batches import with_pyarrow
 from tests.serving.server import python
-from tests.serving.test_real_batch import with_pyarrow
 from tests.serving.test_real_endpoints import Served, api, sample
 from tests.support.portal import Portal
 from tests.support.store_fixtures import begun

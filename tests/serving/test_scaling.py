@@ -215,6 +215,22 @@ def test_e10_a_number_that_a_hand_set_outside_is_put_back(fake, wide, settle) ->
     assert len(fake.observe([uid])[uid].replicas) == row.replicas == 1
 
 
+def test_a_number_of_what_serves_is_no_reason_to_end_it_when_its_files_are_gone(
+    fake, serve, settle, version
+) -> None:
+    """They are needed for a start only; the number is put back once they are there again."""
+    made = version()
+    row = serve(name="files", command=[], model="digits/v1", max_replicas=3)
+    uid = str(row.uid)
+    fake.scale(replace(workload_spec(row), serve=Serve(3)))
+    for minutes, files, expected in ((2, "failed", 3), (4, "there", 1)):
+        type(made).objects.filter(pk=made.pk).update(files=files)
+        with time_machine.travel(now() + timedelta(minutes=minutes)):
+            found = settle(row, rounds=3)
+        assert (found.phase, found.reason) == ("running", "")
+        assert len(fake.observe([uid])[uid].replicas) == expected
+
+
 def test_hours_and_cost_follow_each_replica(fake, wide, settle, clock) -> None:
     """1→3→1, by the driver's own times; the cost that its page shows adds it up."""
     from serving.cost import cost_of

@@ -86,6 +86,18 @@ def test_how_far_it_is_told_again_of_the_same_step_begins_nothing_anew() -> None
     assert (len(found["starts"]), found["unused"]) == (1, 0)
 
 
+def test_a_start_at_the_step_that_was_told_last_counts_also_where_progress_is_told() -> None:
+    """The time that it was away is no step that took so long."""
+    before = [line(step_count=n, step_start_time=n, progress=n / 100) for n in range(10)]
+    waits = [line(step_count=9, step_start_time=9 + n, progress=0.1) for n in range(2, 60, 2)]
+    anew = [line(step_count=9 + n, step_start_time=377 + n, progress=0.2) for n in range(3)]
+    found = fed(*before, *waits, *anew)
+    assert [start.begin - T0 for start in told_of(found).starts] == [0, 377_000]
+    told = steps_of(found)
+    assert told is not None
+    assert (told.count, told.slowest, found["unused"]) == (11, [], 0)
+
+
 def test_g9_what_stands_out_among_steps_is_named() -> None:
     at, lines = 0.0, []
     for number in range(100):
