@@ -45,6 +45,7 @@ class Below:
     message: str = ""
     files: list[tuple[str, int]] = field(default_factory=list)  # below the folder, and size
     complete: bool = True
+    ran_out: bool = False  # of time: another moment it may be complete
 
 
 def files_below(*, principal: Principal, project: Project, volume_uid: UUID, folder: str) -> Below:
@@ -56,7 +57,8 @@ def files_below(*, principal: Principal, project: Project, volume_uid: UUID, fol
     asked = {"session": str(row.uid), "folder": folder}
     said = gateway.ask(QUESTION, asked, timeout_s=SECONDS + 2 * _PATIENCE_S)
     files = [(str(path), int(size)) for path, size in said["files"]]
-    return Below(is_open=True, files=files, complete=bool(said["complete"]))
+    complete, ran_out = bool(said["complete"]), bool(said.get("ran_out"))
+    return Below(is_open=True, files=files, complete=complete, ran_out=ran_out)
 
 
 def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -87,7 +89,8 @@ def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
         said = _("The file browser does not answer; try again in a moment.")
         raise Unavailable(said) from error
     files = sorted(found.files, key=lambda one: _in_order(one[0]))
-    return {"files": files[:MOST], "complete": found.complete and len(files) <= MOST}
+    complete = found.complete and len(files) <= MOST
+    return {"files": files[:MOST], "complete": complete, "ran_out": found.ran_out}
 
 
 def _in_order(path: str) -> list[tuple[int, str]]:
@@ -103,6 +106,7 @@ class _Found:
         self.start = start  # of a path below the folder
         self.files: list[tuple[str, int]] = []
         self.complete = False
+        self.ran_out = False
 
     def read(self, line: str) -> None:
         said = json.loads(line)
@@ -118,6 +122,8 @@ class _Found:
         done = said.get("done") if isinstance(said, dict) else None
         if isinstance(done, dict):
             self.complete = done.get("complete") is True
+            hits = done.get("hits")
+            self.ran_out = not self.complete and type(hits) is int and hits < MOST
 
 
 def _lines(response: httpx.Response) -> list[str]:

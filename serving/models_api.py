@@ -127,7 +127,8 @@ class VersionIn(StrictSerializer):
     read = serializers.BooleanField(
         required=False,
         default=True,
-        help_text="once they are there a job reads the files, up to 2 GiB, if it can start at once",
+        help_text="once they are there a job reads the files, up to 2 GiB, if queue, limits and "
+        "budget have room at once; on a cluster it may still wait for a free node",
     )
 
 

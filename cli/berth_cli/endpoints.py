@@ -184,7 +184,7 @@ def rollback(s: Session, name: str, *, wanted: Waiting) -> None:
     if s.client.get(path)["canary"]:
         _show(s, s.client.post(f"{path}/canary/split", {"percent": 0}), Waiting())
     else:
-        _show(s, s.client.post(f"{path}/roll-back"), wanted, until=_is_alone)
+        _change(s, s.client.post(f"{path}/roll-back"), wanted)
 
 
 @endpoint.command("history")
@@ -202,11 +202,33 @@ def history(s: Session, name: str) -> None:
 def promote(s: Session, name: str, *, wanted: Waiting) -> None:
     """Serve what its canary serves, without a gap. The canary goes afterwards."""
     path = ENDPOINT.path(s, ENDPOINT.find(s, name))
-    _show(s, s.client.post(f"{path}/canary/promote"), wanted, until=_is_alone)
+    _change(s, s.client.post(f"{path}/canary/promote"), wanted)
+
+
+def _change(s: Session, row: Row, wanted: Waiting) -> None:
+    """Follow a promotion, or the way back, to its end; say where it was broken off."""
+    canary = row["canary"]
+    row = _show(s, row, wanted, until=_is_over)
+    if not wanted.wait:
+        return
+    if row["canary"] is not None:
+        said = f"That was broken off: {row['name']} has its canary still. {row['canary']['why']}"
+        raise ApiError(said.rstrip(), EXIT_CONFLICT)
+    if canary and any(row["spec"][word] != canary[word] for word in ("model", "image")):
+        serves = row["spec"]["model"] or row["spec"]["image"] or "its own command"
+        wants = canary["model"] or canary["image"] or "a command"
+        said = f"That was broken off: {row['name']} serves {serves}, not {wants}."
+        raise ApiError(said, EXIT_CONFLICT)
 
 
 def _is_alone(row: Row) -> bool:
     return row["canary"] is None
+
+
+def _is_over(row: Row) -> bool:
+    """Whether nothing goes on by itself: its canary is gone, or stands beside it as it was."""
+    canary = row["canary"]
+    return canary is None or not (row["promoting"] or row["rolls_back"] or canary["leaves"])
 
 
 def _canary_stands(row: Row) -> bool:

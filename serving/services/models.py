@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from common.errors import Conflict
+from common.errors import Conflict, NotFound
 from events import services as events
 from projects.access import Permission, require
 from projects.others import reason_for
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
     from serving.models import ModelVersion
-
-MADE_WITH = timedelta(seconds=5)  # its first version, by one form
 
 
 def model_create(
@@ -81,12 +78,27 @@ def model_delete(*, principal: Principal, row: Model, said: str = "") -> None:
     row.delete()
 
 
+def made_together(row: ModelVersion) -> None:
+    """Write down that one form made a model and this version: to the microsecond of one age."""
+    row.created_at = row.model.created_at
+    row.save(update_fields=["created_at"])
+
+
 @transaction.atomic
 def upload_cancel(*, principal: Principal, row: ModelVersion) -> None:
-    """Forget a version whose files did not all come, and a model that was made with it."""
-    if not row.awaits_upload:
+    """Forget a version whose files did not all come, and a model that was made with it.
+
+    Those files are removed only afterwards: once all are there it is refused.
+    """
+    require(principal, row.model.project, Permission.MODEL_MANAGE)
+    model = Model.objects.select_for_update().select_related("project").get(pk=row.model.pk)
+    there = model.versions.select_for_update(of=("self",)).select_related("volume")
+    found = there.filter(pk=row.pk).first()
+    if found is None:
+        raise NotFound(_("There is no such thing, or you may not see it."))
+    if not found.awaits_upload:
         raise Conflict(_("Its files have arrived: delete it instead."), code="files-there")
-    version_delete(principal=principal, row=row)
-    model = row.model
-    if row.created_at - model.created_at < MADE_WITH and not model.versions.exists():
+    is_for_it = found.created_at == model.created_at and found.created_by_id == model.created_by_id
+    version_delete(principal=principal, row=found)
+    if is_for_it and not model.versions.exists():
         model_delete(principal=principal, row=model)

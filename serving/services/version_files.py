@@ -13,7 +13,7 @@ from django.utils.translation import override
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import BerthError, Conflict, Unavailable, wrong
-from files.below import files_below
+from files.below import MOST, files_below
 from files.selectors import place_get
 from loaders.choices import Result, Task
 from loaders.words import message_of
@@ -36,6 +36,7 @@ BATCH = 20
 FOLDER_MAX = 512
 SOON = timedelta(seconds=2)
 SELDOM = timedelta(minutes=5)
+SLOW_FOR = timedelta(hours=1)  # of its life: so long what ran out of time is asked again
 LOOKED_WITHIN_S = 3.0  # a page waits
 _PAUSE_S = 0.2
 
@@ -92,7 +93,9 @@ def _look(row: ModelVersion) -> bool:
             )
             if not seen.is_open and not seen.has_failed:
                 return _later(row)
-            keeps = keeps if seen.has_failed else Files.FAILED
+            if seen.ran_out and now() - row.created_at < SLOW_FOR:
+                return _later(row)
+            keeps = keeps if seen.has_failed or seen.ran_out else Files.FAILED
             columns = _judged(row, seen)
     except Unavailable:
         return _later(row)
@@ -126,10 +129,21 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
     if seen.has_failed:
         raise Conflict(seen.message or _("The volume can't be looked into."))
     if not seen.complete:
-        text = _("It has more than %(n)d files: name the folder of the model alone.")
+        if len(seen.files) >= MOST:
+            text = _("It has more than %(n)d files: name the folder of the model alone.")
+            raise Conflict(text % {"n": MOST})
+        if seen.ran_out:
+            raise Conflict(_("To look through its files took too long: look again later."))
         if not seen.files:
-            text = _("It has more folders than can be looked into: name the model's alone.")
-        raise Conflict(text % {"n": len(seen.files)})
+            raise Conflict(
+                _("It has more folders than can be looked into: name the model's alone.")
+            )
+        raise Conflict(
+            _(
+                "Its names are too many or too long to be looked through: name the folder of the "
+                "model alone."
+            )
+        )
     paths = [path for path, _size in seen.files]
     columns: dict[str, Any] = {}
     if deeper := place_in(paths):

@@ -14,7 +14,7 @@ from common.errors import Conflict, Invalid, wrong
 from events import services as events
 from loaders import services as loads
 from loaders.models import Load
-from projects.access import Permission, require
+from projects.access import Permission, permissions_of, require
 from projects.others import reason_for
 from projects.services.life import require_active
 from runtime.protocol import Desired
@@ -74,8 +74,8 @@ def version_create(
     """Register the files of a model as they are now; bring them where they lie in a bucket.
 
     ``said``: name, origin, framework, metrics, signature, credential, cluster, read (False: no job
-    reads the files by itself). What is not said is found: the next name, the framework by the
-    files' names, metrics of the run that made them.
+    reads the files by itself; nor where who asks, or their token, may begin none). What is not said
+    is found: the next name, the framework by the files' names, metrics of the run that made them.
     ``found``: what ``version_wanted`` said of the same.
     """
     found = found or version_wanted(principal=principal, project=model.project, said=said)
@@ -90,7 +90,9 @@ def version_create(
         metrics=metrics,
         signature=clean_signature(said.get("signature") or {}),
         registry=found.registry if found else {},
-        read_when_there=found is not None and said.get("read", True) is not False,
+        read_when_there=found is not None
+        and said.get("read", True) is not False
+        and _may_have_it_read(principal, model.project),
         created_by=principal.user,
     )
     if found is not None and not row.signature:
@@ -105,6 +107,11 @@ def version_create(
         text = _("“%(model)s” has a version %(name)s already.")
         message = text % {"model": model.name, "name": row.name}
         raise Conflict(message, code="name-taken", fields={"name": [message]}) from error
+
+
+def _may_have_it_read(principal: Principal, project: Project) -> bool:
+    """Whether a job may be begun for who asks: later it is known only whose name it begins in."""
+    return Permission.JOB_CREATE in permissions_of(principal, project)
 
 
 def _wanted(said: Mapping[str, Any]) -> Wanted:
@@ -172,16 +179,17 @@ def version_check(*, principal: Principal, row: ModelVersion, credential: str = 
         return row
     if row.created_by is None or not may_look(row):
         row.created_by = principal.user  # in whose name it is looked at
+    row.read_when_there = row.read_when_there and _may_have_it_read(principal, row.model.project)
     url = _copied_from(principal, row) if row.files == Files.FAILED else ""
     if url:
         row.files, row.problem = Files.COMING, ""
-        row.save(update_fields=["files", "problem", "created_by"])
+        row.save(update_fields=["files", "problem", "created_by", "read_when_there"])
         _bring(principal, row, url, credential or _credential_of(row))
     else:
         row.look_at = now()
         if row.files != Files.THERE:
             row.files, row.problem = Files.COMING, ""
-        row.save(update_fields=["files", "problem", "look_at", "created_by"])
+        row.save(update_fields=["files", "problem", "look_at", "created_by", "read_when_there"])
     tell(row)
     return row
 

@@ -102,7 +102,10 @@ class VersionForm(forms.Form):
         label=_("Have a job read its files once they are there"),
         required=False,
         initial=True,
-        help_text=_("It tells digest and signature. Up to 2 GiB, where it can start at once."),
+        help_text=_(
+            "It tells digest and signature. Up to 2 GiB, where queue, limits and budget have room "
+            "at once; on a cluster it may still wait for a free node."
+        ),
     )
 
     @property
@@ -183,6 +186,7 @@ class VersionNew(ProjectView):
         found = versions.version_wanted(principal=self.principal, project=self.project, said=said)
         with transaction.atomic():
             model = Model.objects.filter(project=self.project, name=name).first()
+            is_new = model is None
             if model is None:
                 try:
                     model = models.model_create(
@@ -194,9 +198,12 @@ class VersionNew(ProjectView):
                 except BerthError as error:
                     named = "description" if "description" in error.fields else "model"
                     raise wrong(named, error.message) from error
-            return versions.version_create(
+            row = versions.version_create(
                 principal=self.principal, model=model, said=said, found=found
             )
+            if is_new:
+                models.made_together(row)
+            return row
 
     def _shown(self, form: VersionForm, *, status: int = 200) -> HttpResponse:
         names = Model.objects.filter(project=self.project).values_list("name", flat=True)[:200]

@@ -27,6 +27,18 @@ _TEXTS: dict[str, Promise] = {
         "delete files there; then choose the files again."
     ),
     "giving_up": _("What has arrived is being removed…"),
+    "others_title": _("What should become of the other files?"),
+    "others": _("%(files)s that you have not chosen are in its folder already: %(names)s."),
+    "others_one": _("A file that you have not chosen is in its folder already: %(names)s."),
+    "others_keep": _("Keep them, and send"),
+    "others_remove": _("Remove them, and send"),
+    "arrived": _(
+        "Its files have all arrived meanwhile, so nothing was removed: delete it instead."
+    ),
+    "left": _(
+        "It is not registered any more, but what has arrived is still in %(folder)s: %(why)s "
+        "Delete it there."
+    ),
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _t
 
@@ -15,7 +15,7 @@ from jobs.kind import JOB
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from serving import selectors
-from serving.choices import Files, Stage
+from serving.choices import Files, Source, Stage
 from serving.services import models, reading, version_files, versions
 from serving.ui.sending import sending_of, texts_of_sending
 from work.selectors import visible_to
@@ -82,7 +82,8 @@ class VersionPage(ProjectView):
             "made_by": _job_of(self.principal, row),
             "comes": row.files == Files.COMING or row.reading == "running",
         }
-        if row.awaits_upload and self.can(Permission.MODEL_MANAGE):
+        is_sent = row.source == Source.UPLOAD and row.volume is not None and not row.is_there
+        if is_sent and self.can(Permission.MODEL_MANAGE):
             said |= {"sending": sending_of(self.principal, row), **texts_of_sending()}
         return self.render(said)
 
@@ -97,8 +98,12 @@ class VersionPage(ProjectView):
             return HttpResponseRedirect(its.get_absolute_url())
         if act == "cancel":
             models.upload_cancel(principal=who, row=row)
-            messages.success(request, _t("The upload is cancelled; nothing of it is left."))
-            return HttpResponseRedirect(reverse("models:list", args=[self.project.slug]))
+            said = _t("The upload is cancelled; %(name)s is not registered.")
+            messages.success(request, said % {"name": row})
+            page = reverse("models:list", args=[self.project.slug])
+            if request.headers.get("Accept") == "application/json":  # who removes the files now
+                return JsonResponse({"page": page})
+            return HttpResponseRedirect(page)
         if act == "sent":
             row = version_files.version_look(versions.version_check(principal=who, row=row))
             if row.is_there and request.POST.get("then") == "deploy":

@@ -34,7 +34,8 @@ PRESS_AFTER_THE_FIRST_PIECE = """(presses) => {
 }"""
 
 
-def test_what_is_there_is_asked_about(visit: Visit) -> None:
+def test_what_is_there_is_asked_about(visit: Visit, tmp_path: Path) -> None:
+    """Also where its namesake is of its size and second: what is in it is not known."""
     page = visit.page
     give(page, ("a.txt", b"old"))
     expect(page.get_by_text("“a.txt” was uploaded.")).to_be_visible()
@@ -43,6 +44,13 @@ def test_what_is_there_is_asked_about(visit: Visit) -> None:
     expect(dialog).to_contain_text("is there already")
     dialog.get_by_role("button", name="Keep both").click()
     expect(visit.row("a (2).txt")).to_be_visible()
+    same = tmp_path / "b.txt"
+    same.write_bytes(b"once")
+    page.set_input_files("#browser-upload", str(same))
+    expect(page.get_by_text("“b.txt” was uploaded.")).to_be_visible()
+    page.set_input_files("#browser-upload", str(same))
+    expect(dialog).to_contain_text("“b.txt” is there already")
+    dialog.get_by_role("button", name="Skip").click()
 
 
 def interrupt(page: Page, file: Path) -> None:

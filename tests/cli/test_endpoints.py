@@ -13,7 +13,7 @@ from berth_cli import work
 
 from common.clock import now
 from serving.models import Endpoint
-from serving.services import canaries_step
+from serving.services import canaries_step, canary_end, canary_split
 from tests.cli.conftest import read
 from tests.support import driving
 
@@ -77,6 +77,38 @@ def test_a_wait_goes_on_until_the_canary_answers_and_until_it_is_promoted(
     assert "its canary: ready" in told.stderr
     done = read(told)
     assert (done["canary"], done["promoting"], done["status"]["state"]) == (None, False, "ready")
+
+
+def test_a_wait_for_a_promotion_that_was_broken_off_ends_with_that(
+    berth: Run, me: dict[str, str], principal: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody takes all requests back meanwhile, or the canary away."""
+    berth("endpoint", "create", "--name", "digits", *PROGRAM, **me)
+    driving.run_due()
+    berth("endpoint", "canary", "digits", "--cpu", "1", **me)
+    driving.run_due()
+    Endpoint.objects.exclude(canary_of=None).update(model="digits/v2")
+
+    def meanwhile(act: Callable[..., Any], **said: Any) -> None:
+        def sleep(_seconds: float) -> None:
+            row = Endpoint.objects.select_related("project", "owner").get(canary_of=None)
+            if row.promoting:
+                act(principal=principal(alice), row=row, **said)
+            Endpoint.objects.update(split_at=now() - timedelta(minutes=1))
+            canaries_step()
+            driving.run_due()
+
+        timely = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+        monkeypatch.setattr(work, "time", timely)
+
+    wait = ("--wait", "--timeout", "10")
+    meanwhile(canary_split, percent=0)
+    ended = berth("endpoint", "promote", "digits", *wait, **me)
+    assert (ended.exit_code, "has its canary still" in str(ended.exception)) == (5, True), ended
+    meanwhile(canary_end)
+    ended = berth("endpoint", "promote", "digits", *wait, **me)
+    assert ended.exit_code == 5, ended
+    assert "digits serves its own command, not digits/v2" in str(ended.exception)
 
 
 def test_a_canary_that_was_taken_away_leaves(

@@ -6,12 +6,15 @@ import os
 import resource
 import zipfile
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from common.clock import now
+from dataplane.files import asking
 from serving.models import ModelVersion
 from tests.serving.server import run
 
@@ -124,3 +127,43 @@ def test_files_whose_names_are_too_long_to_be_told_are_refused_and_not_asked_for
     row = register("層" * 80)
     assert row.files == "failed"
     assert "name the folder of the model alone" in row.problem
+
+
+@pytest.mark.django_db
+def test_folders_full_of_folders_are_not_said_to_have_too_many_files(
+    register: Any, tmp_path: Path
+) -> None:
+    for number in range(700):
+        folder = tmp_path / "data" / "m" / f"{number}"
+        folder.mkdir(parents=True)
+        (folder / "weights.bin").touch()
+    row = register("m")
+    assert row.files == "failed"
+    assert "too many or too long to be looked through" in row.problem
+
+
+@pytest.mark.django_db
+def test_what_takes_too_long_to_look_through_is_looked_at_again(
+    register: Any, look: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For an hour after it was registered; then that is said."""
+    folder = tmp_path / "data" / "m"
+    folder.mkdir(parents=True)
+    (folder / "model.joblib").write_bytes(b"\x80\x05")
+    for number in range(150):
+        (folder / f"{number}.txt").touch()
+    with monkeypatch.context() as slow:
+        slow.setattr(asking, "_ends", lambda _seconds: 0.0)
+        row = register("m")
+        assert (row.files, row.look_at is None) == ("coming", False)
+        ModelVersion.objects.filter(pk=row.pk).update(created_at=now() - timedelta(hours=2))
+        look()
+        row.refresh_from_db()
+        assert (row.files, row.problem) == (
+            "failed",
+            "To look through its files took too long: look again later.",
+        )
+    ModelVersion.objects.filter(pk=row.pk).update(files="coming", problem="", look_at=now())
+    look()
+    row.refresh_from_db()
+    assert (row.files, row.framework) == ("there", "sklearn")

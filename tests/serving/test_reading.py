@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from accounts.services.tokens import token_create
 from common.errors import Conflict, NotFound
 from hubapi.services import derive
 from jobs.models import Job
@@ -21,7 +22,7 @@ from serving.services import reading
 from serving.services.model_rules import SIGNATURE_MOST
 from serving.services.reading import version_read, versions_step
 from serving.services.sources import Origin
-from serving.services.versions import version_create
+from serving.services.versions import version_check, version_create
 
 pytestmark = pytest.mark.django_db
 
@@ -211,3 +212,28 @@ def test_where_a_limit_or_a_right_lacks_the_button_stays_and_nothing_is_said(
     assert (row.reading, row.read_problem, row.problem) == ("no", "", "")
     assert not Job.objects.exists()
     assert not Notification.objects.exists()
+
+
+MODELS_ONLY = ["project:read", "model:read", "model:manage", "volume:read", "volume:use"]
+
+
+@pytest.mark.usefixtures("data")
+def test_a_token_for_models_alone_begins_no_job_in_its_persons_name(
+    model: Any, look: Any, alice: Any, principal: Any, tmp_path: Any
+) -> None:
+    """Neither by registering nor by asking for another look at what a person registered."""
+    folder = tmp_path / "data" / "m"
+    folder.mkdir(parents=True)
+    (folder / "model.joblib").write_bytes(b"\x80\x05")
+    token, _secret = token_create(who=principal(alice), name="ci", scopes=MODELS_ONLY)
+    limited, said = principal(alice, token), {"origin": "volume:data/m"}
+    row = version_create(principal=limited, model=model, said=said)
+    assert not row.read_when_there
+    row = version_create(principal=principal(alice), model=model, said=said)
+    ModelVersion.objects.filter(pk=row.pk).update(look_at=None)  # as one that is still sent
+    assert row.read_when_there
+    version_check(principal=limited, row=row)
+    look()
+    versions_step()
+    assert set(model.versions.values_list("files", flat=True)) == {"there"}
+    assert not Job.objects.exists()

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from common.errors import Conflict
 from serving.models import Model, ModelVersion
+from serving.services.models import upload_cancel
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake", "project")]
 
@@ -55,14 +57,41 @@ def test_a_form_that_is_refused_is_answered_as_a_page(as_user: Any, alice: Any) 
 def test_cancelling_leaves_no_version_and_no_model_that_was_made_with_it(
     as_user: Any, alice: Any, begin: Any, model: Any
 ) -> None:
+    """One that somebody made by itself stays, however short before."""
     made = begin(alice, "flowers")
-    assert as_user(alice).post(made["page"], {"act": "cancel"}).status_code == 302
+    answer = as_user(alice).post(made["page"], {"act": "cancel"}, **JSON)
+    assert (answer.status_code, answer.json()) == (200, {"page": f"{HERE}/"})
     assert list(Model.objects.all()) == [model]
-    Model.objects.filter(pk=model.pk).update(created_at="2026-01-01T00:00:00Z")
     made = begin(alice)
     assert as_user(alice).post(made["page"], {"act": "cancel"}).status_code == 302
-    assert list(Model.objects.all()) == [model]  # it was there before
+    assert list(Model.objects.all()) == [model]
     assert not ModelVersion.objects.exists()
+
+
+def test_cancelling_keeps_a_model_that_has_got_another_version(
+    as_user: Any, alice: Any, begin: Any
+) -> None:
+    made = begin(alice, "flowers")
+    begin(alice, "flowers")
+    assert as_user(alice).post(made["page"], {"act": "cancel"}).status_code == 302
+    assert list(ModelVersion.objects.values_list("model__name", "name")) == [("flowers", "v2")]
+
+
+def test_what_was_sent_to_its_end_in_another_page_is_not_cancelled(
+    as_user: Any, alice: Any, begin: Any, principal: Any
+) -> None:
+    """Nor by who has looked before; the page shows no box for it any more."""
+    made = begin(alice)
+    row = ModelVersion.objects.select_related("model__project").get()
+    page = as_user(alice).get(made["page"]).content.decode()
+    assert 'data-sending="coming"' in page
+    assert "Look at its files again" not in page  # half of them would be made a version
+    assert as_user(alice).post(made["page"], {"act": "sent"}).status_code == 302
+    assert row.awaits_upload  # as it was seen
+    with pytest.raises(Conflict):
+        upload_cancel(principal=principal(alice), row=row)
+    assert as_user(alice).post(made["page"], {"act": "cancel"}, **JSON).status_code == 409
+    assert 'data-sending=""' in as_user(alice).get(made["page"]).content.decode()
 
 
 def test_what_has_arrived_is_deleted_and_not_cancelled(
@@ -97,6 +126,9 @@ def test_files_that_do_not_fit_can_be_sent_again(
     look()
     row = ModelVersion.objects.get()
     assert (row.files, row.awaits_upload) == ("failed", True)
+    page = as_user(alice).get(made["page"]).content.decode()
+    assert 'data-sending="failed"' in page
+    assert "Look at its files again" in page
     assert "model.zip is an archive" in row.problem
     (folder / "model.joblib").write_bytes(b"\x80\x05")
     assert as_user(alice).post(made["page"], sent).status_code == 302

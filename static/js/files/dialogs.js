@@ -4,7 +4,7 @@ import { make, text } from "./dom.js";
 const dialog = document.getElementById("browser-dialog");
 
 // Shows ``content`` with buttons; resolves with the chosen value, null when it was dismissed.
-function ask(title, content, choices) {
+export function ask(title, content, choices) {
   const form = make("form", { method: "dialog" });
   const foot = make("div", { class: "sheet-foot" });
   for (const [value, words, css] of choices) {

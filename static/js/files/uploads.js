@@ -69,7 +69,8 @@ function pump() {
     const item = waiting.shift();
     item.stop = new AbortController();
     running.add(item);
-    carry(item)
+    item.carried = carry(item);
+    item.carried
       .then(() => ended(item, true))
       .catch((error) => {
         if (!running.has(item)) return; // cancelled
@@ -104,15 +105,20 @@ function onward() {
   else pump();
 }
 
-function finish(cancelled = false) {
+// ``stopped``: of what was cancelled, each file's own end, good or bad.
+function finish(stopped = null) {
   const { done, failed, last, lost } = totals;
   totals = null;
   forAll = null;
   box.hidden = true;
   if (done) note("uploaded", "success", text("uploaded", { n: done, name: last }));
   if (failed) note("failed", "error", text("upload_failed", { n: failed, name: lost }));
-  landed(null, { done, failed, cancelled });
-  lookForUnfinished();
+  const end = () => {
+    landed(null, { done, failed, cancelled: stopped !== null });
+    lookForUnfinished();
+  };
+  if (stopped) stopped.then(end);
+  else end();
 }
 
 // --- one file -------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ async function carry(item) {
       return;
     } catch (error) {
       if (error.code === "exists") {
-        if (await isThere(item)) return;
+        if (item.replaces && (await isThere(item))) return;
         const answer = item.replaces ? "replace" : await whatThen(item);
         if (answer === "skip") return;
         item.conflict = answer;
@@ -137,7 +143,8 @@ async function carry(item) {
   }
 }
 
-// Who chooses a folder again goes on where it was: what has landed is not asked about.
+// What is sent into a folder of its own goes on where it was: what has landed is not sent again.
+// On the page of files a namesake of the same size may be another file, so there it is asked about.
 async function isThere(item) {
   const there = await json("stat", { query: { path: item.path } }).catch(() => null);
   const same = there?.size === item.file.size && Math.floor(there.modified) === Math.floor(item.file.lastModified / 1000);
@@ -239,6 +246,7 @@ function crc32(bytes) {
 }
 
 function sleep(seconds, item) {
+  item.stop.signal.throwIfAborted();
   if (totals) totals.trouble = text("retrying", { n: seconds });
   show();
   return new Promise((resolve, reject) => {
@@ -311,8 +319,9 @@ function cancel() {
   waiting.length = 0;
   paused = false;
   for (const item of running) item.stop.abort();
+  const stopped = Promise.allSettled([...running].map((item) => item.carried)); // one may be landing
   running.clear();
-  if (totals) finish(true);
+  if (totals) finish(stopped);
 }
 
 // --- what an earlier page began ------------------------------------------------------------------
