@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from clusters.registry import REVISION_EVERY_S
 from devcluster import serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
@@ -41,6 +42,7 @@ def serving_portal(devcluster: dict[str, Any], kube: Kube, word: str) -> Iterato
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
     images = {"serving": pinned(serving_images.publish("serving"))}
     with managing_queues(devcluster, kube, word, serving_images=images) as running:
+        time.sleep(REVISION_EVERY_S)  # its processes learn within this time that there is KServe
         yield running
 
 

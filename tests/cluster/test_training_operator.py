@@ -82,7 +82,8 @@ def test_a_tfjob_tells_each_role_its_place_and_ends_with_its_chief(jobs: Jobs, k
     tasks = [(one["task"]["type"], one["task"]["index"]) for one in told]
     assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
     sizes = {role: len(places) for role, places in told[0]["cluster"].items()}
-    assert sizes == {"chief": 1, "worker": 2, "ps": 1}
+    # This operator writes TF_CONFIG itself, and lists the evaluator in it.
+    assert sizes == {"chief": 1, "worker": 2, "evaluator": 1, "ps": 1}
     roles = ["chief", "worker", "worker", "evaluator", "ps"]
     assert [one["role"] for one in found["replicas"]] == roles
     (made,) = owned(kube, found, API, "TFJob")

@@ -73,11 +73,11 @@ def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:
 
 @pytest.mark.long("one is killed, and two replicas tell of each other, in shorter ones here")
 def test_three_replicas_killed_at_random_predict_each_once_and_tell_how_far_all_are(batch) -> None:
-    batch.model("assert not (rows == 700).any(), 'seven'; time.sleep(0.02)")
+    batch.model("assert not (rows == 700).any(), 'seven'; time.sleep(0.1)")
     batch.write(3000)
     chance, running = random.Random(5), dict[int, subprocess.Popen[str]]()
     begun = dict.fromkeys(range(3), 0)
-    until = time.monotonic() + 150
+    until, hit_at = time.monotonic() + 150, time.monotonic()
     while time.monotonic() < until:
         for number in range(3):
             if number not in running or running[number].poll() not in {None, 0}:
@@ -86,11 +86,12 @@ def test_three_replicas_killed_at_random_predict_each_once_and_tell_how_far_all_
                 running[number] = batch.begin("--batch", "8", **env)
         if all(one.poll() == 0 for one in running.values()):
             break
-        if sum(begun.values()) < 9 and not chance.randrange(30):
+        if sum(begun.values()) < 9 and time.monotonic() - hit_at > 2:
             one = chance.choice(list(running.values()))
             if one.poll() is None:
                 os.killpg(one.pid, signal.SIGKILL)
                 one.wait()
+                hit_at = time.monotonic()
         time.sleep(0.1)
     assert sum(begun.values()) == 9, begun
     paths = sorted((batch.folder / "out").glob("predictions-*-of-03-*"))

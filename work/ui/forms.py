@@ -343,7 +343,7 @@ def _is_worth_a_fold(rows: list[list[forms.BoundField]]) -> bool:
 
 def _speaks(field: forms.BoundField) -> bool:
     kept, value = getattr(field.field, "work_field", None), field.value()
-    usual = isinstance(kept, f.Choice | f.Count) and not kept.says(value)
+    usual = isinstance(kept, f.Choice | f.Count | f.Flag) and not kept.says(value)
     return bool(field.errors) or not (usual or _is_empty(value))
 
 
