@@ -37,6 +37,7 @@ HEARD_WITHIN_S = 5.0  # gateways know a new key by then
 MOST_BODY = 1024 * 1024
 MOST_SHOWN = 64 * 1024
 _PAUSE_S = 0.2
+_UNKNOWN = {httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND}  # while it has not heard of a key
 _PRETTY = 2000
 
 
@@ -93,10 +94,12 @@ def endpoint_try(
     with httpx.Client(trust_env=False, timeout=timeout, verify=trust.authorities()) as client:
         while True:
             answer = _sent(client, method, url, headers, content)
-            is_ours = answer.status == httpx.codes.UNAUTHORIZED and not answer.version
+            is_ours = answer.status in _UNKNOWN and not answer.version
             if not is_ours or time.monotonic() > give_up:
                 return answer
-            time.sleep(_PAUSE_S)  # the gateway has not heard of the key yet
+            time.sleep(
+                _PAUSE_S
+            )  # it has not heard of the key yet, or of what that may call
 
 
 @transaction.atomic
