@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from clusters.registry import REVISION_EVERY_S
 from devcluster.kube import Kube
 from tests.cluster.endpoints import Served, Store, serving_portal, until
 from tests.cluster.pods import is_ready, pod
@@ -163,6 +165,7 @@ def test_c14_an_image_that_is_not_there_is_told_within_a_minute_and_is_not_tried
     image = f"{devcluster['registry']}/berth/no-such-model-server:1"
     options = {**portal.options["serving_images"], "serving": image}
     ok(api.patch("clusters/dev", json={"options": {"serving_images": options}}))
+    time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time
     try:
         served = Served(portal, api, name="nowhere", model="odd/v1")
         told = until(
