@@ -180,8 +180,8 @@ def test_three_replicas_killed_at_random_and_a_pod_lost_predict_each_instance_on
     folder, sample = models
     place = f"killed-{secrets.token_hex(3)}"
     (folder / place).mkdir(mode=0o755)
-    count = 3000 * len(sample["instances"])
-    lines = [json.dumps(row) for row in sample["instances"]] * 3000
+    count = 12000 * len(sample["instances"])
+    lines = [json.dumps(row) for row in sample["instances"]] * 12000
     (folder / place / "a.jsonl").write_text("\n".join(lines))
     (folder / place / "a.jsonl").chmod(0o644)
     here = "projects/demo/batch-predictions"
@@ -210,7 +210,7 @@ def test_three_replicas_killed_at_random_and_a_pod_lost_predict_each_instance_on
     (run,) = (folder / "lost").glob(f"{made['name']}-*/1")
     found = lines_of(run, "predictions-*-of-03-*.jsonl")
     assert [one["line"] for one in found] == list(range(1, count + 1))
-    assert [one["prediction"] for one in found] == sample["predictions"] * 3000
+    assert [one["prediction"] for one in found] == sample["predictions"] * 12000
 
 
 def _uid(api: httpx.Client, job: str) -> str:

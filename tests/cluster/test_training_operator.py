@@ -87,7 +87,7 @@ def test_a_tfjob_tells_each_role_its_place_and_ends_with_its_chief(jobs: Jobs, k
     roles = ["chief", "worker", "worker", "evaluator", "ps"]
     assert [one["role"] for one in found["replicas"]] == roles
     (made,) = owned(kube, found, API, "TFJob")
-    assert gang(kube, made) == [1, 1, 1, 2]
+    assert gang(kube, made) == [1, 1, 2, 1]  # chief, servers, workers, evaluator
     alive = [p for p in owned(kube, found, "v1", "Pod") if p["status"]["phase"] == "Running"]
     assert alive == []
 
