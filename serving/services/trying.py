@@ -97,9 +97,7 @@ def endpoint_try(
             is_ours = answer.status in _UNKNOWN and not answer.version
             if not is_ours or time.monotonic() > give_up:
                 return answer
-            time.sleep(
-                _PAUSE_S
-            )  # it has not heard of the key yet, or of what that may call
+            time.sleep(_PAUSE_S)  # it has not heard of the key yet, or of what that may call
 
 
 @transaction.atomic
