@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from devcluster.kube import Kube
@@ -57,6 +58,13 @@ def managing_queues(
         for kind in ("ClusterQueue", "Cohort", *flavors):
             for found in kube.list(KUEUE, kind, labelSelector=label):
                 kube.delete(KUEUE, kind, found["metadata"]["name"])
+
+
+@pytest.fixture(scope="module")
+def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
+    """The administrator's API, where a module has its ``portal``."""
+    with portal.api(portal.token("admin")) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import socket
 import socketserver
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,13 @@ import pytest
 
 from devcluster import serving_images
 from devcluster.kube import Kube
-from tests.cluster.endpoints import KSERVE, Served, Store
+from tests.cluster.endpoints import KSERVE, Served, Store, until
 from tests.serving.server import make_sample
 from tests.support.certificates import certificate
 from tests.support.clustered import ClusteredPortal, ok, pinned
 
 pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(500)]
-WITHIN_S = 240.0
+_until = partial(until, within_s=240.0)
 SIZE = {"cpu_milli": 500, "memory_mib": 512}
 TIMES = 400
 
@@ -88,12 +88,6 @@ def _pour(source: socket.socket, target: socket.socket) -> None:
 
 
 @pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def models(
     portal: ClusteredPortal,
     api: httpx.Client,
@@ -112,15 +106,6 @@ def models(
     (folder / "in").chmod(0o755)
     (folder / "in/a.jsonl").chmod(0o644)
     return folder, told
-
-
-def _until(found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if answer := found():
-            return answer
-        time.sleep(0.2)
-    raise AssertionError(f"not within {within_s:.0f} s")
 
 
 def predicted(api: httpx.Client, **said: Any) -> dict[str, Any]:

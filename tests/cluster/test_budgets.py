@@ -41,12 +41,6 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
 def classes(kube: Kube, portal: ClusteredPortal) -> dict[str, tuple[str, bool]]:
     """Return of what class the Workload of each job is, and whether it may be let in."""
     found = {}

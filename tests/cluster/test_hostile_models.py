@@ -75,12 +75,6 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
 
 
 @pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def store(portal: ClusteredPortal, api: httpx.Client, kube: Kube) -> Store:
     return Store(portal, api, kube)
 

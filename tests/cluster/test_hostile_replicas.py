@@ -73,12 +73,6 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
 @pytest.fixture
 def own(devcluster: dict[str, Any]) -> dict[str, Any]:
     """What an endpoint says that runs the server above."""

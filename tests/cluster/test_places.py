@@ -40,12 +40,6 @@ def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
 
 
 @pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def project(api: httpx.Client) -> str:
     """One that was made a moment ago, by a short name that an earlier try has not taken."""
     slug = f"places-{secrets.token_hex(3)}"

@@ -53,12 +53,6 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
 
 
 @pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def other(portal: ClusteredPortal, api: httpx.Client) -> str:
     slug = f"other-{secrets.token_hex(3)}"
     ok(api.post("projects", json={"name": "Other", "slug": slug}))

@@ -78,12 +78,6 @@ def _nothing_is_left(portal: ClusteredPortal) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
-    with portal.api(portal.token("admin")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def jobs(portal: ClusteredPortal, devcluster: dict[str, Any]) -> Any:
     tool = devcluster["images"]["tool"]["reference"]
     size = {"cpu_milli": 100, "memory_mib": 64, "cluster_key": KEY, "image": tool}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,18 @@ class Batch:
         process = self.begin(*more, **env)
         _none, said = process.communicate(timeout=120)
         return process.returncode, said
+
+    def killed_at(self, wanted: int, *more: str, **env: Any) -> None:
+        """Begin it, and end it with SIGKILL once so many are predicted."""
+        process, kept = self.begin(*more, **env), self.folder / "kept/batch-progress.json"
+        until = time.monotonic() + 60
+        while time.monotonic() < until and process.poll() is None:
+            if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
+                break
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.returncode == -signal.SIGKILL
 
     def predictions(self) -> list[dict[str, Any]]:
         return lines_of(self.folder / "out/predictions-00000.jsonl")

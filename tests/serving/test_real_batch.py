@@ -52,17 +52,8 @@ def test_each_instance_is_predicted_in_its_order_and_what_is_none_stands_beside(
 def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:
     batch.model("time.sleep(0.02)")
     batch.write(3000)
-    kept = batch.folder / "kept/batch-progress.json"
     for wanted in (300, 900):
-        process = batch.begin("--batch", "8")
-        until = time.monotonic() + 60
-        while time.monotonic() < until and process.poll() is None:
-            if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
-                break
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.returncode == -signal.SIGKILL
+        batch.killed_at(wanted, "--batch", "8")
     code, said = batch.run("--batch", "8")
     assert code == 0, said
     assert "goes on where it was" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -124,18 +123,9 @@ def test_killed_while_an_endpoint_is_asked_nothing_is_there_twice_and_nothing_is
     url = f"http://127.0.0.1:{server.server_address[1]}/e/p/n"
     words = ("--endpoint", url, "--batch", "4")
     batch.write(3000)
-    kept = batch.folder / "kept/batch-progress.json"
     try:
         for wanted in (200, 900, 1800):
-            process = batch.begin(*words, BERTH_ENDPOINT_KEY="bep_secret")
-            until = time.monotonic() + 60
-            while time.monotonic() < until and process.poll() is None:
-                if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
-                    break
-                time.sleep(0.02)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            assert process.returncode == -signal.SIGKILL
+            batch.killed_at(wanted, *words, BERTH_ENDPOINT_KEY="bep_secret")
         code, said = batch.run(*words, BERTH_ENDPOINT_KEY="bep_secret")
     finally:
         server.shutdown()
