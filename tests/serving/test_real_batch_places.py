@@ -121,11 +121,10 @@ def test_a_sleeping_endpoint_is_woken_and_kills_in_the_middle_lose_and_repeat_no
     batch = Batch(api, {**said, **SIZE, "format": "parquet", "batch": 4, "at_once": 2})
     kept = volume / "batch-progress" / batch.job / "batch-progress.json"
     for wanted in (0.1, 0.4):
-        assert _predicted(kept, wanted * count) < count, "too fast to be killed in the middle"
-        pids = [int(p.name) for p in Path("/proc").glob("[0-9]*") if _is_program(p, "live")]
-        assert pids, batch.log()
-        for pid in pids:
+        _predicted(kept, wanted * count)
+        for pid in _programs("live"):
             os.kill(pid, signal.SIGKILL)
+        assert _predicted(kept, 0) < count, "too fast to be killed in the middle"
     told = batch.over()
     assert (told["done"], told["failed"], told["endpoint"]) == (count, 0, "live")
     (folder,) = (volume / "by-live").glob("predict-live-*/1")
@@ -144,6 +143,16 @@ def test_a_sleeping_endpoint_is_woken_and_kills_in_the_middle_lose_and_repeat_no
     )
     assert "BERTH_ENDPOINT_KEY" not in everywhere
     served.delete()
+
+
+def _programs(endpoint: str) -> list[int]:
+    """Return who predicts by an endpoint; wait for them: what was killed takes a moment to begin."""
+    until = time.monotonic() + WITHIN_S
+    while time.monotonic() < until:
+        if pids := [int(p.name) for p in Path("/proc").glob("[0-9]*") if _is_program(p, endpoint)]:
+            return pids
+        time.sleep(0.05)
+    raise AssertionError(f"nobody predicts by {endpoint}")
 
 
 def _is_program(process: Path, endpoint: str) -> bool:
