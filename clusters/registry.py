@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -38,7 +39,8 @@ REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was chan
 class _Kept:
     driver: Driver
     row: Cluster  # what it was made from
-    asked: float  # monotonic
+    made: float  # monotonic, like the next one
+    asked: float
 
 
 Lookup = Callable[[str], Mapping[str, str] | None]
@@ -200,10 +202,23 @@ def driver_for(cluster_key: str) -> Driver:
         again = _drivers.get(cluster_key)
         if again is None or _which(again.row) != _which(cluster):
             forget(cluster_key)
-            made = DRIVERS[cluster.driver](cluster)
-            again = _drivers[cluster_key] = _Kept(made, cluster, time.monotonic())
+            made, at = DRIVERS[cluster.driver](cluster), time.monotonic()
+            again = _drivers[cluster_key] = _Kept(made, cluster, at, at)
         again.asked = time.monotonic()
         return again.driver
+
+
+def was_old(cluster_key: str, since: float) -> bool:
+    """Whether what its driver said since then (monotonic) may rest on an older row; asks it now."""
+    with _lock:
+        kept = _drivers.get(cluster_key)
+    if kept is None or kept.made >= since:
+        return kept is not None
+    kept.asked = -math.inf
+    try:
+        return driver_for(cluster_key) is not kept.driver
+    except Unreachable:
+        return True  # which the next step says
 
 
 def _is_fresh(cluster_key: str, kept: _Kept) -> bool:

@@ -25,6 +25,7 @@ from common.clock import now
 from common.database import update_returning
 from runtime import bus, leases, observe, reconcilers
 from runtime.killpoints import killpoint
+from runtime.ports import cluster_provider
 from runtime.protocol import (
     Denied,
     Desired,
@@ -138,7 +139,7 @@ def release(kind: str, pk: int, token: uuid.UUID) -> None:
 
 def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per kind of error
     """Run the step; every error becomes an outcome. Returns (outcome, failures in a row)."""
-    row = held.row
+    row, begun = held.row, time.monotonic()
     if held.attempts > POISON_AFTER:
         log.error("engine.quarantined", kind=row.KIND, uid=str(row.uid), attempts=held.attempts)
         if quarantine := getattr(held.reconciler, "quarantine", None):
@@ -153,6 +154,8 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
         reason = error.reason or Reason.UNREACHABLE
         return _same(held, reason, str(error), backoff(row.failures)), row.failures + 1
     except InvalidSpec as error:
+        if cluster_provider().was_old(getattr(row, "cluster_key", ""), begun):
+            return _same(held, row.reason, row.message, 0.0), row.failures
         return Outcome(Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)), 0
     except Denied as error:
         # What runs or ends goes on with that; only what has yet to begin waits

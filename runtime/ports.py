@@ -78,6 +78,9 @@ class ClusterProvider(Protocol):
 
     def driver_for(self, cluster_key: str) -> Driver: ...
 
+    def was_old(self, cluster_key: str, since: float) -> bool:
+        """Whether what its driver said since then (monotonic) may rest on an older row."""
+
     def router(self) -> Router: ...
 
     def nodes_store(self, cluster_key: str, changes: NodeChanges) -> None:

@@ -134,7 +134,7 @@ class WorkloadReconciler(WorkloadKind):
 
     def _place(self, state: ReconcileContext) -> Outcome:
         """Get a place, then make the driver make it."""
-        row = state.row
+        row, begun = state.row, time.monotonic()
         if (lacks := self._lacks_a_place(row)) is not None:
             state.note("preparing")
             return self._outcome(state, Phase.PENDING, Reason.PREPARING, lacks, 2.0)
@@ -170,9 +170,7 @@ class WorkloadReconciler(WorkloadKind):
             state.note("placed")
             seen = self._look(row)
         except InvalidSpec as error:
-            return self._finish(
-                state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)
-            )
+            return self._refused(state, error, begun)
         except Denied:
             admission().release(str(row.uid))
             raise
@@ -181,6 +179,12 @@ class WorkloadReconciler(WorkloadKind):
                 state, Phase.STARTING, Reason.PREVIOUS_ENDING, str(error), error.retry_in
             )
         return self._follow(state, seen)
+
+    def _refused(self, state: ReconcileContext, error: InvalidSpec, begun: float) -> Outcome:
+        """It can't run as it is, unless what was known of its cluster was of before a change."""
+        if cluster_provider().was_old(state.row.cluster_key, begun):
+            return self._outcome(state, Phase.PENDING, Reason.ACCEPTED, "", 0.0)
+        return self._finish(state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error))
 
     def _owed(self, state: ReconcileContext, seen: Observation) -> Reclaim | None:
         """Return what is asked back of it; one that ended before it was told has ended."""

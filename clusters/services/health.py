@@ -177,6 +177,9 @@ class ClusterRegistryProvider:
     def driver_for(self, cluster_key: str) -> Driver:
         return registry.driver_for(cluster_key)
 
+    def was_old(self, cluster_key: str, since: float) -> bool:
+        return registry.was_old(cluster_key, since)
+
     def router(self) -> Router:
         return registry.router()
 

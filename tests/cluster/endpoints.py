@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import pytest
 
-from clusters.registry import REVISION_EVERY_S
 from devcluster import serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
@@ -33,6 +32,10 @@ for name in ("v1", "v2"):
         origin="volume:models/{name}", volume=volume, folder={name!r})
 answer = True
 """
+_KSERVE = """
+from clusters.models import Cluster
+answer = "kserve" in Cluster.objects.get(key={key!r}).operators
+"""
 
 
 @contextmanager
@@ -42,7 +45,7 @@ def serving_portal(devcluster: dict[str, Any], kube: Kube, word: str) -> Iterato
         pytest.skip("The cluster has no KServe: python -m devcluster kserve")
     images = {"serving": pinned(serving_images.publish("serving"))}
     with managing_queues(devcluster, kube, word, serving_images=images) as running:
-        time.sleep(REVISION_EVERY_S)  # its processes learn within this time that there is KServe
+        until(lambda: running.shell(_KSERVE.format(key=KEY)))  # and nothing more is waited for
         yield running
 
 

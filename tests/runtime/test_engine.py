@@ -8,8 +8,11 @@ import pytest
 import time_machine
 from django.db import OperationalError, connection
 
+from clusters import registry
+from clusters.models import Cluster
 from common.clock import now
 from runtime import due_scheduler, engine, leases, reconcilers
+from runtime.drivers.fake import FakeDriver
 from runtime.models import Lease
 from runtime.protocol import Phase
 from runtime.reasons import Reason
@@ -164,6 +167,30 @@ def test_an_invalid_spec_fails_and_is_not_tried_again(make_thing, driver, settle
     assert "can't run this" in thing.message
     assert thing.next_reconcile_at is None
     assert driver.calls("ensure") == 1
+
+
+def test_what_a_driver_of_before_the_change_of_its_cluster_refused_is_asked_again(
+    make_thing, own, settle, monkeypatch
+):
+    """An operator's KServe or image was found a moment ago, and this process used what it knew."""
+
+    def made(cluster):
+        driver = FakeDriver(None, own.uid)
+        if cluster.revision == 1:
+            driver.fail("ensure", "invalid", times=-1)
+        return driver
+
+    monkeypatch.setitem(registry.DRIVERS, "fake", made)
+    far = Cluster.objects.create(key="far", name="Far", driver="fake")
+    old = registry.driver_for("far")
+    Cluster.objects.filter(pk=far.pk).update(revision=2)
+    thing = settle(make_thing(cluster_key="far"))
+    assert (thing.phase, thing.reason, thing.message) == (Phase.RUNNING, "", "")
+    assert old.calls("ensure") == 1
+    Cluster.objects.filter(pk=far.pk).update(revision=1)
+    registry.forget("far")
+    registry.driver_for("far")
+    assert settle(make_thing(cluster_key="far")).reason == Reason.INVALID_SPEC
 
 
 @pytest.mark.parametrize(
