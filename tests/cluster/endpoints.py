@@ -18,6 +18,7 @@ from devcluster import serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.conftest import managing_queues
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
 WITHIN_S = 150.0
@@ -42,7 +43,7 @@ answer = "kserve" in Cluster.objects.get(key={key!r}).operators
 def serving_portal(devcluster: dict[str, Any], kube: Kube, word: str) -> Iterator[ClusteredPortal]:
     """A portal that keeps the queues and has an image of the model server."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
-        pytest.skip("The cluster has no KServe: python -m devcluster kserve")
+        lacking("KServe (python -m devcluster kserve)")
     images = {"serving": pinned(serving_images.publish("serving"))}
     with managing_queues(devcluster, kube, word, serving_images=images) as running:
         until(lambda: running.shell(_KSERVE.format(key=KEY)))  # and nothing more is waited for

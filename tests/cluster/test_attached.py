@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.lib import poll
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -43,7 +44,7 @@ def totals(api: Any) -> dict[str, int]:
 def fleet(devcluster: dict[str, Any]) -> None:
     """The simulated nodes; a cluster whose state names their keeper must have them."""
     if "kwok" not in devcluster["programs"]:
-        pytest.skip("this cluster has no simulated nodes")
+        lacking("simulated nodes")
 
 
 def test_the_watch_brings_the_real_node(api: Any) -> None:

@@ -26,9 +26,10 @@ from devcluster.kube import Kube
 from tests.cluster.endpoints import KSERVE, Served, Store, until
 from tests.serving.server import make_sample
 from tests.support.certificates import certificate
+from tests.support.cluster_state import lacking
 from tests.support.clustered import ClusteredPortal, ok, pinned
 
-pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(500)]
 _until = partial(until, within_s=240.0)
 SIZE = {"cpu_milli": 500, "memory_mib": 512}
 TIMES = 400
@@ -38,7 +39,7 @@ TIMES = 400
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     """Pods reach its gateway by an entrance with TLS, whose authority only the operator has."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
-        pytest.skip("The cluster has no KServe: python -m devcluster kserve")
+        lacking("KServe (python -m devcluster kserve)")
     host = devcluster["host"]
     images = {"serving": pinned(serving_images.publish("serving"))}
     running = ClusteredPortal(

@@ -19,7 +19,7 @@ from tests.serving.server import debian_torch, make_sample, make_slow
 from tests.support import torch
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
-pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(400)]
 NEAR_S = 8.0  # between what pods ran and what is counted, over three changes of size
 _PRESS = """
 from datetime import timedelta

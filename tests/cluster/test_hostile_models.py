@@ -19,7 +19,7 @@ from tests.cluster.pods import is_ready, pod
 from tests.serving.server import make_sample
 from tests.support.clustered import ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(400)]
 SIZE_MIB = 384
 # A model that is a program: told where, it says who it is, what it can write and whom it reaches.
 SPY = """
@@ -154,14 +154,19 @@ def test_a_model_of_another_framework_fails_with_the_sentence_that_names_both(
     "two minutes; the reason: drivers/kubernetes/test_serving_on_a_cluster.py test_c14"
 )
 def test_c14_an_image_that_is_not_there_is_told_within_a_minute_and_is_not_tried_for_ever(
-    portal: ClusteredPortal, api: httpx.Client, store: Store, devcluster: dict[str, Any]
+    portal: ClusteredPortal,
+    api: httpx.Client,
+    store: Store,
+    devcluster: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
+    a_program(store, "nowhere", "model = None", tmp_path / "nowhere")
     image = f"{devcluster['registry']}/berth/no-such-model-server:1"
     options = {**portal.options["serving_images"], "serving": image}
     ok(api.patch("clusters/dev", json={"options": {"serving_images": options}}))
     time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time
     try:
-        served = Served(portal, api, name="nowhere", model="odd/v1")
+        served = Served(portal, api, name="nowhere", model="nowhere/v1")
         told = until(
             lambda: (a := served.look()["status"])["reason"] == "image-not-found" and a, 60
         )

@@ -23,9 +23,10 @@ from tests.cluster.test_queues import _PROMISE
 from tests.jobs.running import Jobs
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
 # Answers what it is asked, with its own name; /dies breaks off in the middle of an answer. Its
-# figures never come, and after /lies they say that it idles while it takes its time.
+# figures never come, and after /lies they say that it idles while it takes its time. Asked for
+# /unready it is not.
 SERVER = """
 import http.server, json, os, socket, sys, time
 lies = False
@@ -34,6 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/metrics" and not lies:
             time.sleep(3600)
+        if self.path == "/unready":
+            return self.send_error(503)
         self.say(b"berth_model_requests_running 0\\nberth_model_requests_waiting 0\\n")
     def do_POST(self):
         global lies
@@ -63,6 +66,10 @@ _TOLD = """
 from serving.models import Endpoint
 row = Endpoint.objects.get(short_id={id!r})
 answer = [row.replicas, row.launch]
+"""
+_CANARY = """
+from serving.models import Endpoint
+answer = str(Endpoint.objects.get(canary_of__short_id={id!r}).uid)
 """
 SERVED = "serving.kserve.io/v1beta1"
 
@@ -148,6 +155,37 @@ def test_e19_one_that_dies_breaks_its_own_answers_only_and_one_that_lies_gets_no
         by = [one["by"] for one in each]
     assert by.count(name) < 40, by
     served.delete()
+
+
+@pytest.mark.long(
+    "one machine: serving/test_canary.py; the gateway: serving/gateway/test_routing.py"
+)
+def test_a_canary_that_fails_its_readiness_gets_no_request_and_is_not_promoted(
+    portal: ClusteredPortal, api: httpx.Client, kube: Kube, own: dict[str, Any]
+) -> None:
+    """Its pod runs and never says that it is ready, and yet half of all requests are to be its."""
+    served = Served(portal, api, name="careful", **own)
+    served.ready(1)
+    ok(api.post(f"{served.at}/canary", json={"health": "/unready"}))
+    theirs = f"berth.dev/uid={served.shell(_CANARY)}"
+    until(lambda: _running(kube.list("v1", "Pod", labelSelector=theirs)))
+    ok(api.post(f"{served.at}/canary/split", json={"percent": 50}))
+    load = calling(served, 0.2, "/x")
+    load.call(2)
+    until(lambda: load.answered > 100)
+    load.end()
+    assert load.wrong == []
+    told = served.look()
+    assert (told["status"]["state"], told["canary"]["state"]) == ("ready", "starting"), told
+    refused = api.post(f"{served.at}/canary/promote")
+    assert (refused.status_code, refused.json()["code"]) == (409, "not-ready"), refused.text
+    ok(api.delete(f"{served.at}/canary"))
+    until(lambda: not kube.list("v1", "Pod", labelSelector=theirs))
+    served.delete()
+
+
+def _running(pods: list[dict[str, Any]]) -> list[str]:
+    return [one["metadata"]["name"] for one in pods if one["status"]["phase"] == "Running"]
 
 
 @pytest.mark.long("graces of pods; one that goes: drivers/kubernetes/test_serving.py")

@@ -15,11 +15,11 @@ from devcluster.fleet import FAKE
 from devcluster.kube import Kube
 from tests.cluster.visitors import Person, portal_of_people, until
 from tests.jobs.running import Jobs
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.pods,
     pytest.mark.real,
     pytest.mark.timeout(900),
     pytest.mark.long(
@@ -41,7 +41,7 @@ mkdir .new; echo 7 > .new/step; mv .new step-7; exit 3
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
     if "kwok" not in devcluster["programs"]:
-        pytest.skip("this cluster has no simulated nodes")
+        lacking("simulated nodes")
     with portal_of_people(devcluster, "lost") as running:
         yield running
 

@@ -14,6 +14,7 @@ from clusters.registry import REVISION_EVERY_S
 from devcluster import katib
 from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(300)]
@@ -36,7 +37,7 @@ answer = "katib" in Cluster.objects.get(key={KEY!r}).operators
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     if not kube.get("apps/v1", "Deployment", "katib-controller", "kubeflow"):
-        pytest.skip("The cluster has no Katib: python -m devcluster katib")
+        lacking("Katib (python -m devcluster katib)")
     poll(lambda: katib.ready(kube), within_s=60, every_s=0.5)
     with managing_queues(devcluster, kube, "se") as running:
         poll(lambda: running.shell(_KNOWS), within_s=60, every_s=0.5)

@@ -18,6 +18,7 @@ from clusters.options import ClusterOptions, options_of
 from clusters.services import Attachment, cluster_attach
 from clusters.usable import launch_refusal
 from common import sealing
+from tests.support.cluster_state import lacking
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(600)]
 
@@ -184,7 +185,7 @@ def test_a_queue_that_is_not_there_is_red_and_kueue_holds_pods(cluster, api, kub
     if not kube.get(
         "apiextensions.k8s.io/v1", "CustomResourceDefinition", "localqueues.kueue.x-k8s.io"
     ):
-        pytest.skip("Kueue is not installed")
+        lacking("Kueue")
     monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "queue"))
     cluster.options = {**cluster.options, "queue": "no-such-queue"}
     (found,) = checks.run(cluster, api)

@@ -12,6 +12,7 @@ from devcluster.fleet import FAKE, VIRTUAL_FUNCTIONS
 from devcluster.kube import Kube
 from tests.cluster.test_people_in_pods import pod_of
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [
@@ -37,7 +38,7 @@ POOLS = {
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     has = (kube.get("v1", "Node", "h100-80-00") or {}).get("status", {}).get("allocatable", {})
     if VIRTUAL_FUNCTIONS not in has:
-        pytest.skip("this cluster has no simulated nodes with virtual functions of cards")
+        lacking("simulated nodes with virtual functions of cards")
     with portal_of_people(devcluster, "net") as running:
         with running.api(running.token("admin")) as admin:
             for name, product in POOLS.items():

@@ -18,6 +18,7 @@ from devcluster.fleet import FAKE
 from devcluster.kube import Kube
 from tests.cluster.conftest import managing_queues
 from tests.cluster.visitors import until
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -52,7 +53,7 @@ def stand(number: int) -> dict[str, Any]:
 def nodes(devcluster: dict[str, Any], kube: Kube) -> Iterator[dict[str, tuple[str, str]]]:
     """Return unit and rack of each host."""
     if "kwok" not in devcluster["programs"]:
-        pytest.skip("this cluster has no simulated nodes")
+        lacking("simulated nodes")
     made = [stand(number) for number in range(8)]
     try:
         for one in made:
@@ -98,7 +99,7 @@ def operators(portal: ClusteredPortal, api: httpx.Client) -> None:
     )
     until(lambda: portal.shell(asked), WITHIN_S)
     if not {"trainer", "jobset", "mpi"} <= set(portal.shell(asked)):
-        pytest.skip("The cluster has no operators of training: python -m devcluster training")
+        lacking("operators of training (python -m devcluster training)")
     time.sleep(REVISION_EVERY_S)
 
 

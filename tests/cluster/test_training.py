@@ -15,7 +15,7 @@ from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.jobs.running import Jobs
 from tests.support import torch
-from tests.support.cluster_state import cluster_state
+from tests.support.cluster_state import cluster_state, lacking
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [
@@ -58,7 +58,7 @@ answer = Cluster.objects.get(key={key!r}).operators
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     kinds = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
     if not all(kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", k) for k in kinds):
-        pytest.skip("The cluster has no operators of training: python -m devcluster training")
+        lacking("operators of training (python -m devcluster training)")
     with managing_queues(devcluster, kube, "tr") as running:
         poll(lambda: running.shell(_OPERATORS.format(key=KEY)), within_s=60, every_s=0.5)
         time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time

@@ -15,6 +15,7 @@ from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.cluster.test_training import ALL_REDUCE, ends, gang, owned
 from tests.jobs.running import Jobs
+from tests.support.cluster_state import lacking
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(300)]
@@ -30,7 +31,7 @@ answer = {"pytorchjob", "tfjob"} <= set(Cluster.objects.get(key=%r).operators)
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     kinds = ("pytorchjobs.kubeflow.org", "tfjobs.kubeflow.org")
     if not all(kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", k) for k in kinds):
-        pytest.skip("The cluster has no training operator: python -m devcluster training")
+        lacking("training operator (python -m devcluster training)")
     with managing_queues(devcluster, kube, "to", training_operator=True) as running:
         poll(lambda: running.shell(_FOUND % KEY), within_s=60, every_s=0.5)
         time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time

@@ -42,6 +42,7 @@ from runtime.protocol import (
 )
 from runtime.training import KATIB
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, wait_for
+from tests.support.cluster_state import lacking
 from tests.support.shortest import shortest
 
 FOLDER = Backing("directory")
@@ -662,7 +663,7 @@ def test_an_experiment_is_listed_until_it_is_removed_and_removed_again(subject):
     if not isinstance(driver, SupportsExperiments):
         pytest.skip("chooses no values")
     if isinstance(driver, KubernetesDriver) and KATIB not in (driver.probe().operators or ()):
-        pytest.skip("The cluster has no Katib")
+        lacking("Katib")
     bounds = {"min": "0", "max": "1"}
     spec = ExperimentSpec(
         uid=str(uuid.uuid4()),

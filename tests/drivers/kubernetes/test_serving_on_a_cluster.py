@@ -19,6 +19,7 @@ from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_in_a_queue import API
 from tests.drivers.kubernetes.test_on_a_cluster import removed, told
 from tests.drivers.kubernetes.test_watch import Follower
+from tests.support.cluster_state import lacking
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -49,7 +50,7 @@ def ground() -> Iterator[Ground]:
     kinds = "inferenceservices.serving.kserve.io"
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", kinds):
         made.close()
-        pytest.skip("The cluster has no KServe: python -m devcluster kserve")
+        lacking("KServe (python -m devcluster kserve)")
     room = {"cpu": "2", "memory": "128Mi"}
     quotas = [{"name": n, "nominalQuota": q} for n, q in room.items()]
     group = {"coveredResources": list(room), "flavors": [{"name": name, "resources": quotas}]}
