@@ -104,7 +104,7 @@ def scalars(asked: httpx.Client, run: str = ".") -> list[list[float]]:
 def test_it_shows_what_a_run_writes_while_it_writes_and_lets_nobody_else_in(
     api: httpx.Client, portal: Portal
 ) -> None:
-    job = run(api, "curve", "600", "0.2", output="volume:shared/kept")
+    job = run(api, "curve", "6000", "0.2", output="volume:shared/kept")  # until it is cancelled
     until(
         lambda: api.get(f"projects/demo/jobs/{job}").json(),
         lambda row: row["status"]["state"] == "running",
