@@ -171,7 +171,7 @@ def test_parquet_goes_in_and_out_and_killed_in_the_middle_it_goes_on(batch) -> N
     kept = batch.folder / "kept/batch-progress.json"
     words = ("--format", "parquet", "--batch", "16")
     process = batch.begin(*words)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
         if kept.exists() and json.loads(kept.read_text())["predicted"] >= 800:
             break
