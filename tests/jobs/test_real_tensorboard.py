@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.jobs.test_real_outputs import berth
+from tests.support.dataplane import dataplane_environment
 from tests.support.portal import Portal, environments
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -35,6 +36,7 @@ writer.close()
 def portal() -> Iterator[Portal]:
     if not (environments() / "jupyterlab").exists():
         pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
+    dataplane_environment()  # of the file browser, whoever made it before
     running = Portal()
     try:
         yield running.start()
