@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Response, Route, expect
+from playwright.sync_api import Page, Response, Route, expect
 
 from benchmarks.lib import poll
 from tests.browser.file_samples import notebook, png
@@ -125,6 +125,10 @@ ANSWER_AS_TOLD = """(act) => {
 }"""
 
 
+def is_asked(page: Page) -> bool:
+    return bool(page.evaluate("'told' in window"))
+
+
 def test_how_far_the_unpacking_is_is_told_in_place(visit: Visit) -> None:
     page = visit.page
     page.evaluate(ANSWER_AS_TOLD, "extract")
@@ -138,6 +142,7 @@ def test_how_far_the_unpacking_is_is_told_in_place(visit: Visit) -> None:
     bar = page.get_by_role("progressbar", name="Progress of the unpacking")
     cancel = notes.get_by_role("button", name="Cancel")
     cancel.focus()
+    poll(lambda: is_asked(page), within_s=TOLD_WITHIN_S, every_s=0.1)
     page.evaluate("told({progress: {step: 'reading', files: 7, bytes: 2048}})")
     expect(notes).to_contain_text("Looking into “set.zip”: 7 files, 2.0 KiB")
     expect(bar).not_to_have_attribute("value", re.compile("."))  # how much there is, is not known
@@ -185,6 +190,7 @@ def test_how_far_a_copy_is_is_told_in_place(visit: Visit) -> None:
         page.evaluate("told({progress: {files: 0, bytes: 0}})")
         return bool(bar.get_attribute("value") == "0")
 
+    poll(lambda: is_asked(page), within_s=TOLD_WITHIN_S, every_s=0.1)
     poll(it_is_known_how_much_there_is, within_s=TOLD_WITHIN_S, every_s=0.1)
     page.wait_for_timeout(50)  # a rate is told of two moments
     page.evaluate("told({progress: {files: 0, bytes: 1024}})")

@@ -88,8 +88,12 @@ def test_a_model_is_sent_interrupted_gone_on_with_and_cancelled(
     too_late_to_cancel(other, sent)
     cancelled_while_it_lands(page, new, folder)
     assert api.get("projects/demo/models/gone").status_code == 404
-    poll(lambda: not (there / "gone").exists(), within_s=10, every_s=0.1)
-    assert not list((there / ".berth" / "uploads").glob("*"))
+    uploads = there / ".berth" / "uploads"
+    poll(
+        lambda: not (there / "gone").exists() and not list(uploads.glob("*")),
+        within_s=60,
+        every_s=0.1,
+    )
     others_in_place_of_what_did_not_fit(page, new, tmp_path)
     assert [one.name for one in (there / "other").rglob("*") if one.is_file()] == ["model.joblib"]
     ann.context.close()

@@ -244,12 +244,12 @@ def test_two_pods_share_a_volume_and_a_reader_can_not_write(ground: Ground) -> N
     claim = f"v{ground.namespace}"
     writer = once(
         ground,
-        "cd $BERTH_VOLUMES/data; echo hi > file; until [ -e answer ]; do sleep 0.1; done; cat answer",
+        "cd $BERTH_VOLUMES/data; echo hi > file; until [ -s answer ]; do sleep 0.1; done; cat answer",
         mounts=(Mount(claim, name="data"),),
     )
     other = once(
         ground,
-        "cd $BERTH_VOLUMES/data; until [ -e file ]; do sleep 0.1; done; cat file; echo yes > answer",
+        "cd $BERTH_VOLUMES/data; until [ -s file ]; do sleep 0.1; done; cat file; echo yes > answer",
         mounts=(Mount(claim, name="data"),),
         owner="another",
     )

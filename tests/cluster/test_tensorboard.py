@@ -30,7 +30,7 @@ def test_a_pod_shows_what_another_one_writes_and_files_are_told(
 ) -> None:
     api = portal.api(portal.token("ann"))
     image = devcluster["images"]["jupyterlab"]["reference"]
-    job = run(api, "curve", "600", "0.2", output="volume:shared/kept", image=image, environment="")
+    job = run(api, "curve", "6000", "0.2", output="volume:shared/kept", image=image, environment="")
     until(
         lambda: api.get(f"projects/demo/jobs/{job}").json(),
         lambda row: row["status"]["state"] == "running",

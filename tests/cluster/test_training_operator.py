@@ -121,9 +121,9 @@ def test_put_out_it_is_let_in_again_and_cancelled_leaves_no_pod(jobs: Jobs, kube
         return {pod["metadata"]["uid"] for pod in owned(kube, running, "v1", "Pod")}
 
     let_in(active=False)
-    poll(lambda: not pods(), within_s=40, every_s=0.3)
+    poll(lambda: not pods(), within_s=100, every_s=0.3)
     let_in(active=True)
-    poll(lambda: len(pods() - before) == 2, within_s=40, every_s=0.3)
+    poll(lambda: len(pods() - before) == 2, within_s=100, every_s=0.3)
     jobs.until(one, "running")
     jobs.stop(one)
     found = jobs.until(one, "cancelled")

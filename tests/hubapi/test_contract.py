@@ -219,10 +219,12 @@ def test_busy_kernel_that_prints_nothing_is_not_idle(
 
 
 def test_asking_for_use_is_not_use(server: Server, alice: Browser, kernel: str) -> None:
-    before = server.portal.control("poll", uid=server.uid)["row"]["last_activity"]
-    time.sleep(0.2)
-    after = server.portal.control("poll", uid=server.uid)["row"]["last_activity"]
-    assert before == after
+    def last() -> Any:
+        time.sleep(0.2)
+        return server.portal.control("poll", uid=server.uid)["row"]["last_activity"]
+
+    # The server may just then report of what was before; asking is between each two of them.
+    assert any(last() == last() for _ in range(5))
 
 
 def test_scopes_are_understood_by_the_servers_own_matcher(server: Server, alice: Browser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -281,7 +282,7 @@ import django
 django.setup()
 from jobs import fenced_git, repositories
 from jobs.sources import repository
-fenced_git.SECONDS = 2
+fenced_git.SECONDS = 8
 with repositories.fetched(repository(sys.argv[1]), None, lambda: print("on", flush=True)):
     pass
 """
@@ -290,8 +291,11 @@ with repositories.fetched(repository(sys.argv[1]), None, lambda: print("on", flu
 def test_a_killed_worker_leaves_a_git_that_ends_by_itself(
     served: GitServed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = threading.Event()
+
     def late(_handler: BaseHTTPRequestHandler) -> bool:
-        time.sleep(10)
+        asked.set()
+        time.sleep(90)  # it must not be that which ends it
         return True
 
     def at_it() -> list[Path]:
@@ -308,10 +312,11 @@ def test_a_killed_worker_leaves_a_git_that_ends_by_itself(
     )
     assert worker.stdout is not None
     assert worker.stdout.readline() == "on\n"
+    assert asked.wait(60)
     worker.kill()
     worker.wait()
     assert at_it()
-    deadline = time.monotonic() + 9
+    deadline = time.monotonic() + 60
     while at_it() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert at_it() == []

@@ -8,12 +8,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from benchmarks.lib import poll
 from tests.support.git_served import GitServed, git_served
 from tests.support.portal import Portal
 
@@ -84,10 +86,15 @@ def test_code_of_a_repository_runs_though_the_worker_was_killed_on_the_way(
     said = {"name": "train", "command": ["python3", "train.py"], "code": served.code("trainer")}
     one = api.post("projects/demo/jobs", json={**said, **SIZE}).json()["id"]
     assert asked.wait(60)
-    status = api.get(f"projects/demo/jobs/{one}").json()["status"]
-    assert (status["reason"], served.host in status["message"]) == ("fetching-code", True)
+
+    def is_told() -> bool:
+        status = api.get(f"projects/demo/jobs/{one}").json()["status"]
+        return (status["reason"], served.host in status["message"]) == ("fetching-code", True)
+
+    poll(is_told, within_s=30, every_s=0.1)
     for pid in workers(portal):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     served.before = lambda _handler: False
     until(api, one, "succeeded")
     assert log(api, one) == "first"

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.jobs.test_real_outputs import berth
+from tests.support.dataplane import dataplane_environment
 from tests.support.portal import Portal, environments
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -35,6 +36,7 @@ writer.close()
 def portal() -> Iterator[Portal]:
     if not (environments() / "jupyterlab").exists():
         pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
+    dataplane_environment()  # of the file browser, whoever made it before
     running = Portal()
     try:
         yield running.start()
@@ -104,7 +106,7 @@ def scalars(asked: httpx.Client, run: str = ".") -> list[list[float]]:
 def test_it_shows_what_a_run_writes_while_it_writes_and_lets_nobody_else_in(
     api: httpx.Client, portal: Portal
 ) -> None:
-    job = run(api, "curve", "600", "0.2", output="volume:shared/kept")
+    job = run(api, "curve", "6000", "0.2", output="volume:shared/kept")  # until it is cancelled
     until(
         lambda: api.get(f"projects/demo/jobs/{job}").json(),
         lambda row: row["status"]["state"] == "running",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.lib import poll
 from jobs.programs import runner
 from tests.jobs.test_real_notebooks import notebook
 from tests.support.portal import environments
@@ -84,11 +85,14 @@ def smoke(folder: Path, script: str, *args: str, seconds: str = "20", gpus: str 
 def test_who_forks_and_leaves_is_not_waited_for_and_ends_with_it(tmp_path: Path) -> None:
     script = "import subprocess\nsubprocess.Popen(['sleep', '8642'], start_new_session=True)\n"
     began = time.monotonic()
-    code, said = smoke(tmp_path, script)
-    assert (code, time.monotonic() - began < 15) == (0, True)
+    code, said = smoke(tmp_path, script, seconds="50")
+    assert (code, time.monotonic() - began < 45) == (0, True)
     assert "and left processes behind" in said
-    found = subprocess.run(["pgrep", "-f", "sleep 8642"], check=False, capture_output=True)
-    assert found.stdout == b""
+    poll(lambda: not _runs("sleep 8642"), within_s=30)  # it was killed, and goes in a moment
+
+
+def _runs(words: str) -> bytes:
+    return subprocess.run(["pgrep", "-f", words], check=False, capture_output=True).stdout
 
 
 def test_a_smoke_run_may_tell_of_itself_as_its_run_does(tmp_path: Path) -> None:

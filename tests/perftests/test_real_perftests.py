@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from perftests import programs
 from perftests.rules import printed
 from tests.support import torch
 from tests.support.portal import ROOT, Portal, environments
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -65,8 +65,7 @@ def test_l8_two_replicas_are_measured_from_a_terminal_and_beside_a_baseline(
 @pytest.mark.parametrize("test", ["all-reduce", "all-gather", "scaling"])
 def test_two_processes_measure_by_gloo_where_there_is_pytorch(test: str) -> None:
     python = environments() / torch.environment() / "bin/python"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     words = [python, Path(programs.__file__).parent / programs.NAME]
     words += ["--test", test, "--replicas", "2", "--max-mib", "1"]
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -125,11 +126,12 @@ def rooted(started: Rooted) -> Rooted:
 
 
 def test_only_the_supervisor_and_its_keeper_stay_root(rooted: Rooted) -> None:
-    assert rooted.users("web") == ["berth"]
-    assert rooted.users("worker") == ["berth"]
-    assert rooted.users("proxy") == ["berth"]
-    assert rooted.users("supervisor") == ["root"]
-    assert rooted.users("manager") == ["berth", "root"]
+    wanted = {name: ["berth"] for name in ("web", "worker", "proxy")}
+    wanted |= {"supervisor": ["root"], "manager": ["berth", "root"]}
+    # One that just begins a program is there twice for a moment.
+    assert until(lambda: {name: rooted.users(name) for name in wanted} == wanted, 60), (
+        rooted.parts()
+    )
 
 
 def test_the_portals_user_owns_its_data_and_can_not_replace_what_is_roots(rooted: Rooted) -> None:
@@ -173,7 +175,11 @@ def test_root_makes_a_backup_and_leaves_no_file_of_its_own_beside_the_database(
 ) -> None:
     done = rooted.verb("backup", str(tmp_path / "berth.backup"))
     assert done.returncode == 0, done.stderr
-    assert {p.owner() for p in rooted.var.glob("berth.sqlite3*")} == {"berth"}
+    owners = set()
+    for file in rooted.var.glob("berth.sqlite3*"):
+        with suppress(FileNotFoundError):  # a journal goes with the last connection
+            owners.add(file.owner())
+    assert owners == {"berth"}
     assert list((rooted.var / "backups").iterdir()) == []
 
 

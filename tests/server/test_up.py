@@ -129,10 +129,10 @@ def test_while_the_gateway_is_replaced_a_call_waits_instead_of_being_refused(
     (haproxy,) = psutil.Process(before).children()
     os.kill(before, signal.SIGKILL)
     for _ in range(20):  # it goes on, and the next one takes over
-        assert httpx.get(url, timeout=5).status_code == 401
+        assert httpx.get(url, timeout=30).status_code == 401
     assert until(lambda: part(portal, "gateway") not in {None, before}, 60)
     assert until(lambda: not haproxy.is_running() or haproxy.status() == "zombie", 60)
-    assert httpx.get(url, timeout=5).status_code == 401
+    assert httpx.get(url, timeout=30).status_code == 401
 
 
 def test_the_internal_listener_serves_only_the_hub(portal: Portal) -> None:

@@ -66,13 +66,13 @@ class Batch:
 
     def run(self, *more: str, **env: Any) -> tuple[int, str]:
         process = self.begin(*more, **env)
-        _none, said = process.communicate(timeout=120)
+        _none, said = process.communicate(timeout=200)
         return process.returncode, said
 
     def killed_at(self, wanted: int, *more: str, **env: Any) -> None:
         """Begin it, and end it with SIGKILL once so many are predicted."""
         process, kept = self.begin(*more, **env), self.folder / "kept/batch-progress.json"
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while time.monotonic() < until and process.poll() is None:
             if kept.exists() and json.loads(kept.read_text())["predicted"] >= wanted:
                 break

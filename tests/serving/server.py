@@ -35,7 +35,7 @@ class Slow:
 joblib.dump(Slow(), sys.argv[1])
 """
 PROGRAM = ["-m", "serving.programs.model_server"]
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 180.0  # a busy machine reads its libraries for a minute
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,9 @@ def run(
     """Start the server where it is expected to end by itself."""
     asked = ["--framework", framework, "--model-dir", folder, *words]
     started = [*(command or python()), *PROGRAM, *asked]
-    return subprocess.run(started, capture_output=True, text=True, timeout=60, check=False, **said)
+    return subprocess.run(
+        started, capture_output=True, text=True, timeout=READY_WITHIN_S, check=False, **said
+    )
 
 
 @contextmanager
@@ -137,7 +139,7 @@ def serve(
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

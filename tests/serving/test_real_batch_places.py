@@ -9,6 +9,7 @@ import secrets
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,8 @@ def test_a_sleeping_endpoint_is_woken_and_kills_in_the_middle_lose_and_repeat_no
     for wanted in (0.1, 0.4):
         _predicted(kept, wanted * count)
         for pid in _programs("live"):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # one that it just began was seen as itself
+                os.kill(pid, signal.SIGKILL)
         assert _predicted(kept, 0) < count, "too fast to be killed in the middle"
     told = batch.over()
     assert (told["done"], told["failed"], told["endpoint"]) == (count, 0, "live")

@@ -67,6 +67,6 @@ def test_a_key_calls_wakes_and_is_revoked(portal: Portal) -> None:
         assert api.get(at).json()["launch"] == 2
         until(lambda: portal.shell(_CALLED.format(id=made.json()["id"])) >= 2)
         assert api.delete(f"{at}/keys/{key['id']}").status_code == 204
-        until(lambda: call().status_code == 401, 10)
+        until(lambda: call().status_code == 401, 30)
         api.delete(at)
         until(lambda: api.get(at).status_code == 404)

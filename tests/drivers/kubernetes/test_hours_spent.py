@@ -26,7 +26,7 @@ def test_whose_hours_are_spent_later_gives_back_first(town: Town) -> None:
     town.until(others, 6)
     for one in spent:
         town.stand(one, "over-budget")
-    wait_for(lambda: {town.workload(o)["spec"]["priority"] for o in spent} == {1}, seconds=10)
+    wait_for(lambda: {town.workload(o)["spec"]["priority"] for o in spent} == {1}, seconds=60)
     assert town.running(spent) == [0, 1]  # by that alone nothing ends
     town.until([town.submit("b") for _n in range(2)], 2)
     # they began first, and one of them stood before all jobs
@@ -35,7 +35,7 @@ def test_whose_hours_are_spent_later_gives_back_first(town: Town) -> None:
     # there is room again: it stands where it stood
     for one in spent:
         town.stand(one)
-    wait_for(lambda: town.workload(notebook)["spec"]["priority"] == 1000, seconds=10)
+    wait_for(lambda: town.workload(notebook)["spec"]["priority"] == 1000, seconds=60)
     town.end(others[:2])
     town.until(spent, 2)
 
@@ -51,7 +51,7 @@ def test_what_waits_is_held_back_until_there_are_hours_again(town: Town) -> None
     town.end([first[1]])
     town.until([later], 1)
     # what Kueue let in by a look of before it read the word is put out again by itself
-    wait_for(lambda: not town.running(held), seconds=20, every=0.2)
+    wait_for(lambda: not town.running(held), seconds=60, every=0.2)
     assert town.running(first[:1]) == [0]  # what was let in goes on
     for one in held:
         found = town.workload(one)

@@ -30,11 +30,13 @@ def test_over_quota_gives_back_what_is_guaranteed_to_others(town: Town) -> None:
     town.until(b, 2)
     assert len(town.until(a, 6)) == 6
     evicted = next(spec for n, spec in enumerate(a) if n not in town.running(a))
-    found = town.ground.seen(evicted.uid)
-    assert (found.seen, found.reason) in {
-        (Seen.STARTING, Reason.PREEMPTED),
-        (Seen.CREATED, Reason.QUEUED),
-    }
+    told = {(Seen.STARTING, Reason.PREEMPTED), (Seen.CREATED, Reason.QUEUED)}
+
+    def is_told() -> bool:
+        found = town.ground.seen(evicted.uid)
+        return (found.seen, found.reason) in told
+
+    wait_for(is_told, seconds=60, every=0.2)
     c = [town.submit("c") for _n in range(2)]
     town.until(c, 2)
     town.until(a, 4)

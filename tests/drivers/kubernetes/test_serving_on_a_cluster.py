@@ -216,7 +216,7 @@ def test_c14_why_none_answers(
     found = told(follower, spec.uid, lambda o: (o.seen, o.reason) == (seen, reason))
     assert [(one.reason, one.address) for one in found.replicas] == [(reason, "")]
     if reason == Reason.TRIED_AGAIN:  # a program that can't begin has ended for good
-        found = told(follower, spec.uid, lambda o: o.seen == Seen.EXITED, seconds=90)
+        found = told(follower, spec.uid, lambda o: o.seen == Seen.EXITED, seconds=180)
         assert found.exit_code == 7
         assert ground.stopped(spec.uid).exit_code == 7
     removed(ground, spec.uid)

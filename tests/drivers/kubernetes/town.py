@@ -65,7 +65,7 @@ class Town:
             found = self.running(specs)
             return found if len(found) == count else None
 
-        return wait_for(look, seconds=60, every=0.2)
+        return wait_for(look, seconds=150, every=0.2)
 
     def end(self, specs: list[WorkloadSpec]) -> None:
         def gone(uid: str) -> bool:

@@ -282,7 +282,7 @@ def test_a_group_is_tried_again_as_a_whole(supervisor):
     script = 'echo "$RANK" >> "$HOME/ran"; [ -e "$HOME/tried" ] && exit 0; [ "$RANK" = 0 ] && sleep 600; '
     spec = group(
         supervisor,
-        script + 'sleep 0.5; touch "$HOME/tried"; exit 7',
+        script + 'until grep -q 0 "$HOME/ran"; do sleep .05; done; touch "$HOME/tried"; exit 7',
         retry=RetryPolicy(2, backoff_s=0.1),
     )
     found = supervisor.ended(spec)

@@ -84,12 +84,12 @@ class Running:
         await self.gateway.apply(self.table)
 
     async def raw(self, text: str) -> str:
-        """Send bytes as they are; return all that comes until it is closed or silent."""
+        """Send bytes as they are; return all that comes until it is closed or, after that, silent."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(text.replace("\n", "\r\n").encode())
         answer = b""
         with contextlib.suppress(TimeoutError, ConnectionError):
-            while part := await asyncio.wait_for(reader.read(65536), 1.0):
+            while part := await asyncio.wait_for(reader.read(65536), 1.0 if answer else 15.0):
                 answer += part
         writer.close()
         return answer.decode()

@@ -221,12 +221,13 @@ async def test_f2_a_limit_is_a_keys_wherever_it_says_that_it_comes_from(
 ) -> None:
     limited = Principal("k1", "k1", frozenset({"e1"}), requests_per_s=3)
     await gateway.route(replica, principals={"good": limited})
-    told = []
-    for n in range(12):
+    told, began = [], time.monotonic()
+    for n in range(40):
         headers = {"X-Forwarded-For": f"10.0.0.{n}", "X-Real-IP": f"10.0.0.{n}"}
         told.append((await gateway.get(headers=headers)).status_code)  # each by a connection
-    assert told.count(200) <= 6
-    assert told[-1] == 429
+    most = 3 * (time.monotonic() - began + 1) + 1  # and a window's edge
+    assert told.count(200) <= most
+    assert told.count(200) + told.count(429) == 40
 
 
 async def test_f4_who_sends_its_body_slowly_holds_up_nobody_and_is_told_in_the_end(

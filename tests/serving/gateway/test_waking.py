@@ -22,7 +22,7 @@ async def test_many_wait_for_one_waking(gateway: Running, replica: Replica) -> N
         began = time.monotonic()
         await gateway.route(replica)
         answers = await asyncio.gather(*asked)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert {(one.status_code, one.text) for one in answers} == {(200, "first")}
     await until(lambda: gateway.gateway.waiting == {})
 
@@ -36,13 +36,12 @@ async def test_nobody_without_a_key_wakes_anything(gateway: Running) -> None:
 
 
 async def test_waiting_has_an_end_and_room_for_so_many(gateway: Running) -> None:
-    await gateway.route(wait_s=1.5, waiting=2)
+    await gateway.route(wait_s=4, waiting=2)
     async with gateway.client() as client:
         held = [asyncio.create_task(client.get("/v1")) for _ in range(2)]
         await until(lambda: gateway.gateway.waiting.get("e1") == 2)
-        began = time.monotonic()
         third = await client.get("/v1")
-        assert time.monotonic() - began < 1
+        assert not any(one.done() for one in held), "it was told at once"
         late = await asyncio.gather(*held)
     for answer in (third, *late):
         assert answer.status_code == 503
