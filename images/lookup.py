@@ -31,7 +31,7 @@ from common.oci import (
 from common.outbound import OutboundError, Trouble, policy_from_settings
 from images.findings import NO_SINGLEUSER
 from images.models import ImageFacts
-from runtime.capabilities import Attempt, Program, SupportsPrograms, Tried
+from runtime.capabilities.programs import Attempt, Program, SupportsPrograms, Tried
 from runtime.protocol import DriverError, Placement
 from runtime.reasons import Reason
 

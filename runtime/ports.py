@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.protocol import Driver, Resources
 from runtime.routers.base import Router
 

@@ -244,7 +244,7 @@ class Serve:
 
     They are all alike and know nothing of each other; who sends requests chooses among those that
     answer the probe (``ReplicaSeen.address``). Their number changes within a launch
-    (``capabilities.SupportsServing``), down to none; a launch begins with one or more.
+    (``capabilities.workloads.SupportsServing``), down to none; a launch begins with one or more.
     """
 
     replicas: int = 1

@@ -21,14 +21,10 @@ from django.conf import settings
 
 from common.clock import now
 from runtime import observe, routes
-from runtime.capabilities import (
-    Held,
-    SupportsNotice,
-    SupportsSecretRefresh,
-    SupportsStanding,
-    SupportsTenants,
-    SupportsVolumes,
-)
+from runtime.capabilities.queues import SupportsStanding
+from runtime.capabilities.tenants import SupportsTenants
+from runtime.capabilities.volumes import SupportsVolumes
+from runtime.capabilities.workloads import Held, SupportsNotice, SupportsSecretRefresh
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
 from runtime.ports import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.replicas import moment
-from runtime.capabilities import SupportsServing
+from runtime.capabilities.workloads import SupportsServing
 from runtime.models import ONE_MACHINE
 from runtime.ports import cluster_provider
 from runtime.protocol import InvalidSpec, NotYet, Seen

@@ -21,15 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import (
-    EXPERIMENT,
-    CannotGrow,
-    EventLines,
-    ExperimentSpec,
-    Held,
-    Proposal,
-    TrialEnd,
-)
+from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, Proposal, TrialEnd
+from runtime.capabilities.volumes import CannotGrow
+from runtime.capabilities.workloads import EventLines, Held
 from runtime.drivers import mounts
 from runtime.drivers.mounts import checked
 from runtime.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from runtime.protocol import Observation, PodGroup, Resources, Seen, WorkloadSpec
 from tests.cluster import dials
 from tests.cluster.tenants import World, when_there, world

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Measured
+from runtime.capabilities.volumes import Measured
 from runtime.drivers.kubernetes import measuring
 from runtime.protocol import Mount, NotYet, Placement, Seen
 from tests.cluster.test_data import ended, log_of, once, removed, wiped

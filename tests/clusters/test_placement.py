@@ -13,7 +13,7 @@ from common.clock import now
 from common.errors import Forbidden, Invalid
 from placement.decision import Request
 from placement.fleet import Fleet, decision_on, engine_decision
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.protocol import InvalidSpec, PodGroup, Resources
 from tests.clusters.fleet import fleet, node
 

@@ -8,19 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from runtime.capabilities import (
-    EXPERIMENT,
-    ExperimentSpec,
+from runtime.capabilities.clusters import SupportsMetrics, SupportsWatch
+from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, SupportsExperiments
+from runtime.capabilities.volumes import SupportsMoves, SupportsSnapshots, SupportsVolumes
+from runtime.capabilities.workloads import (
     SupportsEvents,
-    SupportsExperiments,
     SupportsLogs,
-    SupportsMetrics,
-    SupportsMoves,
     SupportsSecretRefresh,
     SupportsServing,
-    SupportsSnapshots,
-    SupportsVolumes,
-    SupportsWatch,
 )
 from runtime.drivers.fake import FakeDriver
 from runtime.drivers.kubernetes.driver import KubernetesDriver

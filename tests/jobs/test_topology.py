@@ -14,7 +14,7 @@ from clusters.services import nodes_store
 from common.errors import Conflict, Invalid
 from jobs.models import Job
 from jobs.runtime_spec import workload_spec
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.protocol import Together
 from runtime.reasons import Reason
 from tests.clusters.fleet import node

@@ -26,7 +26,7 @@ from notebooks.ui.home import cards
 from placement.fleet import Fleet, engine_decision
 from quotas.models import Limit
 from quotas.selectors import Account
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.drivers.kubernetes.nodes import tolerates
 from runtime.models import ObservedWorkload
 from runtime.protocol import InvalidSpec, Placement

@@ -25,7 +25,8 @@ from queues.hooks import tree_changed
 from queues.models import ClusterQueues, Guarantee, Priority, Queue
 from queues.standing import left_on
 from runtime import ports
-from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
+from runtime.capabilities.clusters import NodeChanges, NodeFacts
+from runtime.capabilities.queues import QueueShare, QueueTree
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
 from runtime.protocol import Denied, Desired, NotYet, Phase, Resources, Unreachable

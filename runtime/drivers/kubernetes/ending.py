@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.client import KubeClient, Object

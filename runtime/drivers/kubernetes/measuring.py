@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.capabilities import Measured
+from runtime.capabilities.volumes import Measured
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.client import KubeClient, Object

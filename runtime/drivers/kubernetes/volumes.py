@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from runtime.capabilities import CannotGrow, Growing
+from runtime.capabilities.volumes import CannotGrow, Growing
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.builders.tenant import binary

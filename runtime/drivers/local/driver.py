@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 
 from runtime import training
-from runtime.capabilities import EventLines
+from runtime.capabilities.workloads import EventLines
 from runtime.drivers.local.gpus import GpuSource, gpu_source, played
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
 from runtime.drivers.mounts import checked

@@ -7,7 +7,7 @@ import pytest
 from clusters.checks.base import Answer
 from clusters.checks.probe_runner import Bench, Needs
 from clusters.options import ClusterOptions
-from runtime.capabilities import Program
+from runtime.capabilities.programs import Program
 from runtime.drivers.kubernetes import measuring, nfs, oneshot
 from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.options import KubernetesOptions

@@ -2,7 +2,7 @@
 
 import copy
 
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from runtime.drivers.kubernetes.builders import tenant as bundle
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job as shape

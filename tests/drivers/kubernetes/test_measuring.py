@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Measured
+from runtime.capabilities.volumes import Measured
 from runtime.drivers.kubernetes import measuring
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.measuring import parsed

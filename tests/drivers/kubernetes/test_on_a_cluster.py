@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from devcluster.kube import KubeError
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.observe import moment
 from runtime.protocol import Mount, NotYet, Placement, Probe, Resources, Seen

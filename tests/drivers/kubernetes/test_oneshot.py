@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Attempt, Program, Tried
+from runtime.capabilities.programs import Attempt, Program, Tried
 from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied, Placement

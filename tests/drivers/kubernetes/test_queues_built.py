@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueShare, QueueTree
 from runtime.drivers.kubernetes.builders import queues
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.options import KubernetesOptions

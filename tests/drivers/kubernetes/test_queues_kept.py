@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from devcluster.kube import KubeError
-from runtime.capabilities import QueueKind, QueueShare
+from runtime.capabilities.queues import QueueKind, QueueShare
 from runtime.drivers.kubernetes.builders import queues
 from runtime.protocol import Denied, InvalidSpec, Placement, PodGroup, Resources, Seen
 from runtime.reasons import Reason

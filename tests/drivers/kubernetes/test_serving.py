@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runtime import training
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names, observe_served, shapes
 from runtime.drivers.kubernetes.builders import tenant_policies, workload
 from runtime.drivers.kubernetes.builders.pod_fields import is_way

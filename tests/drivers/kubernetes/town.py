@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueShare, QueueTree
 from runtime.protocol import NotYet, Placement, Resources, Seen, WorkloadSpec
 from tests.drivers.kubernetes.harness import RESTRICTED, Ground, ground_of, wait_for
 

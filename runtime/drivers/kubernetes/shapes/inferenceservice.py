@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime import training
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names, observe_served
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import pod_fields, workload
