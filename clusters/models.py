@@ -11,7 +11,7 @@ from common.ids import new_uid
 from runtime.capabilities.clusters import Traits
 from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
-from runtime.protocol import Resources
+from runtime.spec import Resources
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Protocol
 
 from runtime.capabilities.clusters import NodeChanges
-from runtime.protocol import Driver, Resources
+from runtime.protocol import Driver
 from runtime.routers.base import Router
+from runtime.spec import Resources
 
 WAITS = "waits"  # what is beyond a budget is not let in until there is room
 

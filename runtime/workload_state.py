@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.protocol import Desired, Observation, Phase, Resources, Seen
+from runtime.protocol import Desired, Observation, Phase, Seen
 from runtime.reasons import Fault, Reason, end_reason, info
+from runtime.spec import Resources
 
 # What the pages and the API offer in each phase (permission decides further).
 OFFERS: dict[Phase, tuple[str, ...]] = {

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runtime.models import Reconcilable
-    from runtime.protocol import Observation, Phase, WorkloadSpec
+    from runtime.protocol import Observation, Phase
     from runtime.reconcilers import Outcome
+    from runtime.spec import WorkloadSpec
     from runtime.workload_state import ReconcileContext
 
 SOON_S = 1.0  # until it is looked at after its number changed, also where nothing watches

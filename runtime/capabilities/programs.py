@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from runtime.protocol import Placement
+from runtime.spec import Placement
 
 
 class Attempt(StrEnum):

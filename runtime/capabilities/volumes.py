@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from runtime.protocol import Backing, Denied, NotYet, Placement
+from runtime.protocol import Denied, NotYet
+from runtime.spec import Backing, Placement
 
 
 @dataclass(frozen=True)

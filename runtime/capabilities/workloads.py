@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from runtime.protocol import NotYet, WorkloadSpec
+from runtime.protocol import NotYet
+from runtime.spec import WorkloadSpec
 
 
 class Held(NotYet):

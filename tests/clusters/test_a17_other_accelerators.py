@@ -14,7 +14,7 @@ from placement.fleet import decision_on
 from runtime.capabilities.clusters import NodeChanges
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Resources, WorkloadSpec
+from runtime.spec import Resources, WorkloadSpec
 from tests.drivers.kubernetes.pieces import built
 from tests.engineapp.models import Thing
 

@@ -14,7 +14,8 @@ from common.errors import Forbidden, Invalid
 from placement.decision import Request
 from placement.fleet import Fleet, decision_on, engine_decision
 from runtime.capabilities.clusters import NodeChanges
-from runtime.protocol import InvalidSpec, PodGroup, Resources
+from runtime.protocol import InvalidSpec
+from runtime.spec import PodGroup, Resources
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db

@@ -19,19 +19,14 @@ from runtime.capabilities.workloads import (
 )
 from runtime.drivers.fake import FakeDriver
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.protocol import (
-    ISOLATION,
+from runtime.protocol import ISOLATION, Driver, InvalidSpec, NotYet, Observation, Seen
+from runtime.spec import (
     Backing,
-    Driver,
-    InvalidSpec,
     Mount,
-    NotYet,
-    Observation,
     PodGroup,
     Probe,
     Resources,
     RetryPolicy,
-    Seen,
     Serve,
     WorkloadSpec,
 )

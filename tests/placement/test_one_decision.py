@@ -29,7 +29,8 @@ from quotas.selectors import Account
 from runtime.capabilities.clusters import NodeChanges
 from runtime.drivers.kubernetes.nodes import tolerates
 from runtime.models import ObservedWorkload
-from runtime.protocol import InvalidSpec, Placement
+from runtime.protocol import InvalidSpec
+from runtime.spec import Placement
 from tests.clusters.fleet import node
 from tests.engineapp.models import Thing
 from tests.notebooks.cluster_world import IMAGE, attach, network, pool, spec

@@ -29,8 +29,9 @@ from runtime.capabilities.clusters import NodeChanges, NodeFacts
 from runtime.capabilities.queues import QueueShare, QueueTree
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Denied, Desired, NotYet, Phase, Resources, Unreachable
+from runtime.protocol import Denied, Desired, NotYet, Phase, Unreachable
 from runtime.reasons import NOT_ASKED, Reason
+from runtime.spec import Resources
 from tests.projects.cluster_double import KEY, TenantFake
 from tests.support import driving
 from work.services import workload_edit

@@ -36,17 +36,9 @@ from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.watch import Watch
-from runtime.protocol import (
-    Backing,
-    DriverError,
-    Health,
-    InvalidSpec,
-    Observation,
-    Placement,
-    Seen,
-    WorkloadSpec,
-)
+from runtime.protocol import DriverError, Health, InvalidSpec, Observation, Seen
 from runtime.reasons import Reason
+from runtime.spec import Backing, Placement, WorkloadSpec
 from runtime.training import KATIB, KINDS, OPERATORS
 from runtime.use_sources import DeviceUse, Holder, UseSource
 

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from runtime import training
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
-from runtime.protocol import Observation, PodGroup, ReplicaSeen, RetryPolicy, Seen
+from runtime.protocol import Observation, ReplicaSeen, Seen
 from runtime.reasons import Reason
+from runtime.spec import PodGroup, RetryPolicy
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _LAST_WORDS = 4096

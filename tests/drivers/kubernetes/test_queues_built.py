@@ -14,7 +14,7 @@ from runtime.drivers.kubernetes.builders import queues
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job
-from runtime.protocol import Placement, Together
+from runtime.spec import Placement, Together
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.test_builders import spec
 

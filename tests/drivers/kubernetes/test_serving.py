@@ -22,18 +22,9 @@ from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pruning import small_pod, small_served
 from runtime.drivers.kubernetes.shapes import inferenceservice as shape
-from runtime.protocol import (
-    InvalidSpec,
-    NotYet,
-    Observation,
-    Probe,
-    Resources,
-    RetryPolicy,
-    Seen,
-    Serve,
-    WorkloadSpec,
-)
+from runtime.protocol import InvalidSpec, NotYet, Observation, Seen
 from runtime.reasons import Reason
+from runtime.spec import Probe, Resources, RetryPolicy, Serve, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import LATER, NS, UID, ended, event, pod, runs, waits
 from tests.drivers.kubernetes.stub import Stub

@@ -23,7 +23,8 @@ from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
-from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
+from runtime.protocol import Denied, InvalidSpec, NotYet, Observation
+from runtime.spec import RetryPolicy, WorkloadSpec
 from runtime.training import BESIDE
 
 VERSION, PLURAL, KIND = "batch/v1", "jobs", "Job"

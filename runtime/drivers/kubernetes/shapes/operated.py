@@ -19,7 +19,8 @@ from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
-from runtime.protocol import Network, NotYet, Observation, PodGroup, WorkloadSpec
+from runtime.protocol import NotYet, Observation
+from runtime.spec import Network, PodGroup, WorkloadSpec
 
 _POLICIES = pod_fields.KINDS[1]
 _ONE_PLACE = "kueue.x-k8s.io/podset-group-name"
