@@ -50,7 +50,11 @@ WAIT_S = 60.0  # the net under what is waited for: its coming makes the row due 
 
 
 class WorkloadReconciler(WorkloadEnding):
-    """See the module. Subclasses set ``kind`` and ``model``."""
+    """See the module. Subclasses set ``kind`` and ``model``.
+
+    Its rows have, besides the columns of ``Reconcilable``, ``launch`` (grows with each start that a
+    user asks for), ``cluster_key``, ``project``, ``owner`` and ``resources``.
+    """
 
     # --- the engine's side ------------------------------------------------------------------
     def phase_on_error(self, row: Any) -> Phase:
