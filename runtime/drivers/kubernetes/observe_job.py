@@ -140,10 +140,7 @@ def _found(sight: Sight) -> Found:
 def alive(sight: Sight) -> Found:
     pod = sight.pod
     if pod is None:
-        reason, message = waiting.not_created(sight.events)
-        if reason:
-            return Found(Seen.CREATED, reason, message)
-        return observe.again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
+        return observe.not_made(sight)
     if (end := own_end(pod)) is not None:
         return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
     if observe.is_going(pod):
