@@ -29,7 +29,7 @@ from benchmarks.traces import CAPACITY, SAMPLE, TraceJob, read
 from devcluster.fleet import FAKE, RUN_TIME
 from devcluster.kube import Kube, KubeError
 from devcluster.kueue import MANAGED
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueShare, QueueTree
 from runtime.drivers.kubernetes.builders import queues
 from runtime.drivers.kubernetes.builders.pod_fields import DEVICES
 from runtime.drivers.kubernetes.options import KubernetesOptions

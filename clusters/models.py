@@ -8,10 +8,10 @@ from django.db import models
 from django.utils.translation import gettext as _
 
 from common.ids import new_uid
-from runtime.capabilities import Traits
+from runtime.capabilities.clusters import Traits
 from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
-from runtime.protocol import Resources
+from runtime.spec import Resources
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {

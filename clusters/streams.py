@@ -17,7 +17,7 @@ from clusters.registry import driver_for
 from common.errors import BerthError, Conflict, Unavailable
 from common.streams import Place, Places, look
 from runtime import bus
-from runtime.capabilities import SupportsLogs
+from runtime.capabilities.workloads import SupportsLogs
 from runtime.protocol import DriverError, Unreachable
 
 PART = 64 * 1024

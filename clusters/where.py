@@ -13,7 +13,7 @@ from clusters.options import options_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from runtime.capabilities import Names
+    from runtime.capabilities.clusters import Names
 
 
 class Named(Protocol):

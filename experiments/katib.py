@@ -14,7 +14,7 @@ from django.db.models import Q
 from clusters.registry import driver_for
 from experiments.choices import LIVE, Algorithm, Engine, TrialState
 from experiments.models import Experiment
-from runtime.capabilities import ExperimentSpec, Proposal, SupportsExperiments, TrialEnd
+from runtime.capabilities.experiments import ExperimentSpec, Proposal, SupportsExperiments, TrialEnd
 from runtime.protocol import Denied, InvalidSpec
 from runtime.training import KATIB
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jobs.models import Job
-    from runtime.capabilities import Proposal
+    from runtime.capabilities.experiments import Proposal
 
 log = structlog.get_logger(__name__)
 

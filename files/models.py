@@ -9,7 +9,8 @@ from django.db.models import Q
 from common.ids import new_short_id
 from projects.models import Project
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Phase, Resources
+from runtime.protocol import Desired, Phase
+from runtime.spec import Resources
 from volumes.models import Volume
 
 if TYPE_CHECKING:

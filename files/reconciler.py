@@ -16,8 +16,9 @@ from hubapi import services as hub
 from queues.choices import Purpose
 from runtime.models import Reconcilable
 from runtime.pods import PORT
-from runtime.protocol import Observation, Phase, Probe, Resources, WorkloadSpec
+from runtime.protocol import Observation, Phase
 from runtime.reasons import Reason
+from runtime.spec import Probe, Resources, WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from volumes.backing import mount_of
 from work.data_programs import data_program_spec

@@ -21,7 +21,9 @@ from clusters.registry import driver_for
 from common.errors import BerthError, Conflict, Unavailable
 from notebooks.ssh import ssh_server
 from runtime import gateway
-from runtime.capabilities import SupportsInspection, SupportsLogs, SupportsMetrics, SupportsVolumes
+from runtime.capabilities.clusters import SupportsMetrics
+from runtime.capabilities.volumes import SupportsVolumes
+from runtime.capabilities.workloads import SupportsInspection, SupportsLogs
 from runtime.protocol import Driver
 
 MAX_LOG_PART = 4 * 1024 * 1024

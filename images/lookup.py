@@ -31,9 +31,10 @@ from common.oci import (
 from common.outbound import OutboundError, Trouble, policy_from_settings
 from images.findings import NO_SINGLEUSER
 from images.models import ImageFacts
-from runtime.capabilities import Attempt, Program, SupportsPrograms, Tried
-from runtime.protocol import DriverError, Placement
+from runtime.capabilities.programs import Attempt, Program, SupportsPrograms, Tried
+from runtime.protocol import DriverError
 from runtime.reasons import Reason
+from runtime.spec import Placement
 
 SECONDS = 5.0
 LAYERS_MAX = 1000

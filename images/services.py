@@ -34,7 +34,7 @@ from runtime.protocol import Phase
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
-    from runtime.protocol import Placement
+    from runtime.spec import Placement
 
 QUESTION = "image-check"
 Chooser = Callable[["Principal", "Project", Mapping[str, Any]], str]

@@ -7,7 +7,7 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from clusters.where import lookup_of
-        from jobs import checkpoints, goodput, listeners, outputs, references
+        from jobs import checkpoints, goodput, listeners, output_copies, references
         from jobs.kind import JOB
         from jobs.models import Job
         from jobs.reconciler import JobReconciler
@@ -25,7 +25,7 @@ class JobsConfig(AppConfig):
         panels.register(copies)
         panels.register(curves)
         panels.register(goodput.panel)
-        made_for.register(outputs.note_ended)
+        made_for.register(output_copies.note_ended)
         made_for.register(checkpoints.note_ended)
         references.connect()
         reconcilers.register(JobReconciler())

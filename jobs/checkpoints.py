@@ -21,7 +21,7 @@ from django.utils.translation import override
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import BerthError, Conflict, Invalid, wrong
-from jobs import outputs
+from jobs import output_copies, outputs
 from jobs.models import Copies, Job
 from loaders import services as loads
 from loaders.choices import Direction, Result
@@ -170,7 +170,7 @@ def _copy(copies: Copies) -> bool:
 def _tried_again(job: Job) -> datetime | None:
     """Return when a copy that failed is tried again: of one that runs no more, for a day."""
     at = now()
-    waits = job.phase == Phase.RUNNING or at - (job.phase_since or at) < outputs.LONGEST
+    waits = job.phase == Phase.RUNNING or at - (job.phase_since or at) < output_copies.LONGEST
     return at + timedelta(seconds=settings.BERTH_CHECKPOINT_SECONDS) if waits else None
 
 

@@ -25,7 +25,8 @@ from jobs.models import Job, Package
 from jobs.packages import PREFIX
 from jobs.sources import in_volume
 from runtime import training
-from runtime.protocol import Brought, Desired
+from runtime.protocol import Desired
+from runtime.spec import Brought
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

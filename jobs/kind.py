@@ -23,8 +23,9 @@ from jobs.runs import run_keep
 from placement.clusters import known_cluster
 from projects.access import Permission
 from runtime import training
-from runtime.protocol import Phase, PodGroup, Together
+from runtime.protocol import Phase
 from runtime.reasons import Reason
+from runtime.spec import PodGroup, Together
 from volumes.services.create import SHARED
 from work import fields as f
 from work import standard_fields as s

@@ -17,7 +17,8 @@ from jobs.choices import AfterLoss
 from loaders.models import Load
 from projects.models import Project
 from runtime import training
-from runtime.protocol import PodGroup, Resources, Seen
+from runtime.protocol import Seen
+from runtime.spec import PodGroup, Resources
 from volumes.models import Volume
 from work.models import Workload
 

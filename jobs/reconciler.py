@@ -19,8 +19,9 @@ from jobs.runtime_spec import STOP_GRACE_S, workload_spec
 from jobs.states import ENDED
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Observation, Phase, Resources, Seen, WorkloadSpec
+from runtime.protocol import Desired, Observation, Phase, Seen
 from runtime.reasons import Reason
+from runtime.spec import Resources, WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from runtime.workload_state import RESTARTED, ReconcileContext, Status, status_of
 from work import environments, needs

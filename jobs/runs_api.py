@@ -10,7 +10,7 @@ from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from common.errors import NotFound, Unavailable, wrong
-from jobs import outputs, runs
+from jobs import output_copies, output_states, runs
 from jobs.choices import OutputState
 from jobs.models import Run
 from jobs.tensorboard import MOST, tensorboard_open
@@ -134,7 +134,7 @@ class ArtifactsOut(serializers.Serializer[Any]):
 
 def artifacts_out(run: Run) -> dict[str, Any]:
     """Return what a run left."""
-    found = outputs.output_of(run)
+    found = output_states.output_of(run)
     volume = run.output_volume if found.is_here else None
     is_there = found.state in {OutputState.COMPLETE, OutputState.PARTIAL}
     return {
@@ -183,7 +183,7 @@ class WorkArtifactsCopied(OneView):
 
     def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
         found = {"row": self.row(), "launch": self.kwargs["run"]}
-        run = outputs.output_again(principal=self.principal, **found)
+        run = output_copies.output_again(principal=self.principal, **found)
         told = ArtifactsOut(artifacts_out(run)).data
         return Response(told, status=status.HTTP_202_ACCEPTED)
 
@@ -215,7 +215,7 @@ class WorkArtifactFiles(OneView):
     def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
         row = self.row()
         require_owner(self.principal, row)
-        found = outputs.files_of(self.principal, runs.run_get(row, self.kwargs["run"]))
+        found = output_states.files_of(self.principal, runs.run_get(row, self.kwargs["run"]))
         if found.has_failed:
             raise Unavailable(found.message, code="files-away")
         files = [{"path": path, "size": size} for path, size in found.files]

@@ -18,7 +18,8 @@ from jobs.models import Job
 from jobs.programs import runner
 from queues.choices import Purpose
 from runtime import training
-from runtime.protocol import InvalidSpec, PodGroup, RetryPolicy, WorkloadSpec
+from runtime.protocol import InvalidSpec
+from runtime.spec import PodGroup, RetryPolicy, WorkloadSpec
 from volumes.backing import mount_of
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 

@@ -20,7 +20,7 @@ from common.clock import now
 from jobs.goodput import goodput_keep
 from jobs.models import Job, Told
 from jobs.states import OVER, state_of
-from runtime.capabilities import SupportsEvents
+from runtime.capabilities.workloads import SupportsEvents
 from runtime.protocol import NotYet, Unreachable
 from usage.ledger import millis
 from usage.models import Interval

@@ -17,9 +17,10 @@ from loaders.models import ACTIVE, Load
 from loaders.runtime_spec import workload_spec
 from loaders.services import uploads
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase, WorkloadSpec
+from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
+from runtime.spec import WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from runtime.workload_state import ReconcileContext, Status
 

@@ -22,7 +22,8 @@ from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
 from queues.choices import Purpose
-from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
+from runtime.protocol import InvalidSpec
+from runtime.spec import Resources, RetryPolicy, WorkloadSpec
 from volumes.backing import mount_of
 from volumes.selectors import room_left
 from work.data_programs import data_program_spec

@@ -18,8 +18,8 @@ from loaders.concurrency import sentence_of
 from loaders.states import FILTERS, SETTLED, state_of
 from placement.decision import waiting
 from runtime import reasons
-from runtime.protocol import Resources
 from runtime.reasons import Reason
+from runtime.spec import Resources
 from work.kinds import States
 from work.why import Why
 

@@ -29,7 +29,7 @@ from metrics import bulk, rollups
 from metrics.devices import store as devices_store
 from metrics.models import DEVICE_LENGTH, FRESH, Quiet, Sample
 from runtime import reconcilers
-from runtime.capabilities import SupportsDeviceUse, SupportsMetrics
+from runtime.capabilities.clusters import SupportsDeviceUse, SupportsMetrics
 from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, DriverError, Phase, Seen
 from runtime.use_sources import DeviceUse, Holder

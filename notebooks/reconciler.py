@@ -15,9 +15,10 @@ from notebooks.models import Workspace
 from notebooks.programs import LACKS
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, WorkloadSpec
+from runtime.protocol import Observation, Phase
 from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry
+from runtime.spec import WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from runtime.workload_state import ReconcileContext
 from work import needs

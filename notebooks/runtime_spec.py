@@ -16,7 +16,7 @@ from notebooks.where import image_of
 from queues.choices import Purpose
 from runtime import lab_extension
 from runtime.pods import HOME, PORT
-from runtime.protocol import Probe, Sidecar, WorkloadSpec
+from runtime.spec import Probe, Sidecar, WorkloadSpec
 from volumes.backing import mount_of
 from work.attached import volumes_seen_by
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys

@@ -11,8 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.accelerators import closed_by
 from common.errors import BerthError, Conflict, Forbidden, Invalid
-from runtime import protocol as p
-from runtime.protocol import Resources, Together
+from runtime.spec import Network, Placement, Resources, Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from clusters.models import Cluster, Flavor, Node, Pool
     from placement.fleet import Fleet
-    from runtime.protocol import PodGroup
+    from runtime.spec import PodGroup
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -319,8 +318,8 @@ class Decision:
     fleet: Fleet = field(repr=False, compare=False)
     uid: UUID | None = None  # of the workload, where it may have a place in a queue
     refusal: Reason | None = None
-    nodes: p.Placement = field(default_factory=p.Placement)
-    network: p.Network = field(default_factory=p.Network)
+    nodes: Placement = field(default_factory=Placement)
+    network: Network = field(default_factory=Network)
     bound: tuple[Pool, ...] = ()  # it needs one of these; none: wherever nothing is reserved
     kinds: tuple[Flavor, ...] = ()
     flavors: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from clusters.options import options_of
 from clusters.wording import work_words
 from placement.decision import Reason
 from placement.levels import LABELS
-from runtime import protocol as p
+from runtime.spec import Network, Placement, Together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
         (usable if ours else foreign).append(row)
     chosen = _chosen(offered, request)
     bound = [chosen] if chosen else []
-    network = p.Network()
+    network = Network()
     if request.network:
         profile = _profile(offered, request)
         if chosen is None:
@@ -70,7 +70,7 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
     together = _together(made)
     if not devices.count:
         labels, found = nodes_with([], bound)
-        nodes = p.Placement(
+        nodes = Placement(
             node_labels=labels,
             any_of=tuple(term for _rank, term in found),
             tolerations=tolerations_of(bound),
@@ -82,10 +82,10 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
         made, [flavor for flavor in offered.flavors if flavor.name in there], bound
     )
     labels, found = nodes_with(kinds, bound)
-    resource = kinds[0].resource if kinds else p.Placement.resource
+    resource = kinds[0].resource if kinds else Placement.resource
     names = {flavor.name for flavor in kinds}
     holding = [row for row in usable if names & {flavor.name for flavor in row.flavors.all()}]
-    nodes = p.Placement(
+    nodes = Placement(
         resource=resource,
         node_labels=labels,
         any_of=tuple(term for _rank, term in found),
@@ -107,7 +107,7 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
     )
 
 
-def _together(made: Decision) -> p.Together | None:
+def _together(made: Decision) -> Together | None:
     """Return what keeps its replicas together, by the label of nodes."""
     together = made.request.together
     if together is None:
@@ -153,7 +153,7 @@ def _wired(profile: NetworkProfile, usable: Iterable[Pool]) -> list[Pool]:
     return inside
 
 
-def _cards(profile: NetworkProfile, gpus: int) -> p.Network:
+def _cards(profile: NetworkProfile, gpus: int) -> Network:
     """Return what an extra network adds to a pod."""
     cards = profile.cards(gpus)
     if not cards:
@@ -164,7 +164,7 @@ def _cards(profile: NetworkProfile, gpus: int) -> p.Network:
     for name, resource in taken:
         if resource or name not in attached:  # what takes nothing of the node is attached once
             attached.append(name)
-    return p.Network(
+    return Network(
         attachments=tuple(attached),
         resources=dict(Counter(resource for _name, resource in taken if resource)),
         env={str(k): str(v) for k, v in (profile.env or {}).items()},

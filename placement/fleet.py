@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
-    from runtime.protocol import Resources
+    from runtime.spec import Resources
 
 # How the queue of a machine stands; handed in once by the app that owns queues.
 _sights: list[Callable[[Cluster], QueueSight]] = []

@@ -21,7 +21,7 @@ from events.services import record
 from projects import hooks, namespaces
 from projects.models import Invitation, KubeGrant, Membership, Project, ProjectNamespace
 from runtime import observe
-from runtime.capabilities import KubeUser, SupportsTenants, TenantSpec
+from runtime.capabilities.tenants import KubeUser, SupportsTenants, TenantSpec
 from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import cluster_provider
 from runtime.protocol import (

@@ -23,7 +23,7 @@ from queues.choices import OVER_BUDGET, Beyond
 from queues.models import ClusterQueues, Queue
 from queues.tree import Look, priority_of
 from runtime import gateway
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree, SupportsQueues
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueShare, QueueTree, SupportsQueues
 from runtime.hints import hint_uids
 from runtime.models import ONE_MACHINE
 from runtime.ports import AdmissionRequest, Granted, Waiting, cluster_provider

@@ -29,7 +29,7 @@ from queues.sharing import Pool, Work
 from queues.tree import NO_RULES, Look, Rules
 from queues.turns import Before, Turns, overlap
 from queues.works import purpose_of
-from runtime.protocol import Resources
+from runtime.spec import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ from events.services import record
 from queues import kueue
 from queues.models import ClusterQueues
 from runtime import reconcilers
-from runtime.capabilities import SupportsQueues
+from runtime.capabilities.queues import SupportsQueues
 from runtime.hints import hint_uids
 from runtime.ports import cluster_provider
 from runtime.protocol import Denied, Desired, InvalidSpec, NotYet, Phase, Unreachable

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from clusters.models import Cluster
     from placement.decision import Decision
-    from runtime.protocol import Resources
+    from runtime.spec import Resources
 
 _THIS_MACHINE = _("This machine")
 

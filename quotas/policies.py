@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.utils.translation import gettext as _
 
 from quotas.choices import is_kind, label_of, order_of, words
-from runtime.protocol import Resources
+from runtime.spec import Resources
 
 
 class Scope(StrEnum):

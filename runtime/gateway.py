@@ -19,7 +19,8 @@ from django.utils.translation import gettext as _
 from common import trust
 from common.errors import BerthError, NotFound, Unavailable
 from common.hooks import Hook
-from runtime.protocol import Health, Observation, Unreachable, WorkloadSpec
+from runtime.protocol import Health, Observation, Unreachable
+from runtime.spec import WorkloadSpec
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 MAX_ANSWER = 16 * 1024 * 1024

@@ -17,7 +17,7 @@ from common.clock import now
 from common.database import update_returning
 from common.ids import is_uid
 from runtime import reachability, reconcilers
-from runtime.capabilities import SupportsNodes, SupportsWatch
+from runtime.capabilities.clusters import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
 from runtime.ports import cluster_provider

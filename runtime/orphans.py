@@ -21,7 +21,8 @@ from common.hooks import Hook
 from common.ids import is_uid
 from events.services import record
 from runtime import bus, installation, reconcilers
-from runtime.capabilities import EXPERIMENT, SupportsAdoption, SupportsExperiments
+from runtime.capabilities.experiments import EXPERIMENT, SupportsExperiments
+from runtime.capabilities.workloads import SupportsAdoption
 from runtime.models import Installation, ObservedWorkload, Route
 from runtime.ports import admission, cluster_provider
 from runtime.protocol import (

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from runtime.capabilities import NodeChanges
-from runtime.protocol import Driver, Resources
+from runtime.capabilities.clusters import NodeChanges
+from runtime.protocol import Driver
 from runtime.routers.base import Router
+from runtime.spec import Resources
 
 WAITS = "waits"  # what is beyond a budget is not let in until there is room
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Protocol
 from django.db import models
 
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, Resources, WorkloadSpec
+from runtime.protocol import Observation, Phase
 from runtime.routers.base import RouteEntry
+from runtime.spec import Resources, WorkloadSpec
 
 
 @dataclass(frozen=True)

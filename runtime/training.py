@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from runtime.protocol import PodGroup, Resources
+from runtime.spec import PodGroup, Resources
 
 NONE, PYTORCH, TENSORFLOW, MPI = "none", "pytorch", "tensorflow", "mpi"
 CHIEF, WORKER, PS, MASTER, LAUNCHER = "chief", "worker", "ps", "master", "launcher"

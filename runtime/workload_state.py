@@ -6,10 +6,9 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-from uuid import UUID
+from typing import Any
 
-from runtime.protocol import Desired, Observation, Phase, Resources, Seen
+from runtime.protocol import Desired, Observation, Phase, Seen
 from runtime.reasons import Fault, Reason, end_reason, info
 
 # What the pages and the API offer in each phase (permission decides further).
@@ -101,17 +100,6 @@ BRIEF_S = 60.0
 RESTARTED = "restarted"
 RECLAIMED = "reclaimed"  # its devices are asked back; with the uid of the work that gets them
 _RESTARTS_TOLD = 50  # of one launch; one that comes and goes for ever tells no more then
-
-
-class WorkloadRow(Protocol):
-    """What a row must have besides the columns of ``Reconcilable``."""
-
-    uid: UUID
-    launch: int  # grows with each start that a user asks for
-    cluster_key: str
-    project: Any  # has ``uid``
-    owner: Any  # has ``uid``
-    resources: Resources
 
 
 @dataclass

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from jobs.ai_platform.documents import leaves
-from jobs.ai_platform.translation import Line
+from jobs.ai_platform.sheet import Line
 from serving.choices import Framework
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.replicas import moment
-from runtime.capabilities import SupportsServing
+from runtime.capabilities.workloads import SupportsServing
 from runtime.models import ONE_MACHINE
 from runtime.ports import cluster_provider
 from runtime.protocol import InvalidSpec, NotYet, Seen
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runtime.models import Reconcilable
-    from runtime.protocol import Observation, Phase, WorkloadSpec
+    from runtime.protocol import Observation, Phase
     from runtime.reconcilers import Outcome
+    from runtime.spec import WorkloadSpec
     from runtime.workload_state import ReconcileContext
 
 SOON_S = 1.0  # until it is looked at after its number changed, also where nothing watches

@@ -12,7 +12,8 @@ from images.services import pinned
 from queues.choices import Purpose
 from runtime import training
 from runtime.pods import VOLUMES
-from runtime.protocol import InvalidSpec, Probe, RetryPolicy, Serve, WorkloadSpec
+from runtime.protocol import InvalidSpec
+from runtime.spec import Probe, RetryPolicy, Serve, WorkloadSpec
 from serving.choices import Files
 from serving.runtimes import CUSTOM, Runtime, runtime_of
 from volumes.backing import mount_of

@@ -13,7 +13,7 @@ from clusters.services import nodes_store
 from clusters.usable import METADATA
 from common.clock import now
 from projects.models import Project
-from runtime.capabilities import NodeChanges, NodeFacts
+from runtime.capabilities.clusters import NodeChanges, NodeFacts
 from tools import screen_cluster_work
 from usage.models import CapacityHour
 

@@ -13,9 +13,10 @@ from django.db.models import Q
 from clusters.models import Device, Node
 from common.clock import now
 from runtime.models import ObservedWorkload
-from runtime.protocol import Phase, Resources
+from runtime.protocol import Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Transition, WorkloadKind, reconciler_for
+from runtime.spec import Resources
 from usage.ledger import REPEATED_MOST
 from usage.models import RESIZED, Interval, LateFact, Mark, Wait
 

@@ -14,7 +14,7 @@ from clusters.options import ACCESS_MODES, DIRECTORY, NFS, ClusterOptions
 from clusters.where import image_cluster, names_on, namespace_of
 from common import disk
 from common.errors import wrong
-from runtime.protocol import Backing, Mount
+from runtime.spec import Backing, Mount
 from volumes.choices import BackingKind
 from volumes.models import Volume
 

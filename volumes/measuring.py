@@ -15,14 +15,14 @@ import structlog
 from django.db.models import Q
 
 from common.clock import now
-from runtime.capabilities import SupportsMeasuring
+from runtime.capabilities.volumes import SupportsMeasuring
 from runtime.protocol import DriverError, NotYet, Unreachable
 from volumes import references
 from volumes.models import Volume, VolumeDay
 from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
-    from runtime.capabilities import Measured, SupportsVolumes
+    from runtime.capabilities.volumes import Measured, SupportsVolumes
 
 
 log = structlog.get_logger(__name__)

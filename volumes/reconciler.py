@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from clusters.registry import driver_for
 from common.clock import now
 from projects.namespaces import tenant_ready
-from runtime.capabilities import (
+from runtime.capabilities.volumes import (
     CannotGrow,
     Growing,
     SupportsGrowth,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from projects.models import Project
-    from runtime.protocol import Placement
+    from runtime.spec import Placement
     from volumes.models import Volume
 
 SEPARATOR = "/"

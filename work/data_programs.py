@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from clusters.options import options_of
 from clusters.where import image_cluster, namespace_of
 from queues.kueue import labels_of
-from runtime.protocol import InvalidSpec, WorkloadSpec
+from runtime.protocol import InvalidSpec
+from runtime.spec import WorkloadSpec
 from volumes.topology import placement_beside
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runtime.protocol import Desired, Phase, PodGroup, Resources
+from runtime.protocol import Desired, Phase
+from runtime.spec import PodGroup, Resources
 from work.choices import StopReason
 from work.fields import Table, Text
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from clusters.models import Cluster
     from projects.access import Permission
     from projects.models import Project
-    from runtime.protocol import Together
+    from runtime.spec import Together
     from volumes.models import Volume
     from work.attached import Attached
     from work.services.plan import Plan

@@ -22,7 +22,8 @@ from credentials.models import Credential
 from projects.models import Project
 from runtime import reasons
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Phase, Resources
+from runtime.protocol import Desired, Phase
+from runtime.spec import Resources
 from runtime.workload_state import RECLAIMED, RESTARTED
 from volumes.models import Volume
 from work.choices import StopReason

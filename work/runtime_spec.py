@@ -15,7 +15,7 @@ from placement.decision import Request
 from placement.fleet import engine_decision
 from queues.kueue import labels_of
 from runtime.pods import with_secrets
-from runtime.protocol import Mount
+from runtime.spec import Mount
 from volumes.backing import mount_of
 from volumes.topology import labels_near
 from work import kinds

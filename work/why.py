@@ -20,7 +20,7 @@ from runtime.reasons import Reason, ReasonInfo
 from work.image_pull import pull_of
 
 if TYPE_CHECKING:
-    from runtime.protocol import Resources
+    from runtime.spec import Resources
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import click
 from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
 from berth_cli.documents import Kind, Waiting, register
+from berth_cli.naming import given
 from berth_cli.output import emit
 
 _LIST: Any = (
@@ -105,8 +106,7 @@ def experiment_restart(s: Session, name: str, **values: Any) -> None:
 @with_session
 def experiment_delete(s: Session, name: str, reason: str) -> None:
     """Delete a search that is over, with the jobs of its trials."""
-    params = {"reason": reason} if reason else None
-    s.client.call("DELETE", _address(s, name), params=params)
+    s.client.call("DELETE", _address(s, name), params=given(reason))
     click.echo(f"{name} is deleted.")
 
 

@@ -15,7 +15,7 @@ from berth_cli import completing
 from berth_cli.batches import batches, predict_again, predict_batch
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, with_session
-from berth_cli.naming import why, without_none
+from berth_cli.naming import given, why, without_none
 from berth_cli.output import emit, moment, printable, refused, size
 
 FRAMEWORKS = (
@@ -104,7 +104,7 @@ def model_describe(s: Session, name: str) -> None:
 @with_session
 def model_delete(s: Session, name: str, reason: str) -> None:
     """Delete a model with its versions; their files stay."""
-    s.client.call("DELETE", f"{_base(s)}/{name}", params={"reason": reason} if reason else None)
+    s.client.call("DELETE", f"{_base(s)}/{name}", params=given(reason))
     click.echo(f"{name} is deleted.")
 
 
@@ -309,7 +309,7 @@ def version_read(s: Session, name: str, version_name: str) -> None:
 def version_delete(s: Session, name: str, version_name: str, reason: str) -> None:
     """Delete a version; its files stay where they are."""
     path = f"{_base(s)}/{name}/versions/{version_name}"
-    s.client.call("DELETE", path, params={"reason": reason} if reason else None)
+    s.client.call("DELETE", path, params=given(reason))
     click.echo(f"{name}/{version_name} is deleted.")
 
 

@@ -26,7 +26,7 @@ from berth_cli.client import (
 )
 from berth_cli.context import Session, with_session
 from berth_cli.documents import plan_option
-from berth_cli.naming import why
+from berth_cli.naming import given, why
 from berth_cli.output import emit, printable
 from berth_cli.work import Row
 
@@ -88,7 +88,7 @@ def models_describe(s: Session, name: str) -> None:
 @with_session
 def models_delete(s: Session, name: str, reason: str) -> None:
     """Delete a model with its versions; their files stay."""
-    s.client.call("DELETE", f"{_base(s)}/{name}", params={"reason": reason} if reason else None)
+    s.client.call("DELETE", f"{_base(s)}/{name}", params=given(reason))
     click.echo(f"{name} is deleted.", err=True)
 
 
@@ -179,7 +179,7 @@ def versions_describe(s: Session, name: str, model: str) -> None:
 def versions_delete(s: Session, name: str, model: str, reason: str) -> None:
     """Delete a version that nothing serves; its files stay."""
     path = f"{_base(s)}/{model}/versions/{name}"
-    s.client.call("DELETE", path, params={"reason": reason} if reason else None)
+    s.client.call("DELETE", path, params=given(reason))
     click.echo(f"{model}/{name} is deleted.", err=True)
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clusters.accelerators import closed_by
 from clusters.models import Flavor, Pool
 from common.clock import now
-from runtime.capabilities import NodeFacts
+from runtime.capabilities.clusters import NodeFacts
 from runtime.drivers.kubernetes.nodes import facts_of
-from runtime.protocol import Placement
+from runtime.spec import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -82,13 +82,7 @@ def cluster_attach(*, principal: Principal, given: Attachment) -> Cluster:
             cluster.save()
     except IntegrityError as error:
         raise Conflict(_("There is a cluster with this short name already.")) from error
-    events.record(
-        actor=principal,
-        verb="cluster.attached",
-        target=cluster,
-        data={"server": sealed.server, "fingerprint": sealed.fingerprint},
-    )
-    _after(cluster)
+    _record(principal, "cluster.attached", cluster, sealed)
     return cluster
 
 
@@ -107,13 +101,7 @@ def kubeconfig_replace(*, principal: Principal, cluster: Cluster, kubeconfig: st
     _put(row, sealed, principal)
     row.revision += 1
     row.save()
-    events.record(
-        actor=principal,
-        verb="cluster.credential-replaced",
-        target=row,
-        data={"server": sealed.server, "fingerprint": sealed.fingerprint},
-    )
-    _after(row)
+    _record(principal, "cluster.credential-replaced", row, sealed)
     return row
 
 
@@ -234,6 +222,13 @@ def fingerprint(pem: str | bytes) -> str:
         return ""
     digest = hashlib.sha256(der).hexdigest().upper()
     return ":".join(digest[i : i + 2] for i in range(0, len(digest), 2))
+
+
+def _record(principal: Principal, verb: str, cluster: Cluster, sealed: _Sealed) -> None:
+    """Another credential counts from here on."""
+    found = {"server": sealed.server, "fingerprint": sealed.fingerprint}
+    events.record(actor=principal, verb=verb, target=cluster, data=found)
+    _after(cluster)
 
 
 def _after(cluster: Cluster) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from clusters.checks.base import Finding
-    from runtime.capabilities import NodeChanges
+    from runtime.capabilities.clusters import NodeChanges
     from runtime.protocol import Driver
     from runtime.routers.base import Router
 

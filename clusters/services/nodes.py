@@ -18,7 +18,7 @@ from runtime import bus
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from runtime.capabilities import NodeChanges, NodeFacts
+    from runtime.capabilities.clusters import NodeChanges, NodeFacts
 
 _FACTS = (
     "ready",

@@ -15,7 +15,8 @@ from jobs import outputs
 from jobs.ai_platform.documents import FILE, cleaned, merged, read, refusal
 from jobs.ai_platform.machines import Tables
 from jobs.ai_platform.searches import searches
-from jobs.ai_platform.translation import Here, Line, translate
+from jobs.ai_platform.sheet import Here, Line
+from jobs.ai_platform.translation import translate
 from jobs.kind import JOB
 from jobs.models import Job, TrainingInput
 from loaders.services.resolve import find_credential
@@ -25,7 +26,7 @@ from work.services import Plan, workload_create, workload_plan
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from clusters.models import Cluster
-    from jobs.ai_platform.translation import Translation
+    from jobs.ai_platform.sheet import Translation
     from projects.models import Project
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")

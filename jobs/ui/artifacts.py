@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from accounts.principal import Principal
 from common.errors import BerthError
 from common.hooks import Hook
-from jobs import outputs, runs
+from jobs import output_copies, output_states, runs
 from jobs.choices import OutputState
 from jobs.models import Run
 from jobs.tensorboard import is_offered
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from django.utils.functional import Promise
 
-    from jobs.outputs import Output
+    from jobs.output_states import Output
 
 CHOSEN_FROM = 50  # the latest runs
 SHOWN = 200  # of its files; the rest is counted
@@ -70,7 +70,7 @@ class Artifacts(OneView):
         has_output = runs.runs_of(row).exclude(output_folder="").select_related(*_RELATED)
         text = request.GET.get("run", "")
         run = runs.run_get(row, runs.run_number(text, "run")) if text else has_output.first()
-        found = outputs.output_of(run) if run else None
+        found = output_states.output_of(run) if run else None
         said: dict[str, Any] = {"run": run, "output": found}
         if run is not None and found is not None and found.state != OutputState.NONE:
             numbers = list(has_output.values_list("launch", flat=True)[:CHOSEN_FROM])
@@ -99,7 +99,7 @@ class ArtifactFiles(OneView):
         row = self.inside()
         run = runs.run_get(row, runs.run_number(request.POST.get("run", ""), "run"))
         try:
-            found = outputs.files_of(self.principal, run)
+            found = output_states.files_of(self.principal, run)
         except BerthError as error:
             return self.render({"row": row, "run": run, "problem": error.message})
         lines = lines_of(run, found.files, browser_of(run))
@@ -129,5 +129,5 @@ class CopyAgain(Act):
 
     def act(self, row: Any, request: HttpRequest) -> str:
         number = runs.run_number(request.POST.get("run", ""), "run")
-        outputs.output_again(principal=self.principal, row=row, launch=number)
+        output_copies.output_again(principal=self.principal, row=row, launch=number)
         return _("What run %(n)d left is copied again.") % {"n": number}

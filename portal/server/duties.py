@@ -30,7 +30,7 @@ from files import services as files
 from hubapi import activity, revocation
 from jobs import told
 from jobs.checkpoints import copies_due
-from jobs.outputs import outputs_copy, outputs_tidy
+from jobs.output_copies import outputs_copy, outputs_tidy
 from jobs.packages import packages_prune
 from loaders import services as loaders
 from metrics import sampling

@@ -34,7 +34,7 @@ from projects.choices import GrantKind
 from projects.models import KubeGrant, Membership, Project, ProjectNamespace
 from projects.services.life import line
 from runtime import gateway
-from runtime.capabilities import KubeToken, Settling, SupportsKubeTokens
+from runtime.capabilities.tenants import KubeToken, Settling, SupportsKubeTokens
 from runtime.hints import hint
 from runtime.protocol import DriverError, NotYet, Phase
 

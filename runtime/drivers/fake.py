@@ -21,17 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import (
-    EXPERIMENT,
-    CannotGrow,
-    EventLines,
-    ExperimentSpec,
-    Held,
-    Proposal,
-    TrialEnd,
-)
+from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, Proposal, TrialEnd
+from runtime.capabilities.volumes import CannotGrow
+from runtime.capabilities.workloads import EventLines, Held
 from runtime.drivers import mounts
 from runtime.drivers.mounts import checked
+from runtime.spec import Backing, RetryPolicy, WorkloadSpec
 from runtime.store import Store
 
 _ERRORS: dict[str, Callable[[], Exception]] = {
@@ -119,7 +114,7 @@ class FakeDriver:
             logs[key] = logs.get(key, "") + text
 
     # --- the verbs ----------------------------------------------------------------------
-    def ensure(self, spec: p.WorkloadSpec) -> Mapping[str, object]:
+    def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         with self._verb("ensure", spec.uid) as world:
             workloads = world.setdefault("workloads", {})
             old = workloads.get(spec.uid)
@@ -151,7 +146,7 @@ class FakeDriver:
                 "devices": list(spec.devices),
                 "mounts": [m.volume_uid for m in spec.mounts],
                 "attempt": 1,
-                "retry": asdict(spec.retry if spec.once else p.RetryPolicy()),
+                "retry": asdict(spec.retry if spec.once else RetryPolicy()),
                 "queue": spec.queue,
                 "priority": spec.priority,
                 "roles": roles,
@@ -173,7 +168,7 @@ class FakeDriver:
             starts[spec.uid] = [*starts.get(spec.uid, []), spec.launch]
             return {"launch": spec.launch}
 
-    def scale(self, spec: p.WorkloadSpec) -> None:
+    def scale(self, spec: WorkloadSpec) -> None:
         with self._verb("scale", spec.uid) as world:
             item = world.get("workloads", {}).get(spec.uid) or {}
             if item.get("launch") != spec.launch or item["seen"] in _OVER or spec.serve is None:
@@ -259,7 +254,7 @@ class FakeDriver:
             self._store.wait(0.05)
 
     def ensure_volume(
-        self, volume_uid: str, *, project: str, owner: str, backing: p.Backing | None = None
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
     ) -> None:
         with self._verb("ensure_volume", volume_uid) as world:
             made = world.setdefault("volumes", {}).setdefault(
@@ -270,10 +265,10 @@ class FakeDriver:
                 raise CannotGrow("The fake storage stays as it is.", size_mib=before)
             made["size_mib"] = wanted
 
-    def can_grow(self, backing: p.Backing) -> bool:
+    def can_grow(self, backing: Backing) -> bool:
         return backing.options.get("storage_class") != "fixed"
 
-    def refresh_secrets(self, spec: p.WorkloadSpec) -> None:
+    def refresh_secrets(self, spec: WorkloadSpec) -> None:
         with self._verb("refresh_secrets", spec.uid) as world:
             if (held := world.get("workloads", {}).get(spec.uid)) is not None:
                 held["secret_names"] = sorted(spec.secret_env())
@@ -328,10 +323,10 @@ class FakeDriver:
         with self._store.open() as world:
             return dict(world.get("experiments", {}))
 
-    def can_snapshot(self, backing: p.Backing) -> bool:
+    def can_snapshot(self, backing: Backing) -> bool:
         return backing.kind != "nfs"
 
-    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> int:
+    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> int:
         del backing
         with self._verb("ensure_snapshot", snapshot_uid) as world:
             size = int(world.get("volumes", {}).get(volume_uid, {}).get("bytes", 0))
@@ -340,7 +335,7 @@ class FakeDriver:
             )
             return int(world["snapshots"][snapshot_uid]["bytes"])
 
-    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> None:
+    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
         del backing
         with self._verb("restore_snapshot", snapshot_uid) as world:
             kept = world.get("snapshots", {}).get(snapshot_uid)
@@ -348,15 +343,15 @@ class FakeDriver:
                 raise p.InvalidSpec("There is no such snapshot.")
             world["volumes"][volume_uid]["bytes"] = kept["bytes"]
 
-    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> None:
+    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
         del volume_uid, backing
         with self._verb("remove_snapshot", snapshot_uid) as world:
             world.get("snapshots", {}).pop(snapshot_uid, None)
 
-    def can_move(self, backing: p.Backing) -> bool:
+    def can_move(self, backing: Backing) -> bool:
         return backing.kind != "storage-class"
 
-    def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: p.Backing) -> None:
+    def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: Backing) -> None:
         del backing
         with self._verb("move_volume", volume_uid) as world:
             world["volumes"][volume_uid].update(project=project, owner=owner)
@@ -453,7 +448,7 @@ class FakeDriver:
             item["ended_first"] = script.get("exit_replica", 0)
             codes = script.get("exit_codes") or [script.get("exit_code", 0)]  # of each attempt
             code = codes[min(item["attempt"], len(codes)) - 1]
-            policy = p.RetryPolicy(**item["retry"])
+            policy = RetryPolicy(**item["retry"])
             if item["attempt"] < policy.attempts and not policy.is_final(code):
                 again = {"attempt": item["attempt"] + 1, "started_at": time.time()}
                 told = {"reason": "tried-again", "message": f"exit code {code}"}

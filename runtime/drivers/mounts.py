@@ -6,7 +6,8 @@ Volumes of data have plain names, each once.
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from runtime.protocol import InvalidSpec, Mount
+from runtime.protocol import InvalidSpec
+from runtime.spec import Mount
 
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 

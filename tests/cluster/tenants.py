@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from devcluster.kube import Kube
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from runtime.drivers.kubernetes import access, kubeconfig, names
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions

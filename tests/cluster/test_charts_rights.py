@@ -18,7 +18,7 @@ from clusters.checks.probe_runner import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions
 from devcluster.kube import Kube
-from runtime.capabilities import KubeUser, TenantSpec
+from runtime.capabilities.tenants import KubeUser, TenantSpec
 from runtime.drivers.kubernetes import access, kubeconfig
 from runtime.drivers.kubernetes.builders.tenant_access import PORTAL
 from runtime.drivers.kubernetes.driver import KubernetesDriver

@@ -15,8 +15,9 @@ from devcluster.kube import Kube
 from loaders.runtime_spec import RETRY
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume
-from runtime.protocol import Backing, InvalidSpec, Mount, NotYet, Seen, WorkloadSpec
+from runtime.protocol import InvalidSpec, NotYet, Seen
 from runtime.reasons import Reason
+from runtime.spec import Backing, Mount, WorkloadSpec
 from tests.cluster import dials
 from tests.cluster.pods import phase
 from tests.cluster.tenants import world

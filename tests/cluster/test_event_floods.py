@@ -19,7 +19,8 @@ import pytest
 from devcluster.kube import Kube, KubeError
 from gate import rpc
 from runtime.drivers.kubernetes import names
-from runtime.protocol import DriverError, Probe, Seen
+from runtime.protocol import DriverError, Seen
+from runtime.spec import Probe
 from tests.drivers.kubernetes.harness import RESTRICTED, Ground, _no_sign_ins, ground_of, wait_for
 from tests.drivers.kubernetes.test_on_a_cluster import removed, told
 from tests.drivers.kubernetes.test_watch import Follower

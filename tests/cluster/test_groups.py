@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from runtime.capabilities import TenantSpec
-from runtime.protocol import Observation, PodGroup, Resources, Seen, WorkloadSpec
+from runtime.capabilities.tenants import TenantSpec
+from runtime.protocol import Observation, Seen
+from runtime.spec import PodGroup, Resources, WorkloadSpec
 from tests.cluster import dials
 from tests.cluster.tenants import World, when_there, world
 from tests.drivers.kubernetes.harness import wait_for

@@ -21,7 +21,7 @@ from images.findings import Finding, Verdict
 from images.models import ImageFacts
 from projects import namespaces
 from projects.models import ProjectNamespace
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from tests.cluster import dials
 from tests.cluster.pods import is_ready, phase, pod
 from tests.cluster.tenants import HUB_PORT, World, world

@@ -16,7 +16,7 @@ import pytest
 
 from devcluster.kube import Kube
 from projects.services.kube import Target, with_token
-from runtime.capabilities import KubeToken, KubeUser, TenantSpec
+from runtime.capabilities.tenants import KubeToken, KubeUser, TenantSpec
 from runtime.protocol import NotYet
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod

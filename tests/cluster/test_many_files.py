@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from runtime.protocol import Mount, Seen
+from runtime.protocol import Seen
+from runtime.spec import Mount
 from tests.cluster.test_data import log_of, once, removed, wiped
 from tests.cluster.test_loads import opened
 from tests.cluster.test_measuring import measured

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Measured
+from runtime.capabilities.volumes import Measured
 from runtime.drivers.kubernetes import measuring
-from runtime.protocol import Mount, NotYet, Placement, Seen
+from runtime.protocol import NotYet, Seen
+from runtime.spec import Mount, Placement
 from tests.cluster.test_data import ended, log_of, once, removed, wiped
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.support.cluster_state import cluster_state

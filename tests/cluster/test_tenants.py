@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube, KubeError, path_of
-from runtime.capabilities import KubeUser, TenantSpec
+from runtime.capabilities.tenants import KubeUser, TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.protocol import InvalidSpec, NotYet

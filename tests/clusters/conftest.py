@@ -4,7 +4,8 @@ import pytest
 
 from clusters import registry, services
 from runtime.ports import AdmissionRequest
-from runtime.protocol import Device, Health, Resources
+from runtime.protocol import Device, Health
+from runtime.spec import Resources
 
 
 @pytest.fixture(autouse=True)

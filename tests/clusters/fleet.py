@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runtime.capabilities import NodeFacts
+from runtime.capabilities.clusters import NodeFacts
 
 PRODUCTS = {
     "h100-80": ("NVIDIA-H100-80GB-HBM3", "81559"),

@@ -11,10 +11,10 @@ from clusters.selectors import use_sources
 from clusters.services import nodes_store
 from placement.decision import Request
 from placement.fleet import decision_on
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Resources, WorkloadSpec
+from runtime.spec import Resources, WorkloadSpec
 from tests.drivers.kubernetes.pieces import built
 from tests.engineapp.models import Thing
 

@@ -8,7 +8,7 @@ from clusters.device_use import kinds_for
 from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.models import ObservedWorkload
 from tests.clusters.fleet import fleet
 from tests.engineapp.models import Thing

@@ -7,7 +7,7 @@ from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.services import nodes_store
 from common.clock import now
 from notebooks.models import Preset
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.protocol import Unreachable
 from tests.clusters.fleet import fleet
 

@@ -9,7 +9,7 @@ from clusters.models import Cluster, NetworkProfile
 from placement.decision import Request
 from placement.fleet import decision_on
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Resources, WorkloadSpec
+from runtime.spec import Resources, WorkloadSpec
 from tests.drivers.kubernetes.pieces import built
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from clusters.selectors import node_ranges
 from clusters.services import nodes_store, pool_save
 from clusters.services.nodes import public_ranges
 from clusters.where import architectures_of
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db

@@ -13,8 +13,9 @@ from common.clock import now
 from common.errors import Forbidden, Invalid
 from placement.decision import Request
 from placement.fleet import Fleet, decision_on, engine_decision
-from runtime.capabilities import NodeChanges
-from runtime.protocol import InvalidSpec, PodGroup, Resources
+from runtime.capabilities.clusters import NodeChanges
+from runtime.protocol import InvalidSpec
+from runtime.spec import PodGroup, Resources
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from clusters.services import nodes_store
 from common import sealing
 from common.clock import now
 from events.models import Event
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from tests.clusters import kubeconfigs
 from tests.clusters.fleet import fleet
 

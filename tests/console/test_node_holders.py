@@ -15,7 +15,7 @@ from common.templatetags.berth import NOTHING
 from hubapi.models import Activity
 from metrics.models import Quiet, Sample
 from notebooks.models import Workspace
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.models import ObservedWorkload
 from tests.clusters.fleet import fleet, node
 from tests.support.queries import fewest

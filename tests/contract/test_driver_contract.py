@@ -8,35 +8,25 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from runtime.capabilities import (
-    EXPERIMENT,
-    ExperimentSpec,
+from runtime.capabilities.clusters import SupportsMetrics, SupportsWatch
+from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, SupportsExperiments
+from runtime.capabilities.volumes import SupportsMoves, SupportsSnapshots, SupportsVolumes
+from runtime.capabilities.workloads import (
     SupportsEvents,
-    SupportsExperiments,
     SupportsLogs,
-    SupportsMetrics,
-    SupportsMoves,
     SupportsSecretRefresh,
     SupportsServing,
-    SupportsSnapshots,
-    SupportsVolumes,
-    SupportsWatch,
 )
 from runtime.drivers.fake import FakeDriver
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.protocol import (
-    ISOLATION,
+from runtime.protocol import ISOLATION, Driver, InvalidSpec, NotYet, Observation, Seen
+from runtime.spec import (
     Backing,
-    Driver,
-    InvalidSpec,
     Mount,
-    NotYet,
-    Observation,
     PodGroup,
     Probe,
     Resources,
     RetryPolicy,
-    Seen,
     Serve,
     WorkloadSpec,
 )

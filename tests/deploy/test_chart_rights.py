@@ -10,7 +10,7 @@ import yaml
 from clusters.checks.recipe import small_account
 from clusters.checks.rights import NEEDED, QUEUES, ROUTES, TRAINING, VOLUMES, Act
 from clusters.options import ClusterOptions
-from runtime.capabilities import KubeUser
+from runtime.capabilities.tenants import KubeUser
 from runtime.drivers.kubernetes.builders.tenant_access import rules_of
 from tests.deploy import chart
 

@@ -4,7 +4,7 @@ from django.db import models
 
 from common.ids import new_uid
 from runtime.models import Reconcilable
-from runtime.protocol import Resources
+from runtime.spec import Resources
 
 
 class Thing(Reconcilable):

@@ -1,6 +1,6 @@
 from runtime import reconcilers
-from runtime.protocol import Mount, WorkloadSpec
 from runtime.routers.base import RouteEntry
+from runtime.spec import Mount, WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from tests.engineapp.models import Note, Thing
 

@@ -12,7 +12,7 @@ from clusters.models import Cluster
 from common.clock import now
 from experiments import katib, steering
 from experiments.models import Experiment
-from runtime.capabilities import Proposal
+from runtime.capabilities.experiments import Proposal
 from runtime.hints import hint
 from runtime.protocol import DriverError
 from tests.experiments.conftest import HERE, LEAST

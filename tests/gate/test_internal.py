@@ -14,7 +14,8 @@ from asgiref.sync import sync_to_async
 
 from common.errors import BerthError, Conflict, Unavailable
 from runtime import gateway
-from runtime.capabilities import SupportsLogs, SupportsMetrics
+from runtime.capabilities.clusters import SupportsMetrics
+from runtime.capabilities.workloads import SupportsLogs
 from runtime.gateway import RemoteDriver
 from runtime.protocol import Unreachable
 

@@ -16,7 +16,7 @@ from clusters.services import nodes_store
 from common.clock import now
 from images.models import ImageFacts
 from projects.models import ProjectNamespace
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.drivers.kubernetes.oneshot import PROBE
 from runtime.protocol import Phase
 from tests.clusters.fleet import node

@@ -12,7 +12,7 @@ from clusters.services import nodes_store
 from images.models import ImageFacts
 from notebooks.models import Workspace
 from notebooks.reconciler import WorkspaceReconciler
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from tests.clusters.fleet import node
 from tests.images.conftest import Registry
 from tests.notebooks.cluster_world import attach

@@ -21,7 +21,7 @@ from common.clock import now
 from jobs import reconciler
 from jobs.kind import JOB
 from jobs.models import Job, Run
-from runtime import engine, workload
+from runtime import engine, workload, workload_ending
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
 from tests.support import driving
@@ -49,7 +49,7 @@ def main() -> dict[str, Any]:  # noqa: PLR0915 - one story
             seen["killed"] += 1
             raise Killed
 
-    for module in (engine, workload, reconciler):
+    for module in (engine, workload, workload_ending, reconciler):
         module.killpoint = reached  # type: ignore[attr-defined]
 
     def work(seed: int, row: Job) -> None:

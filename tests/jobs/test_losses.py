@@ -19,7 +19,7 @@ from jobs.kind import JOB
 from jobs.models import Job, Run
 from jobs.runtime_spec import workload_spec
 from jobs.states import state_of
-from runtime import engine, workload
+from runtime import engine, workload, workload_ending
 from runtime.hints import hint
 from runtime.protocol import Device as Seen
 from tests.notebooks.cluster_world import IMAGE, attach
@@ -306,7 +306,7 @@ def test_e1_g13_a_worker_killed_while_it_counts_anew_leaves_one_launch_with_what
             if len(times) == after + 1:
                 raise Killed
 
-    for module in (engine, workload, reconciler):
+    for module in (engine, workload, workload_ending, reconciler):
         monkeypatch.setattr(module, "killpoint", reached)
     for _look in range(4):
         hint(row)

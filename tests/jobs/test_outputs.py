@@ -11,7 +11,7 @@ import pytest
 
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
-from jobs import outputs
+from jobs import output_copies, output_states
 from jobs.models import Job, Run
 from jobs.runtime_spec import workload_spec
 from loaders.models import Load
@@ -83,10 +83,10 @@ def test_it_is_written_into_a_volume_and_copied_by_a_load_when_the_run_has_ended
     folder = f"job-outputs/T-glich-ein-Lauf-1-{row.short_id}/1"
     assert workload_spec(row).output == f"shared/{folder}"
     assert as_user(alice).get(url_of(row)).json()["state"] == "writing"
-    assert outputs.outputs_copy() == 0
+    assert output_copies.outputs_copy() == 0
     end(row, 3)
     assert as_user(alice).get(url_of(row)).json()["state"] == "waiting"
-    assert (outputs.outputs_copy(), outputs.outputs_copy()) == (1, 0)
+    assert (output_copies.outputs_copy(), output_copies.outputs_copy()) == (1, 0)
     load = Load.objects.get()
     assert (load.made_for, load.url) == (
         row.uid,
@@ -117,7 +117,7 @@ def test_what_lacks_is_told_and_copied_again_by_whoever_owns_the_job(
 ) -> None:
     credential()
     row = end(made(alice), 0)
-    outputs.outputs_copy()
+    output_copies.outputs_copy()
     copied(4, 2, code="denied", message="The store refuses this credential.")
     told = as_user(alice).get(url_of(row)).json()
     assert (told["state"], told["volume"]) == ("failed", "shared")
@@ -150,12 +150,12 @@ def test_another_credential_of_the_job_is_taken_when_it_is_copied_again(
 ) -> None:
     credential("first")
     row = end(made(alice), 0)
-    outputs.outputs_copy()
+    output_copies.outputs_copy()
     copied(4, 2, code="denied")
     second = credential("second")
     said = {"output_credential": "second"}
     row = services.workload_edit(principal=principal(alice), row=row, said=said)
-    outputs.output_again(principal=principal(alice), row=row, launch=1)
+    output_copies.output_again(principal=principal(alice), row=row, launch=1)
     assert Load.objects.get().credential == second
 
 
@@ -197,7 +197,7 @@ def test_a_volume_keeps_it_where_it_is_written(
     row = made(alice, output="volume:shared/results")
     assert workload_spec(row).output == f"shared/results/train-{row.short_id}/1"
     end(row, 0)
-    assert outputs.outputs_copy() == 0
+    assert output_copies.outputs_copy() == 0
     told = as_user(alice).get(url_of(row)).json()
     assert (told["state"], told["url"], told["volume"]) == ("kept", "", "shared")
 
@@ -209,7 +209,7 @@ def test_of_what_never_began_nothing_is_copied(
     row = made(alice, cpu_milli=10**6, memory_mib=1024)  # it waits
     settle(services.workload_stop(principal=principal(alice), row=row))
     assert as_user(alice).get(url_of(row)).json()["state"] == "nothing"
-    assert outputs.outputs_copy() == 0
+    assert output_copies.outputs_copy() == 0
 
 
 def test_it_waits_for_room_in_a_limit(
@@ -222,14 +222,14 @@ def test_it_waits_for_room_in_a_limit(
         raise LimitExceeded("Your limit of memory is used up.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(outputs.loads, "load_create", no_room)
-        assert outputs.outputs_copy() == 0
+        patched.setattr(output_copies.loads, "load_create", no_room)
+        assert output_copies.outputs_copy() == 0
     run = Run.objects.get()
     assert run.output_due_at is not None
     told = as_user(alice).get(url_of(row)).json()
     assert (told["state"], told["message"]) == ("waiting", "Your limit of memory is used up.")
     Run.objects.update(output_due_at=now())
-    assert outputs.outputs_copy() == 1
+    assert output_copies.outputs_copy() == 1
 
 
 def test_its_folder_goes_after_some_days_and_its_load_with_the_job(
@@ -237,22 +237,22 @@ def test_its_folder_goes_after_some_days_and_its_load_with_the_job(
 ) -> None:
     credential()
     row = end(made(alice), 0)
-    outputs.outputs_copy()
+    output_copies.outputs_copy()
     copied()
-    assert outputs.outputs_tidy() == 0
+    assert output_copies.outputs_tidy() == 0
     Run.objects.update(ended_at=now() - timedelta(days=8))
-    assert (outputs.outputs_tidy(), outputs.outputs_tidy()) == (1, 0)
+    assert (output_copies.outputs_tidy(), output_copies.outputs_tidy()) == (1, 0)
     load = Load.objects.get()
     assert (load.task, plan_of(load, None)["mode"]) == ("clear", "clear")
     copied()
     run = Run.objects.get()
     assert (run.output_how, bool(run.output_cleared_at)) == ("done", True)
     with pytest.raises(Conflict, match="removed"):
-        outputs.output_again(principal=principal(alice), row=row, launch=1)
-    outputs.outputs_tidy()
+        output_copies.output_again(principal=principal(alice), row=row, launch=1)
+    output_copies.outputs_tidy()
     settle()
     assert not Load.objects.filter(deleted_at=None).exists()
-    assert len(outputs.output_of(Run.objects.get()).named) == 2
+    assert len(output_states.output_of(Run.objects.get()).named) == 2
 
 
 def test_what_stays_in_its_folder_is_said(
@@ -260,17 +260,17 @@ def test_what_stays_in_its_folder_is_said(
 ) -> None:
     credential()
     row = end(made(alice), 0)
-    outputs.outputs_copy()
+    output_copies.outputs_copy()
     copied()
     Run.objects.update(ended_at=now() - timedelta(days=8))
-    outputs.outputs_tidy()
+    output_copies.outputs_tidy()
     copied(3, code="partial", message="2 files removed; what was not copied stays.")
     told = as_user(alice).get(url_of(row)).json()
     assert (told["state"], told["volume"]) == ("complete", "shared")
     assert told["message"] == "Files that were not copied, or changed since, stay in its folder."
     assert Run.objects.get().output_cleared_at is None
     with pytest.raises(Conflict, match="copied already"):
-        outputs.output_again(principal=principal(alice), row=row, launch=1)
+        output_copies.output_again(principal=principal(alice), row=row, launch=1)
 
 
 def test_its_load_goes_with_the_job(
@@ -278,11 +278,11 @@ def test_its_load_goes_with_the_job(
 ) -> None:
     credential()
     row = end(made(alice), 0)
-    outputs.outputs_copy()
+    output_copies.outputs_copy()
     copied(4, 2, code="denied")
     services.workload_delete(principal=principal(alice), row=row)
     settle()
-    outputs.outputs_tidy()
+    output_copies.outputs_tidy()
     assert Load.objects.get().desired == "absent"  # parts at the store are given up first
 
 
@@ -292,7 +292,7 @@ def test_a_member_who_lost_the_right_copies_nothing(
     credential()
     row = end(made(alice), 0)
     with pytest.raises(Forbidden):
-        outputs.output_again(principal=principal(bob), row=row, launch=1)
+        output_copies.output_again(principal=principal(bob), row=row, launch=1)
 
 
 def test_its_page_says_how_it_is_and_offers_to_try_again(
@@ -305,7 +305,7 @@ def test_its_page_says_how_it_is_and_offers_to_try_again(
     assert as_user(bob).get(page).status_code == 403
     row = end(row, 0)
     assert "Waits to be copied" in as_user(alice).get(page).content.decode()
-    outputs.outputs_copy()
+    output_copies.outputs_copy()
     copied(4, 2, code="denied", message="The store refuses this credential.")
     shown = as_user(alice).get(page).content.decode()
     assert "Not copied" in shown
@@ -325,16 +325,16 @@ def test_a_worker_that_is_killed_while_it_begins_a_copy_leaves_none_and_loses_no
 ) -> None:
     credential()
     end(made(alice), 0)
-    create = outputs.loads.load_create
+    create = output_copies.loads.load_create
 
     def killed(**said: Any) -> None:
         create(**said)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(outputs.loads, "load_create", killed)
+        patched.setattr(output_copies.loads, "load_create", killed)
         with pytest.raises(KeyboardInterrupt):
-            outputs.outputs_copy()
+            output_copies.outputs_copy()
     assert not Load.objects.exists()
-    assert outputs.outputs_copy() == 1
+    assert output_copies.outputs_copy() == 1
     assert Load.objects.count() == 1

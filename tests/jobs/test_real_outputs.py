@@ -203,7 +203,7 @@ _LATER = """
 from datetime import timedelta
 from common.clock import now
 from jobs.models import Run
-from jobs.outputs import outputs_tidy
+from jobs.output_copies import outputs_tidy
 Run.objects.filter(job__short_id={job!r}).update(ended_at=now() - timedelta(days=30))
 answer = outputs_tidy()
 """

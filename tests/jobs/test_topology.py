@@ -14,9 +14,9 @@ from clusters.services import nodes_store
 from common.errors import Conflict, Invalid
 from jobs.models import Job
 from jobs.runtime_spec import workload_spec
-from runtime.capabilities import NodeChanges
-from runtime.protocol import Together
+from runtime.capabilities.clusters import NodeChanges
 from runtime.reasons import Reason
+from runtime.spec import Together
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import IMAGE, attach
 from work import services, waits

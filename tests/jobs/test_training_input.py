@@ -11,7 +11,8 @@ import pytest
 from common.errors import Invalid
 from jobs.ai_platform.documents import MAX_BYTES, TRAINING, leaves, read
 from jobs.ai_platform.machines import TIERS, Machine, Tables
-from jobs.ai_platform.translation import Here, translate
+from jobs.ai_platform.sheet import Here
+from jobs.ai_platform.translation import translate
 
 FILES = Path(__file__).parent / "training_input"
 FIELDS = frozenset({"framework", "parameter_servers"})

@@ -10,7 +10,7 @@ from common.clock import now
 from events.models import Event
 from loaders.models import Load, LoadRun
 from quotas.selectors import held_by
-from runtime import engine, killpoints, workload
+from runtime import engine, killpoints, workload, workload_ending
 from work.services import workload_delete, workload_stop
 
 # The named points that a load comes to on each way; it has no route.
@@ -42,7 +42,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Any:
                 hit.append(name)
                 raise Killed
 
-        for module in (engine, workload):
+        for module in (engine, workload, workload_ending):
             monkeypatch.setattr(module, "killpoint", reached)
         return hit
 

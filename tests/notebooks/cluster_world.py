@@ -11,7 +11,7 @@ from common.clock import now
 from notebooks.models import Workspace
 from notebooks.reconciler import WorkspaceReconciler
 from runtime.drivers.fake import FakeDriver
-from runtime.protocol import WorkloadSpec
+from runtime.spec import WorkloadSpec
 
 BASE = "/api/v1/projects/vision/workspaces"
 IMAGE = "registry.example.org/team/train:1.2"

@@ -14,7 +14,7 @@ from notebooks.services import (
     preset_update,
 )
 from portal.server.duties import Usage
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.protocol import Device
 from tests.clusters.fleet import fleet, node
 from tests.notebooks.cluster_world import attach

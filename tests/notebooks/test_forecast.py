@@ -12,9 +12,9 @@ from notebooks.kind import WORKSPACE
 from notebooks.models import Preset, Workspace
 from placement.decision import Request
 from placement.fleet import Fleet, decision_on
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import Resources
+from runtime.spec import Resources
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import attach
 from work.attached import Attached

@@ -10,7 +10,7 @@ from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Conflict
 from notebooks.models import Workspace
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.models import ObservedWorkload
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, network, pool, row_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placement.decision import DeviceRequest, Request
 from placement.levels import Spot, apart
-from runtime.protocol import Together
+from runtime.spec import Together
 
 LEVELS = {"unit": "su", "rack": "rack", "host": "kubernetes.io/hostname"}
 

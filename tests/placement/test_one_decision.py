@@ -26,10 +26,11 @@ from notebooks.ui.home import cards
 from placement.fleet import Fleet, engine_decision
 from quotas.models import Limit
 from quotas.selectors import Account
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from runtime.drivers.kubernetes.nodes import tolerates
 from runtime.models import ObservedWorkload
-from runtime.protocol import InvalidSpec, Placement
+from runtime.protocol import InvalidSpec
+from runtime.spec import Placement
 from tests.clusters.fleet import node
 from tests.engineapp.models import Thing
 from tests.notebooks.cluster_world import IMAGE, attach, network, pool, spec

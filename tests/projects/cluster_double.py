@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import KubeToken, Settling, TenantSpec
+from runtime.capabilities.tenants import KubeToken, Settling, TenantSpec
 from runtime.drivers.fake import FakeDriver
 from runtime.protocol import NotYet
 

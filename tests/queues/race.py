@@ -28,7 +28,8 @@ from queues import local
 from queues.models import Guarantee, Queue
 from queues.services import tree_changed
 from runtime.ports import AdmissionRequest, Granted
-from runtime.protocol import Device, Health, Resources
+from runtime.protocol import Device, Health
+from runtime.spec import Resources
 
 THREADS = 50
 

@@ -25,11 +25,13 @@ from queues.hooks import tree_changed
 from queues.models import ClusterQueues, Guarantee, Priority, Queue
 from queues.standing import left_on
 from runtime import ports
-from runtime.capabilities import NodeChanges, NodeFacts, QueueShare, QueueTree
+from runtime.capabilities.clusters import NodeChanges, NodeFacts
+from runtime.capabilities.queues import QueueShare, QueueTree
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Denied, Desired, NotYet, Phase, Resources, Unreachable
+from runtime.protocol import Denied, Desired, NotYet, Phase, Unreachable
 from runtime.reasons import NOT_ASKED, Reason
+from runtime.spec import Resources
 from tests.projects.cluster_double import KEY, TenantFake
 from tests.support import driving
 from work.services import workload_edit

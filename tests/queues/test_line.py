@@ -16,8 +16,9 @@ from queues import admission, local
 from queues.line import Line
 from queues.models import Guarantee, Queue
 from runtime.ports import Granted, Waiting
-from runtime.protocol import Health, Resources
+from runtime.protocol import Health
 from runtime.reasons import Reason
+from runtime.spec import Resources
 
 pytestmark = pytest.mark.django_db
 

@@ -26,7 +26,8 @@ from queues.models import Guarantee, Queue, Turn
 from queues.services import tree_changed
 from runtime.hints import hint
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Device, Resources
+from runtime.protocol import Device
+from runtime.spec import Resources
 from usage.models import Interval
 from work.models import Step
 

@@ -20,7 +20,7 @@ from queues.planning import Change, plan
 from queues.sharing import Share
 from queues.tree import entries
 from runtime.ports import AdmissionRequest, Granted
-from runtime.protocol import Resources
+from runtime.spec import Resources
 
 pytestmark = pytest.mark.django_db
 H100 = ("local", "h100")

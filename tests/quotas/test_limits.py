@@ -83,7 +83,7 @@ def test_a_limit_of_one_kind_of_gpu_leaves_the_others_alone(
     project: Any, bob: Any, principal: Any
 ) -> None:
     from quotas.policies import amounts_of
-    from runtime.protocol import Resources
+    from runtime.spec import Resources
 
     Limit.objects.create(project=project, resource="gpus:h100-80", amount=1)
 

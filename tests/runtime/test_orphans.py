@@ -14,7 +14,7 @@ from common.clock import now
 from events.models import Event
 from runtime.models import Installation
 from runtime.orphans import collect_orphans, live_uids
-from runtime.protocol import WorkloadSpec
+from runtime.spec import WorkloadSpec
 from tests.engineapp.models import Thing
 
 

@@ -8,7 +8,7 @@ from runtime import training
 from runtime.drivers.local.driver import _wire
 from runtime.drivers.local.group import parts_of
 from runtime.drivers.local.requests import parse_spec
-from runtime.protocol import PodGroup, Resources
+from runtime.spec import PodGroup, Resources
 from tests.drivers.kubernetes.test_groups import work
 
 

@@ -14,7 +14,7 @@ from runtime import installation
 from runtime.drivers.fake import FakeDriver
 from runtime.models import Installation
 from runtime.orphans import collect_orphans
-from runtime.protocol import WorkloadSpec
+from runtime.spec import WorkloadSpec
 
 
 @pytest.fixture(autouse=True)

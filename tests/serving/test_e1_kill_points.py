@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from common.clock import now
-from runtime import engine, killpoints, workload
+from runtime import engine, killpoints, workload, workload_ending
 from serving.services import canaries_step, canary, endpoint_wake, endpoints_sleep
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_sleep import tells
@@ -40,7 +40,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
                 raise Killed
 
         if point in POINTS:
-            for module in (engine, workload):
+            for module in (engine, workload, workload_ending):
                 monkeypatch.setattr(module, "killpoint", reached)
             return hit
         real = getattr(canary, point)

@@ -210,7 +210,7 @@ def test_the_load_of_a_version_stays_when_what_jobs_left_is_tidied(
     add, credential, settle, fake, api, alice
 ) -> None:
     """It belongs to a version, not to a job that is gone."""
-    from jobs.outputs import outputs_tidy
+    from jobs.output_copies import outputs_tidy
     from loaders.models import Load
 
     credential("lake")

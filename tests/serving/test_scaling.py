@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.clock import now
-from runtime.protocol import Serve
+from runtime.spec import Serve
 from serving.runtime_spec import workload_spec
 from serving.services import Scaler
 from serving.services import scale as scale_module

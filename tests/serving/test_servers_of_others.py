@@ -9,7 +9,7 @@ import pytest
 
 from clusters.models import Cluster, Flavor
 from clusters.services import nodes_store
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from serving.models import Endpoint
 from serving.runtime_spec import workload_spec
 from tests.clusters.fleet import node

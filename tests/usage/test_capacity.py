@@ -11,7 +11,7 @@ from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now
 from console.views.system import HEIGHT, chart
-from runtime.capabilities import NodeChanges
+from runtime.capabilities.clusters import NodeChanges
 from tests.clusters.fleet import fleet
 from tests.engineapp.models import Thing
 from usage import capacity

@@ -12,8 +12,9 @@ from clusters import registry
 from common.clock import now
 from projects.models import Project
 from runtime import leases, observe
-from runtime.protocol import Phase, Resources
+from runtime.protocol import Phase
 from runtime.reconcilers import Outcome, Transition
+from runtime.spec import Resources
 from tests.support.workspaces import workspace_resume, workspace_stop
 from usage.listeners import keep_intervals
 from usage.models import Interval

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from budgets.models import Budget
 from budgets.selectors import Books
 from clusters.models import Flavor
-from runtime.protocol import Phase, Resources
+from runtime.protocol import Phase
 from runtime.reconcilers import Outcome, Transition
+from runtime.spec import Resources
 from usage import closing, selectors, showback
 from usage.export import HEAD, csv_rows
 from usage.ledger import HELD, HOUR, millis

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from common.errors import Conflict, Forbidden, NotFound
-from runtime.protocol import Backing
+from runtime.spec import Backing
 from tests.volumes.conftest import API
 from volumes import backing, selectors
 from volumes.services import base, create

@@ -7,7 +7,7 @@ import time_machine
 
 from common.clock import now
 from events.models import Event
-from runtime.capabilities import Growing
+from runtime.capabilities.volumes import Growing
 from tests.volumes.conftest import API, JSON
 from tests.volumes.test_changing import patch
 from tests.volumes.test_making import reserved

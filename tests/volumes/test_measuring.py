@@ -12,8 +12,9 @@ from clusters.models import Cluster, Pool
 from common.clock import now
 from common.errors import Conflict
 from notifications.models import Notification
-from runtime.capabilities import Measured
-from runtime.protocol import DriverError, NotYet, Placement, Unreachable
+from runtime.capabilities.volumes import Measured
+from runtime.protocol import DriverError, NotYet, Unreachable
+from runtime.spec import Placement
 from tests.volumes.conftest import API
 from volumes import measuring, selectors
 from volumes.models import Volume

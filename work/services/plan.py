@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from placement.decision import Decision
     from placement.fleet import Fleet
     from projects.models import Project
-    from runtime.protocol import Resources
+    from runtime.spec import Resources
     from work.kinds import Kind
     from work.models import Workload
     from work.services.resolve import Resolved

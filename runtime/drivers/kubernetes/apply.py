@@ -33,7 +33,8 @@ from runtime.drivers.kubernetes.shapes import inferenceservice, job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Hands, firsts
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.mounts import checked, filled
-from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
+from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet
+from runtime.spec import WorkloadSpec
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.capabilities import NodeChanges, NodeFacts
+from runtime.capabilities.clusters import NodeChanges, NodeFacts
 from runtime.drivers.kubernetes import (
     ending,
     names,

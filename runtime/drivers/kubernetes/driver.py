@@ -7,21 +7,13 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.capabilities import (
-    EventLines,
-    ExperimentSpec,
-    Inspection,
-    KubeToken,
-    Measured,
-    NodeChanges,
-    NodeFacts,
-    Program,
-    Proposal,
-    QueueTree,
-    TenantSpec,
-    TrialEnd,
-    Tried,
-)
+from runtime.capabilities.clusters import NodeChanges, NodeFacts
+from runtime.capabilities.experiments import ExperimentSpec, Proposal, TrialEnd
+from runtime.capabilities.programs import Program, Tried
+from runtime.capabilities.queues import QueueTree
+from runtime.capabilities.tenants import KubeToken, TenantSpec
+from runtime.capabilities.volumes import Measured
+from runtime.capabilities.workloads import EventLines, Inspection
 from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
 from runtime.drivers.kubernetes.access import Check, KubeAccess, PodAddresses, check_from_settings
 from runtime.drivers.kubernetes.answers import in_words, raise_for
@@ -44,17 +36,9 @@ from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.watch import Watch
-from runtime.protocol import (
-    Backing,
-    DriverError,
-    Health,
-    InvalidSpec,
-    Observation,
-    Placement,
-    Seen,
-    WorkloadSpec,
-)
+from runtime.protocol import DriverError, Health, InvalidSpec, Observation, Seen
 from runtime.reasons import Reason
+from runtime.spec import Backing, Placement, WorkloadSpec
 from runtime.training import KATIB, KINDS, OPERATORS
 from runtime.use_sources import DeviceUse, Holder, UseSource
 

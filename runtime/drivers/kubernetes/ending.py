@@ -8,10 +8,10 @@ dies in between leaves something by which the next one goes on.
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.client import KubeClient, Object
@@ -47,6 +47,14 @@ def hurry(client: KubeClient, pod: Object, grace_s: float) -> None:
     left = meta.get("deletionGracePeriodSeconds", own)
     if asked < min(own, left):
         client.delete("v1", "pods", meta["name"], meta["namespace"], grace_s=asked, uid=meta["uid"])
+
+
+def end_pods(client: KubeClient, pods: Sequence[Object], grace_s: float) -> None:
+    """Let none take longer than ``grace_s``. NotYet while there is one, Held after its time."""
+    for pod in pods:
+        hurry(client, pod, grace_s)
+    if pods:
+        raise not_gone(pods[0])
 
 
 def lone(

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from runtime.capabilities import EventLines
+from runtime.capabilities.workloads import EventLines
 from runtime.drivers.kubernetes import observe
 from runtime.drivers.kubernetes.client import Object
 

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime.capabilities import EXPERIMENT, ExperimentSpec, Proposal, TrialEnd
+from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, Proposal, TrialEnd
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import tenant, tenant_access, tenant_policies

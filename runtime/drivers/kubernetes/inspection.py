@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.capabilities import Inspection
+from runtime.capabilities.workloads import Inspection
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.names import ENDED, owner_key

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from runtime.capabilities import EventLines
+from runtime.capabilities.workloads import EventLines
 from runtime.drivers.kubernetes import events, names, observe
 from runtime.drivers.kubernetes.answers import in_words
 from runtime.drivers.kubernetes.builders.workload import secret

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.capabilities import Measured
+from runtime.capabilities.volumes import Measured
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import Volumes
-from runtime.protocol import DriverError, NotYet, Placement
+from runtime.protocol import DriverError, NotYet
+from runtime.spec import Placement
 
 WALKS_S = 600  # then it says what it has
 LONGEST_S = 900  # with being placed and its image pulled

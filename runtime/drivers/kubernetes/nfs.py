@@ -14,7 +14,8 @@ from runtime.drivers.kubernetes.builders.tenant import RESTRICTED
 from runtime.drivers.kubernetes.builders.volume import nfs_source, plain
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, DriverError, InvalidSpec, NotYet
+from runtime.protocol import DriverError, InvalidSpec, NotYet
+from runtime.spec import Backing
 
 MAKE, WIPE = "make", "wipe"
 _TOP = "/export"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runtime.capabilities import NodeChanges, NodeFacts
+from runtime.capabilities.clusters import NodeChanges, NodeFacts
 from runtime.drivers.kubernetes.metrics import quantity
 
 _NOT_ACCELERATORS = ("hugepages-", "attachable-volumes-")

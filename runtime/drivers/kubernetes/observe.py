@@ -174,10 +174,7 @@ def written_end(sight: Sight, launch: int) -> Found:
 def _wanted(sight: Sight) -> Found:
     pod = sight.pod
     if pod is None:
-        reason, message = waiting.not_created(sight.events)
-        if reason:
-            return Found(Seen.CREATED, reason, message)
-        return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
+        return not_made(sight)
     if launch_of(pod) == launch_of(sight.owner) and (end := _end(pod)) is not None:
         return end
     if is_going(pod):
@@ -227,6 +224,14 @@ def _ready_at(sight: Sight, pod: Object) -> float | None:
     if not is_ready(pod) or "running" not in (main_status(pod).get("state") or {}):
         return None
     return moment(condition_of(pod, "Ready").get("lastTransitionTime"))
+
+
+def not_made(sight: Sight) -> Found:
+    """Say why it has no pod, as far as its events do."""
+    reason, message = waiting.not_created(sight.events)
+    if reason:
+        return Found(Seen.CREATED, reason, message)
+    return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
 
 
 def again(sight: Sight) -> Found | None:

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from runtime import training
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
-from runtime.protocol import Observation, PodGroup, ReplicaSeen, RetryPolicy, Seen
+from runtime.protocol import Observation, ReplicaSeen, Seen
 from runtime.reasons import Reason
+from runtime.spec import PodGroup, RetryPolicy
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _LAST_WORDS = 4096
@@ -139,10 +140,7 @@ def _found(sight: Sight) -> Found:
 def alive(sight: Sight) -> Found:
     pod = sight.pod
     if pod is None:
-        reason, message = waiting.not_created(sight.events)
-        if reason:
-            return Found(Seen.CREATED, reason, message)
-        return observe.again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
+        return observe.not_made(sight)
     if (end := own_end(pod)) is not None:
         return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
     if observe.is_going(pod):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.capabilities import Attempt, Program, Tried
+from runtime.capabilities.programs import Attempt, Program, Tried
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.builders.workload import is_for_all

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from runtime.capabilities import QueueTree
+from runtime.capabilities.queues import QueueTree
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import queues as build

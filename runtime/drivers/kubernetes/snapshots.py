@@ -6,7 +6,8 @@ from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import CLAIMS, Volumes
-from runtime.protocol import Backing, DriverError, InvalidSpec, NotYet
+from runtime.protocol import DriverError, InvalidSpec, NotYet
+from runtime.spec import Backing
 
 _API, _SNAPSHOTS = f"{build.SNAPSHOTS}/v1", "volumesnapshots"
 

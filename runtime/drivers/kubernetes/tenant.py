@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from runtime.capabilities import KubeToken, Settling, TenantSpec
+from runtime.capabilities.tenants import KubeToken, Settling, TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.api_server import ApiServer, is_settling, may_look

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from runtime.capabilities import CannotGrow, Growing
+from runtime.capabilities.volumes import CannotGrow, Growing
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.builders.tenant import binary
@@ -19,7 +19,8 @@ from runtime.drivers.kubernetes.inspection import Locator
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.nfs import NfsFolders
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, Denied, InvalidSpec, NotYet, WorkloadSpec
+from runtime.protocol import Denied, InvalidSpec, NotYet
+from runtime.spec import Backing, WorkloadSpec
 
 _CLAIMS = "persistentvolumeclaims"
 _MIB = 2**20

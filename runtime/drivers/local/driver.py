@@ -16,12 +16,11 @@ from typing import Any
 from django.conf import settings
 
 from runtime import training
-from runtime.capabilities import EventLines
+from runtime.capabilities.workloads import EventLines
 from runtime.drivers.local.gpus import GpuSource, gpu_source, played
 from runtime.drivers.local.requests import HEARTBEAT_S, encode
 from runtime.drivers.mounts import checked
 from runtime.protocol import (
-    Backing,
     Denied,
     DriverError,
     Health,
@@ -30,9 +29,9 @@ from runtime.protocol import (
     NotYet,
     Observation,
     Unreachable,
-    WorkloadSpec,
     observation_read,
 )
+from runtime.spec import Backing, WorkloadSpec
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 _TIMEOUT_S = 30.0

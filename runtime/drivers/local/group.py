@@ -19,7 +19,8 @@ from runtime.drivers.local import environ, listeners, serving
 from runtime.drivers.local.requests import Facts, Refused, Secrets
 from runtime.drivers.local.users import SystemUser
 from runtime.drivers.local.workload import Workload
-from runtime.protocol import RetryPolicy, Seen
+from runtime.protocol import Seen
+from runtime.spec import RetryPolicy
 
 
 def observation_of_one(workload: Workload) -> dict[str, Any]:

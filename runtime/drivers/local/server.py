@@ -12,6 +12,7 @@ from typing import Any
 
 from runtime.drivers.local import isolation, processes, records
 from runtime.drivers.local.launcher import events_file
+from runtime.drivers.local.registry import Registry, Watcher
 from runtime.drivers.local.requests import (
     HEARTBEAT_S,
     LINE_LIMIT,
@@ -24,7 +25,6 @@ from runtime.drivers.local.requests import (
 )
 from runtime.drivers.local.users import own_user
 from runtime.drivers.local.workload import Workload
-from runtime.drivers.local.workloads import Watcher, World
 
 _MIB = 1024 * 1024
 DU_TIMEOUT_S = 20.0
@@ -107,8 +107,8 @@ _LOG_LIMIT = 1024 * 1024
 class Server:
     """Answers the portal. Who may connect is decided by the socket's owner and mode."""
 
-    def __init__(self, world: World, path: Path) -> None:
-        self.world, self.path = world, path
+    def __init__(self, registry: Registry, path: Path) -> None:
+        self.registry, self.path = registry, path
         self.closing = asyncio.Event()
         self.meter = Meter()
         self._group: int | None = None
@@ -185,7 +185,7 @@ class Server:
 
     async def do_ensure(self, message: dict[str, Any]) -> Any:
         secrets = message.get("secrets")
-        return await self.world.ensure(
+        return await self.registry.ensure(
             parse_spec(message["spec"]), None if secrets is None else parse_secrets(secrets)
         )
 
@@ -193,34 +193,34 @@ class Server:
 
     async def do_scale(self, message: dict[str, Any]) -> Any:
         secrets = message.get("secrets")
-        return await self.world.scale(
+        return await self.registry.scale(
             parse_spec(message["spec"]), None if secrets is None else parse_secrets(secrets)
         )
 
     async def do_refresh_secrets(self, message: dict[str, Any]) -> Any:
         uid, launch = str(message["uid"]), int(message["launch"])
-        self.world.refresh(uid, launch, parse_secrets(message["secrets"]))
+        self.registry.refresh(uid, launch, parse_secrets(message["secrets"]))
 
     async def do_observe(self, message: dict[str, Any]) -> Any:
-        return [self.world.observation(str(uid)) for uid in message["uids"]]
+        return [self.registry.observation(str(uid)) for uid in message["uids"]]
 
     async def do_list(self, _: dict[str, Any]) -> Any:
-        return [self.world.observation(uid) for uid in self.world.uids()]
+        return [self.registry.observation(uid) for uid in self.registry.uids()]
 
     async def do_stop(self, message: dict[str, Any]) -> Any:
-        await self.world.stop(str(message["uid"]), float(message["grace_s"]))
+        await self.registry.stop(str(message["uid"]), float(message["grace_s"]))
 
     async def do_tell(self, message: dict[str, Any]) -> Any:
-        self.world.tell(message["uid"], message["notice"])
+        self.registry.tell(message["uid"], message["notice"])
 
     async def do_remove(self, message: dict[str, Any]) -> Any:
-        self.world.remove(str(message["uid"]), str(message.get("installation", "")))
+        self.registry.remove(str(message["uid"]), str(message.get("installation", "")))
 
     async def do_adopt(self, message: dict[str, Any]) -> Any:
-        self.world.mark(str(message["uid"]), str(message["installation"]))
+        self.registry.mark(str(message["uid"]), str(message["installation"]))
 
     async def do_read_log(self, message: dict[str, Any]) -> Any:
-        parts = self.world.parts(str(message["uid"]))
+        parts = self.registry.parts(str(message["uid"]))
         offset, replica = int(message["offset"]), int(message.get("replica", 0))
         if not 0 <= replica < len(parts):
             return {"data": "", "next": offset}
@@ -231,18 +231,18 @@ class Server:
         return {"data": base64.b64encode(data).decode(), "next": position}
 
     async def do_read_events(self, message: dict[str, Any]) -> Any:
-        parts = self.world.parts(str(message["uid"]))
+        parts = self.registry.parts(str(message["uid"]))
         offset, launch = int(message["offset"]), int(message["launch"])
         if not parts:
             return {"data": "", "next": offset}
         limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
         is_over = parts[0].launch != launch or not parts[0].is_alive
-        path = events_file(self.world.machine.spaces / parts[0].uid, launch)
+        path = events_file(self.registry.machine.spaces / parts[0].uid, launch)
         data, position = records.read_users(path, offset=offset, limit=limit)
         return {"data": base64.b64encode(data).decode(), "next": position, "over": is_over}
 
     async def do_usage(self, message: dict[str, Any]) -> Any:
-        found = {str(uid): self.world.parts(str(uid)) for uid in message["uids"]}
+        found = {str(uid): self.registry.parts(str(uid)) for uid in message["uids"]}
         return {
             uid: {
                 "usage": together([self.meter.read(part) for part in parts]),
@@ -253,7 +253,7 @@ class Server:
         }
 
     async def do_probe(self, _: dict[str, Any]) -> Any:
-        machine = self.world.machine
+        machine = self.registry.machine
         return {
             "version": VERSION,
             "pid": os.getpid(),
@@ -261,13 +261,13 @@ class Server:
             "cpu_milli": (len(os.sched_getaffinity(0)) or 1) * 1000,
             "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024),
             "isolation": asdict(machine.isolation),
-            "workloads": len(self.world.uids()),
+            "workloads": len(self.registry.uids()),
             "message": self._warning(),
         }
 
     def _warning(self) -> str:
         """Say what keeps workloads from starting, before anybody tries."""
-        machine = self.world.machine
+        machine = self.registry.machine
         if machine.users:
             for folder in (machine.state, machine.volumes):
                 if shut := isolation.closed_folder(folder):
@@ -275,7 +275,7 @@ class Server:
         return ""
 
     async def do_ensure_volume(self, message: dict[str, Any]) -> Any:
-        machine = self.world.machine
+        machine = self.registry.machine
         uid, owner = checked_name(str(message["volume_uid"]), "volume"), str(message["owner"])
         if owner:
             machine.make_volume(uid, await machine.user_of(str(message["project"]), owner), None)
@@ -283,36 +283,36 @@ class Server:
             machine.make_volume(uid, own_user(), await machine.group_of(uid))
 
     async def do_remove_volume(self, message: dict[str, Any]) -> Any:
-        machine = self.world.machine
+        machine = self.registry.machine
         folder = machine.volume(str(message["volume_uid"]))
-        self.world.needs_quiet(folder.name)
-        self.world.discard(folder)
+        self.registry.needs_quiet(folder.name)
+        self.registry.discard(folder)
 
     async def do_volume_usage(self, message: dict[str, Any]) -> Any:
-        folder = self.world.machine.volume(str(message["volume_uid"]))
+        folder = self.registry.machine.volume(str(message["volume_uid"]))
         return await folder_bytes(folder) if folder.is_dir() else None
 
     async def do_ensure_snapshot(self, message: dict[str, Any]) -> Any:
-        return self.world.snapshots.ensure(str(message["uid"]), str(message["volume_uid"]))
+        return self.registry.snapshots.ensure(str(message["uid"]), str(message["volume_uid"]))
 
     async def do_restore_snapshot(self, message: dict[str, Any]) -> Any:
         volume_uid = str(message["volume_uid"])
-        self.world.needs_quiet(volume_uid)
-        self.world.snapshots.restore(str(message["uid"]), volume_uid)
+        self.registry.needs_quiet(volume_uid)
+        self.registry.snapshots.restore(str(message["uid"]), volume_uid)
 
     async def do_remove_snapshot(self, message: dict[str, Any]) -> Any:
-        self.world.snapshots.remove(str(message["uid"]))
-        self.world.empty_trash()
+        self.registry.snapshots.remove(str(message["uid"]))
+        self.registry.empty_trash()
 
     async def do_shutdown(self, message: dict[str, Any]) -> Any:
         if message.get("workspaces"):
-            await self.world.stop_all()
+            await self.registry.stop_all()
         asyncio.get_running_loop().call_later(0.05, self.closing.set)
 
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send everything, then changes; an empty list says that we are alive."""
         watcher = Watcher()
-        self.world.watchers.add(watcher)
+        self.registry.watchers.add(watcher)
         gone = asyncio.ensure_future(reader.read(1))  # the client sends nothing: this is its end
         try:
             writer.write(encode({"items": await self.do_list({})}))
@@ -323,8 +323,8 @@ class Server:
                 if gone.done():
                     waiting.cancel()
                     return
-                items = [self.world.observation(uid) for uid in sorted(await waiting)]
+                items = [self.registry.observation(uid) for uid in sorted(await waiting)]
                 writer.write(encode({"items": items}))
         finally:
             gone.cancel()
-            self.world.watchers.discard(watcher)
+            self.registry.watchers.discard(watcher)

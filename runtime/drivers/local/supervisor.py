@@ -28,9 +28,9 @@ from typing import NoReturn  # noqa: E402
 from runtime.drivers.local import isolation  # noqa: E402
 from runtime.drivers.local.isolation import Groups  # noqa: E402
 from runtime.drivers.local.launcher import Machine  # noqa: E402
+from runtime.drivers.local.registry import Registry  # noqa: E402
 from runtime.drivers.local.server import Server  # noqa: E402
 from runtime.drivers.local.users import Users, VolumeGroups  # noqa: E402
-from runtime.drivers.local.workloads import World  # noqa: E402
 
 log = logging.getLogger("berth.supervisor")
 ALREADY_RUNNING, CANNOT_START = 3, 2
@@ -128,24 +128,24 @@ def give_back() -> None:
 
 
 async def serve(options: argparse.Namespace, ready: int | None) -> None:
-    world = World(machine_of(options))
-    world.adopt()
-    server = Server(world, options.socket)
+    registry = Registry(machine_of(options))
+    registry.adopt()
+    server = Server(registry, options.socket)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.closing.set)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await server.open(group=group_id(options.group) if os.geteuid() == 0 else None)
     give_back()
-    log.info("listening on %s, %d workloads known", options.socket, len(world.workloads))
+    log.info("listening on %s, %d workloads known", options.socket, len(registry.workloads))
     if ready is not None:
         os.write(ready, b"r")
         os.close(ready)
-    noting = asyncio.create_task(world.stay_known())
+    noting = asyncio.create_task(registry.stay_known())
     await server.closing.wait()
     noting.cancel()
     await server.close()
-    await world.close()
+    await registry.close()
 
 
 def detach() -> int:

@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 from runtime.drivers.local import listeners, processes, records
 from runtime.drivers.local.launcher import Launcher, Machine, asked, spawn, wants_port
@@ -17,45 +15,8 @@ from runtime.drivers.local.listeners import Listener
 from runtime.drivers.local.records import Record, killpoint
 from runtime.drivers.local.requests import Facts, Refused, Secrets
 from runtime.drivers.local.users import SystemUser
+from runtime.drivers.local.watching import Watching
 from runtime.protocol import Seen
-
-log = logging.getLogger("berth.supervisor")
-
-
-class Watching:
-    """Base of what waits for things."""
-
-    def __init__(self) -> None:
-        self.watched: dict[int, Callable[[], None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-        return task
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (problem := task.exception()):
-            log.error("a workload's task failed", exc_info=problem)
-
-    def on_readable(self, fd: int, callback: Callable[[], None]) -> None:
-        self.watched[fd] = callback
-        asyncio.get_running_loop().add_reader(fd, callback)
-
-    def forget_fd(self, fd: int) -> None:
-        """Always before the descriptor is closed: its number may be another's at once."""
-        if self.watched.pop(fd, None):
-            asyncio.get_running_loop().remove_reader(fd)
-
-    def close(self) -> None:
-        """Let go of everything in this process; the workload itself is untouched."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        for fd in tuple(self.watched):
-            self.forget_fd(fd)
-
 
 _TRIES = 3
 _FOREIGN_TIMES = 3  # a listener is foreign when seen so, so many times in a row

@@ -15,7 +15,8 @@ from runtime.drivers.kubernetes import kubeconfig, names
 from runtime.drivers.kubernetes.access import check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import NotYet, Probe, Resources, WorkloadSpec
+from runtime.protocol import NotYet
+from runtime.spec import Probe, Resources, WorkloadSpec
 from tests.drivers.local.harness import wait_for
 from tests.support.cluster_state import cluster_state
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from runtime.capabilities import KubeUser, TenantSpec
+from runtime.capabilities.tenants import KubeUser, TenantSpec
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant

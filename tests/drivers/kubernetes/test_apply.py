@@ -6,8 +6,9 @@ import gzip
 import pytest
 
 from runtime.drivers.kubernetes import names
-from runtime.protocol import InvalidSpec, Mount, NotYet, Seen, Sidecar, WorkloadSpec
+from runtime.protocol import InvalidSpec, NotYet, Seen
 from runtime.reasons import Reason
+from runtime.spec import Mount, Sidecar, WorkloadSpec
 from tests.drivers.kubernetes.pieces import ended, pod, runs
 
 SETS, PODS, SECRETS = "/apis/apps/v1/statefulsets", "/api/v1/pods", "/api/v1/secrets"

@@ -15,16 +15,7 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume, workload
 from runtime.drivers.kubernetes.notices import at_the_end
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import (
-    Brought,
-    Mount,
-    Network,
-    Placement,
-    Probe,
-    Resources,
-    Sidecar,
-    WorkloadSpec,
-)
+from runtime.spec import Brought, Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import built
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from runtime.drivers.kubernetes import kubeconfig, watch
-from runtime.protocol import Placement, Seen
+from runtime.protocol import Seen
+from runtime.spec import Placement
 from tests.drivers.kubernetes.harness import ground_of
 from tests.drivers.kubernetes.test_on_a_cluster import KWOK, removed, told
 from tests.drivers.kubernetes.test_watch import Follower

@@ -7,11 +7,11 @@ import pytest
 from clusters.checks.base import Answer
 from clusters.checks.probe_runner import Bench, Needs
 from clusters.options import ClusterOptions
-from runtime.capabilities import Program
+from runtime.capabilities.programs import Program
 from runtime.drivers.kubernetes import measuring, nfs, oneshot
 from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, Placement, Resources, Sidecar
+from runtime.spec import Backing, Placement, Resources, Sidecar
 from tests.drivers.kubernetes.pieces import built
 from tests.drivers.kubernetes.test_builders import OPTIONS, spec
 

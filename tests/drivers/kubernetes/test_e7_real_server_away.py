@@ -26,8 +26,9 @@ from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.due_scheduler import Pool, Sweeper
 from runtime.models import ObservedWorkload
-from runtime.protocol import Phase, Resources
+from runtime.protocol import Phase
 from runtime.reasons import Reason
+from runtime.spec import Resources
 from tests.drivers.kubernetes.hands import Hands
 from tests.drivers.local.harness import wait_for
 from tests.engineapp.models import Thing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import EXPERIMENT, ExperimentSpec, TrialEnd
+from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, TrialEnd
 from runtime.drivers.kubernetes import experiments, names
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import NotYet

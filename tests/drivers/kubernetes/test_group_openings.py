@@ -2,12 +2,12 @@
 
 import copy
 
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from runtime.drivers.kubernetes.builders import tenant as bundle
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job as shape
 from runtime.drivers.kubernetes.tenant import place_observation
-from runtime.protocol import PodGroup
+from runtime.spec import PodGroup
 from tests.drivers.kubernetes.test_builders import spec as described
 
 

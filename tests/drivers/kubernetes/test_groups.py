@@ -12,8 +12,9 @@ from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pruning import small_job, small_pod
 from runtime.drivers.kubernetes.shapes import job as shape
-from runtime.protocol import InvalidSpec, NotYet, PodGroup, Resources, RetryPolicy, Seen
+from runtime.protocol import InvalidSpec, NotYet, Seen
 from runtime.reasons import Reason
+from runtime.spec import PodGroup, Resources, RetryPolicy
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import LATER, UID, built, ended, pod, runs
 from tests.drivers.kubernetes.stub import remove

@@ -2,8 +2,9 @@
 
 import pytest
 
-from runtime.capabilities import CannotGrow, Growing, SupportsGrowth
-from runtime.protocol import Backing, Denied, Mount, Unreachable
+from runtime.capabilities.volumes import CannotGrow, Growing, SupportsGrowth
+from runtime.protocol import Denied, Unreachable
+from runtime.spec import Backing, Mount
 from tests.drivers.kubernetes.test_apply import spec
 from tests.drivers.kubernetes.test_volumes import CLASS, FOLDER, ON_CSI, ON_NFS, claim_of, ensure
 

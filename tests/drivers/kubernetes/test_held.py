@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.protocol import NotYet
 from tests.drivers.kubernetes.pieces import runs

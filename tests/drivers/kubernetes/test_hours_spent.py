@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runtime.drivers.kubernetes.queued import in_queue
-from runtime.protocol import Resources
 from runtime.reasons import Reason
+from runtime.spec import Resources
 from tests.drivers.kubernetes.harness import wait_for
 from tests.drivers.kubernetes.town import SPENT, Town
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.protocol import NotYet, Resources, Seen
+from runtime.protocol import NotYet, Seen
 from runtime.reasons import Reason
+from runtime.spec import Resources
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_on_a_cluster import removed, told
 from tests.drivers.kubernetes.test_watch import Follower

@@ -13,8 +13,9 @@ from runtime.drivers.kubernetes.observe_job import judge, newest
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.queued import Queued
 from runtime.drivers.kubernetes.shapes import job as shape
-from runtime.protocol import InvalidSpec, Mount, Resources, Seen
+from runtime.protocol import InvalidSpec, Seen
 from runtime.reasons import REASONS, Reason
+from runtime.spec import Mount, Resources
 from runtime.workload_state import Phase, status_of
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import LATER, NS, UID, ended, event, pod, runs, waits

@@ -10,7 +10,8 @@ from runtime.drivers.kubernetes.cluster_cache import SETS as SET_KIND
 from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import NotYet, Seen, Sidecar, Unreachable
+from runtime.protocol import NotYet, Seen, Unreachable
+from runtime.spec import Sidecar
 from tests.drivers.kubernetes.pieces import UID, pod, runs, statefulset
 from tests.drivers.kubernetes.stub import ALLOW, QUICK, remove
 from tests.drivers.kubernetes.test_apply import PODS, SECRETS, SETS, spec

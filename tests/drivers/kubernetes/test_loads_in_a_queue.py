@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from loaders.runtime_spec import RETRY
-from runtime.protocol import NotYet, PodGroup, Resources, RetryPolicy, Seen, WorkloadSpec
+from runtime.protocol import NotYet, Seen
 from runtime.reasons import Reason
+from runtime.spec import PodGroup, Resources, RetryPolicy, WorkloadSpec
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_in_a_queue import API
 

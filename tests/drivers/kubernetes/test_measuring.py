@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Measured
+from runtime.capabilities.volumes import Measured
 from runtime.drivers.kubernetes import measuring
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.measuring import parsed
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, DriverError, NotYet, Placement
+from runtime.protocol import DriverError, NotYet
+from runtime.spec import Backing, Placement
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.stub import Stub
 

@@ -6,7 +6,7 @@ import uuid
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from runtime.capabilities import KubeUser
+from runtime.capabilities.tenants import KubeUser
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import tenant_access
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runtime.capabilities import NodeFacts
+from runtime.capabilities.clusters import NodeFacts
 from runtime.drivers.kubernetes.answers import Answer, error_of
 from runtime.drivers.kubernetes.nodes import could_fit
 from runtime.drivers.kubernetes.observe import Sight, judge

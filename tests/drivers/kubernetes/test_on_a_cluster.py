@@ -8,11 +8,12 @@ from contextlib import suppress
 import pytest
 
 from devcluster.kube import KubeError
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.observe import moment
-from runtime.protocol import Mount, NotYet, Placement, Probe, Resources, Seen
+from runtime.protocol import NotYet, Seen
 from runtime.reasons import Reason
+from runtime.spec import Mount, Placement, Probe, Resources
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_watch import Follower
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Attempt, Program, Tried
+from runtime.capabilities.programs import Attempt, Program, Tried
 from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied, Placement
+from runtime.protocol import Denied
 from runtime.reasons import Reason
+from runtime.spec import Placement
 from tests.drivers.kubernetes.stub import Stub
 
 JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.protocol import Placement, Resources
+from runtime.spec import Placement, Resources
 from tests.drivers.kubernetes.harness import ground_of, wait_for
 
 pytestmark = pytest.mark.cluster

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueShare, QueueTree
 from runtime.drivers.kubernetes.builders import queues
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes import job
-from runtime.protocol import Placement, Together
+from runtime.spec import Placement, Together
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.test_builders import spec
 

@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from devcluster.kube import KubeError
-from runtime.capabilities import QueueKind, QueueShare
+from runtime.capabilities.queues import QueueKind, QueueShare
 from runtime.drivers.kubernetes.builders import queues
-from runtime.protocol import Denied, InvalidSpec, Placement, PodGroup, Resources, Seen
+from runtime.protocol import Denied, InvalidSpec, Seen
 from runtime.reasons import Reason
+from runtime.spec import Placement, PodGroup, Resources
 from tests.deploy import chart
 from tests.drivers.kubernetes.harness import wait_for
 from tests.drivers.kubernetes.town import API, EIGHT, FLEET, GPU, MODEL, Town

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runtime import training
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names, observe_served, shapes
 from runtime.drivers.kubernetes.builders import tenant_policies, workload
 from runtime.drivers.kubernetes.builders.pod_fields import is_way
@@ -22,18 +22,9 @@ from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pruning import small_pod, small_served
 from runtime.drivers.kubernetes.shapes import inferenceservice as shape
-from runtime.protocol import (
-    InvalidSpec,
-    NotYet,
-    Observation,
-    Probe,
-    Resources,
-    RetryPolicy,
-    Seen,
-    Serve,
-    WorkloadSpec,
-)
+from runtime.protocol import InvalidSpec, NotYet, Observation, Seen
 from runtime.reasons import Reason
+from runtime.spec import Probe, Resources, RetryPolicy, Serve, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.pieces import LATER, NS, UID, ended, event, pod, runs, waits
 from tests.drivers.kubernetes.stub import Stub

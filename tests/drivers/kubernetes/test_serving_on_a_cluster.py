@@ -13,8 +13,9 @@ from runtime import training
 from runtime.drivers.kubernetes.access import check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.observe import is_ready
-from runtime.protocol import NotYet, Observation, Resources, Seen, Serve, WorkloadSpec
+from runtime.protocol import NotYet, Observation, Seen
 from runtime.reasons import Reason
+from runtime.spec import Resources, Serve, WorkloadSpec
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_in_a_queue import API
 from tests.drivers.kubernetes.test_on_a_cluster import removed, told

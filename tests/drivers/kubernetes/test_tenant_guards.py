@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import KubeUser, TenantSpec
+from runtime.capabilities.tenants import KubeUser, TenantSpec
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.protocol import InvalidSpec
 from tests.drivers.kubernetes.stub import Stub

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import Settling, TenantSpec
+from runtime.capabilities.tenants import Settling, TenantSpec
 from runtime.drivers.kubernetes.api_server import SETTLES_S
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.protocol import Denied, NotYet

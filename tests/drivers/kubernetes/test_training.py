@@ -12,7 +12,8 @@ from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.operated import as_job
-from runtime.protocol import Mount, Network, Placement, Resources, RetryPolicy, Seen, Together
+from runtime.protocol import Seen
+from runtime.spec import Mount, Network, Placement, Resources, RetryPolicy, Together
 from tests.drivers.kubernetes.test_groups import work
 
 OPTIONS = KubernetesOptions(queue="berth")

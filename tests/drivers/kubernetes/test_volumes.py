@@ -11,7 +11,8 @@ import pytest
 from runtime.drivers.kubernetes import names, nfs
 from runtime.drivers.kubernetes.builders import volume
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, Denied, DriverError, InvalidSpec, Mount, NotYet
+from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet
+from runtime.spec import Backing, Mount
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.test_apply import spec
 from tests.drivers.kubernetes.test_builders import HOME, OWNER, PROJECT

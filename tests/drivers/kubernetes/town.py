@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from runtime.capabilities import QueueKind, QueuePart, QueueShare, QueueTree
-from runtime.protocol import NotYet, Placement, Resources, Seen, WorkloadSpec
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueShare, QueueTree
+from runtime.protocol import NotYet, Seen
+from runtime.spec import Placement, Resources, WorkloadSpec
 from tests.drivers.kubernetes.harness import RESTRICTED, Ground, ground_of, wait_for
 
 API = "kueue.x-k8s.io/v1beta2"

@@ -18,17 +18,8 @@ import pytest
 
 from runtime.drivers.local import processes
 from runtime.drivers.local.driver import LocalDriver
-from runtime.protocol import (
-    Device,
-    Mount,
-    NotYet,
-    Observation,
-    Probe,
-    Resources,
-    Seen,
-    Unreachable,
-    WorkloadSpec,
-)
+from runtime.protocol import Device, NotYet, Observation, Seen, Unreachable
+from runtime.spec import Mount, Probe, Resources, WorkloadSpec
 
 ROOT = Path(__file__).resolve().parents[3]
 IS_ROOT = os.geteuid() == 0

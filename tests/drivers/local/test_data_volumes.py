@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from runtime.drivers.local import users
-from runtime.protocol import DriverError, InvalidSpec, Mount, Seen
+from runtime.protocol import DriverError, InvalidSpec, Seen
+from runtime.spec import Mount
 from tests.drivers.local.harness import wait_for
 
 real = pytest.mark.real

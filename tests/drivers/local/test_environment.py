@@ -17,7 +17,7 @@ import pytest
 from websockets.sync.client import connect
 
 from runtime.drivers.local import environ
-from runtime.protocol import Probe, Resources
+from runtime.spec import Probe, Resources
 from tests.drivers.local.harness import IS_ROOT, MODES, PATIENCE_S, ROOT
 
 BASE = Path(os.environ.get("BERTH_ENVIRONMENTS_DIR", ROOT / "var/environments")) / "jupyterlab"

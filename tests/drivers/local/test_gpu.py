@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from runtime.drivers.local.gpus import NvmlSource
-from runtime.protocol import Device, Resources
+from runtime.protocol import Device
+from runtime.spec import Resources
 from tests.drivers.local.conftest import running
 from tests.drivers.local.harness import MODES, PYTHON, Supervisor
 

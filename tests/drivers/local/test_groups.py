@@ -13,7 +13,8 @@ import pytest
 
 from runtime import training
 from runtime.drivers.local import processes
-from runtime.protocol import InvalidSpec, NotYet, PodGroup, RetryPolicy, Seen
+from runtime.protocol import InvalidSpec, NotYet, Seen
+from runtime.spec import PodGroup, RetryPolicy
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
 
 pytestmark = pytest.mark.real

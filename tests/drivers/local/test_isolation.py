@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from runtime.drivers.local import environ, isolation
-from runtime.protocol import ISOLATION, Device, DriverError, NotYet, Resources, Seen
+from runtime.protocol import ISOLATION, Device, DriverError, NotYet, Seen
+from runtime.spec import Resources
 from runtime.use_sources import DeviceUse, Holder
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
 
@@ -403,7 +404,7 @@ def test_volumes_are_made_measured_and_removed(supervisor):
 
 
 def mount(uid):
-    from runtime.protocol import Mount
+    from runtime.spec import Mount
 
     return Mount(uid, role="home")
 

@@ -9,7 +9,8 @@ import urllib.request
 import pytest
 
 from runtime.drivers.local import processes
-from runtime.protocol import DriverError, InvalidSpec, NotYet, Probe, Seen
+from runtime.protocol import DriverError, InvalidSpec, NotYet, Seen
+from runtime.spec import Probe
 from tests.drivers.local.harness import PATIENCE_S, PYTHON, processes_of, wait_for
 
 pytestmark = pytest.mark.real

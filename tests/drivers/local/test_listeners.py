@@ -8,7 +8,8 @@ import pytest
 
 from runtime.drivers.local import listeners
 from runtime.drivers.local.listeners import Listener
-from runtime.protocol import Probe, Seen
+from runtime.protocol import Seen
+from runtime.spec import Probe
 from tests.drivers.local.harness import PYTHON, SERVER, processes_of, wait_for
 
 

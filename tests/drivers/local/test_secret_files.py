@@ -12,7 +12,8 @@ import pytest
 
 from runtime.drivers.local.records import Record, Trash
 from runtime.drivers.local.users import SecretFolders
-from runtime.protocol import InvalidSpec, NotYet, Probe, Seen
+from runtime.protocol import InvalidSpec, NotYet, Seen
+from runtime.spec import Probe
 from tests.drivers.local.harness import PYTHON, SERVER, processes_of, wait_for
 
 pytestmark = pytest.mark.real

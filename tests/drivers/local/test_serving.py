@@ -12,16 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.protocol import (
-    Mount,
-    NotYet,
-    Observation,
-    Probe,
-    Seen,
-    Serve,
-    Unreachable,
-    WorkloadSpec,
-)
+from runtime.protocol import NotYet, Observation, Seen, Unreachable
+from runtime.spec import Mount, Probe, Serve, WorkloadSpec
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, processes_of, wait_for
 
 pytestmark = pytest.mark.real

@@ -18,7 +18,8 @@ from runtime.drivers.local import copytree, processes
 from runtime.drivers.local.launcher import Machine
 from runtime.drivers.local.requests import Refused
 from runtime.drivers.local.snapshots import Snapshots
-from runtime.protocol import Backing, DriverError, InvalidSpec, Mount, NotYet, Unreachable
+from runtime.protocol import DriverError, InvalidSpec, NotYet, Unreachable
+from runtime.spec import Backing, Mount
 from tests.drivers.local.harness import IS_ROOT, wait_for
 
 real = pytest.mark.real

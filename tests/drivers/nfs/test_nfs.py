@@ -19,7 +19,7 @@ import pytest
 from runtime.drivers.kubernetes import nfs
 from runtime.drivers.kubernetes.builders import volume
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing
+from runtime.spec import Backing
 from tests.drivers.local.harness import PYTHON
 from tests.support.nfs import (
     EXPORT,

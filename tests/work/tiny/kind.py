@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from projects.access import Permission
-from runtime.protocol import WorkloadSpec
+from runtime.spec import WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from tests.work.tiny.models import Tiny
 from work import fields as f

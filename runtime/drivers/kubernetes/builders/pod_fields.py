@@ -14,7 +14,7 @@ from typing import Any
 from runtime import training
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Placement, WorkloadSpec
+from runtime.spec import Placement, WorkloadSpec
 
 Object = dict[str, Any]
 

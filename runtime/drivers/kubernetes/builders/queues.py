@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.capabilities import QueueKind, QueuePart, QueueTree
+from runtime.capabilities.queues import QueueKind, QueuePart, QueueTree
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.pod_fields import DEVICES
 from runtime.drivers.kubernetes.builders.tenant import binary, decimal

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runtime.capabilities import TenantSpec
+from runtime.capabilities.tenants import TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import tenant_access, tenant_policies
 from runtime.drivers.kubernetes.options import KubernetesOptions

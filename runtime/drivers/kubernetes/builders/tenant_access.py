@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runtime.capabilities import KubeUser
+from runtime.capabilities.tenants import KubeUser
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
 

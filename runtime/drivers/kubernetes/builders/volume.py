@@ -12,7 +12,8 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant import binary
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.mounts import is_plain
-from runtime.protocol import Backing, InvalidSpec
+from runtime.protocol import InvalidSpec
+from runtime.spec import Backing
 
 FINALIZER = names.DIRECTORY
 DIRECTORY, NFS, NFS_CSI, CLASS = "directory", "nfs", "nfs-csi", "storage-class"

@@ -19,7 +19,7 @@ from runtime.drivers.kubernetes.builders.pod_fields import gpu_labels, placing
 from runtime.drivers.kubernetes.notices import at_the_end
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.mounts import placed
-from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
+from runtime.spec import Mount, Probe, Sidecar, WorkloadSpec
 
 _GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"

@@ -11,7 +11,7 @@ from runtime.drivers.kubernetes.shapes.mpijob import MPIJOB
 from runtime.drivers.kubernetes.shapes.pytorchjob import PYTORCHJOB
 from runtime.drivers.kubernetes.shapes.tfjob import TFJOB
 from runtime.drivers.kubernetes.shapes.trainjob import TRAINJOB
-from runtime.protocol import WorkloadSpec
+from runtime.spec import WorkloadSpec
 
 __all__ = ["Shape", "of_operators", "of_owner", "of_spec"]
 

@@ -9,7 +9,8 @@ from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Observation, WorkloadSpec
+from runtime.protocol import Observation
+from runtime.spec import WorkloadSpec
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime import training
-from runtime.capabilities import Held
+from runtime.capabilities.workloads import Held
 from runtime.drivers.kubernetes import names, observe_served
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import pod_fields, workload
@@ -23,7 +23,8 @@ from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.observe_served import STOP
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod
-from runtime.protocol import InvalidSpec, NotYet, Observation, WorkloadSpec
+from runtime.protocol import InvalidSpec, NotYet, Observation
+from runtime.spec import WorkloadSpec
 
 VERSION, PLURAL, KIND = "serving.kserve.io/v1beta1", "inferenceservices", names.SERVED
 operator = training.KSERVE

@@ -19,11 +19,12 @@ from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import pod_fields, workload
 from runtime.drivers.kubernetes.builders.workload import template
 from runtime.drivers.kubernetes.client import Object
-from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
+from runtime.drivers.kubernetes.ending import ENDING, end_pods
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
-from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, RetryPolicy, WorkloadSpec
+from runtime.protocol import Denied, InvalidSpec, NotYet, Observation
+from runtime.spec import RetryPolicy, WorkloadSpec
 from runtime.training import BESIDE
 
 VERSION, PLURAL, KIND = "batch/v1", "jobs", "Job"
@@ -135,10 +136,7 @@ def stop(hands: Hands, owner: Object, *, grace_s: float) -> None:
     if seeing.note_of(owner).get("launch") != seeing.launch_of(owner):
         _end(hands, owner, found)
     alive = [pod for pod in found if not observe_job.is_over(pod)]
-    for pod in alive:
-        hurry(hands.client, pod, grace_s)
-    if alive:
-        raise not_gone(alive[0])
+    end_pods(hands.client, alive, grace_s)
     if not (is_over or observe_job.is_suspended(owner)):
         raise NotYet(ENDING, retry_in=0.3)  # a pod may just be made
 

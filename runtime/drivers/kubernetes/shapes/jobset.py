@@ -11,7 +11,7 @@ from runtime import training
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.shapes import job
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
-from runtime.protocol import PodGroup
+from runtime.spec import PodGroup
 
 VERSION = "jobset.x-k8s.io/v1alpha2"
 _INDEX = "BERTH_ROLE_INDEX"

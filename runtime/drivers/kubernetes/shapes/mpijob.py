@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime import training
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
-from runtime.protocol import PodGroup
+from runtime.spec import PodGroup
 
 VERSION = "kubeflow.org/v2beta1"
 _KEYS = "/tmp/berth-ssh"  # noqa: S108 - in a container of its own

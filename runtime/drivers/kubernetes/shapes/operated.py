@@ -15,11 +15,12 @@ from runtime.drivers.kubernetes import names, observe_job, queues
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import pod_fields, workload
 from runtime.drivers.kubernetes.client import Object
-from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
+from runtime.drivers.kubernetes.ending import ENDING, end_pods
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod, firsts
-from runtime.protocol import Network, NotYet, Observation, PodGroup, WorkloadSpec
+from runtime.protocol import NotYet, Observation
+from runtime.spec import Network, PodGroup, WorkloadSpec
 
 _POLICIES = pod_fields.KINDS[1]
 _ONE_PLACE = "kueue.x-k8s.io/podset-group-name"
@@ -124,10 +125,7 @@ class Operated:
         if seeing.note_of(owner).get("launch") != seeing.launch_of(owner):
             self._end(hands, owner, found, is_over=is_over)
         alive = [pod for pod in found if not observe_job.is_over(pod)]
-        for pod in alive:
-            hurry(hands.client, pod, grace_s)
-        if alive:
-            raise not_gone(alive[0])
+        end_pods(hands.client, alive, grace_s)
         if not (is_over or observe_job.is_suspended(job)):
             raise NotYet(ENDING, retry_in=0.3)  # a pod may just be made
 

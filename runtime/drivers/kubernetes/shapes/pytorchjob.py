@@ -10,7 +10,7 @@ from runtime import training
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.shapes import training_operator
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
-from runtime.protocol import PodGroup
+from runtime.spec import PodGroup
 
 
 def _made(roles: Roles) -> list[dict[str, Any]]:

@@ -18,7 +18,8 @@ from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod
-from runtime.protocol import InvalidSpec, NotYet, Observation, WorkloadSpec
+from runtime.protocol import InvalidSpec, NotYet, Observation
+from runtime.spec import WorkloadSpec
 
 VERSION, PLURAL, KIND = "apps/v1", "statefulsets", "StatefulSet"
 SAYS_MORE_S = 10.0  # who is given longer than any stop is being parked, and has things to save

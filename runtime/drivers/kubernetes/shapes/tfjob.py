@@ -11,7 +11,7 @@ from runtime import training
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.shapes import training_operator
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
-from runtime.protocol import PodGroup
+from runtime.spec import PodGroup
 
 _CALLED = {
     training.CHIEF: "Chief",

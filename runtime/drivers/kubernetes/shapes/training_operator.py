@@ -7,7 +7,7 @@ retries a pod that ended badly, also by an eviction, ends it.
 from typing import Any
 
 from runtime.drivers.kubernetes.shapes.operated import Roles
-from runtime.protocol import PodGroup, RetryPolicy
+from runtime.spec import PodGroup, RetryPolicy
 
 VERSION = "kubeflow.org/v1"
 SUSPEND = ("spec", "runPolicy", "suspend")

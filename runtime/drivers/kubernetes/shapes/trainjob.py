@@ -9,7 +9,7 @@ from typing import Any
 from runtime import training
 from runtime.drivers.kubernetes.shapes import job
 from runtime.drivers.kubernetes.shapes.operated import Operated, Roles
-from runtime.protocol import PodGroup
+from runtime.spec import PodGroup
 
 VERSION = "trainer.kubeflow.org/v1alpha1"
 _GROUP = VERSION.partition("/")[0]

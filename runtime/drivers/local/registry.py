@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from runtime.drivers.local import group, listeners, processes, serving
+from runtime.drivers.local import group, listeners, processes, recovery, serving
 from runtime.drivers.local.group import Retry
 from runtime.drivers.local.launcher import Machine, notice_file
 from runtime.drivers.local.records import Record, destroy, killpoint, write_atomic
@@ -18,83 +18,6 @@ from runtime.drivers.local.workload import Workload
 from runtime.protocol import Seen
 
 log = logging.getLogger("berth.supervisor")
-_LATE_PARENT_S = 1.0
-
-
-def adopt(workload: Workload, boot: str, last_alive: float | None) -> None:
-    """Rebuild ``workload``; what needs waiting goes on in a task of its own.
-
-    ``last_alive``: when the supervisor before us was, and what it had.
-    """
-    record = workload.record
-    workload.spec = record.read("spec") or {}
-    if not workload.spec:
-        return
-    workload.attempt, workload.port = workload.spec["attempt"], workload.spec["port_now"]
-    if end := record.read("end", attempt=workload.attempt):
-        workload.end = processes.Ending(end["reason"], end["message"], end["code"], end["at"])
-        workload.recall_times()
-        workload.become(Seen.EXITED)
-        return
-    if stop := record.read("stop", attempt=workload.attempt):
-        left = min(max(stop["at"] - time.time(), 0.0), stop["grace"])
-        workload.stopping = True
-        workload.stop_timer = asyncio.get_running_loop().call_later(left, workload.kill)
-    workload.become(Seen.STOPPING if workload.stopping else Seen.CREATED)
-    workload.task(_take_up(workload, boot, last_alive))
-
-
-async def _take_up(workload: Workload, boot: str, last_alive: float | None) -> None:
-    parent = await _find_parent(workload)
-    if parent is None:
-        # It was recorded but never started: as good as not there, ``ensure`` makes it anew
-        workload.record.begin(workload.spec)  # a parent that starts even later sees this and leaves
-        workload.drop_secrets()
-        workload.become(Seen.MISSING)
-        return
-    workload.parent = (parent["pid"], parent["start"])
-    workload.recall_times()
-    if last_alive is not None:
-        workload.last_alive = max(last_alive, *filter(None, workload.times.values()), 0.0)
-    if parent["boot"] != boot:
-        _lost_with_the_machine(workload)
-    elif (pidfd := processes.open_pidfd(*workload.parent)) is not None:
-        await _join(workload, pidfd)
-    elif found := workload.record.read("exit", attempt=workload.attempt):
-        await workload.settle(found)
-    else:
-        workload.adopt_orphan()
-
-
-async def _join(workload: Workload, pidfd: int) -> None:
-    """Its parent lives: watch that, and wait until it has started the program."""
-    workload.last_alive = None
-    workload.on_readable(pidfd, lambda: workload.parent_gone(pidfd))
-    while pidfd in workload.watched and not workload.orphan:
-        if workload.record.read("went", attempt=workload.attempt):
-            workload.resume()
-            return
-        await asyncio.sleep(0.01)
-
-
-async def _find_parent(workload: Workload) -> Facts | None:
-    """Return the parent's record; one that was just started may still have to write it."""
-    deadline = time.monotonic() + _LATE_PARENT_S
-    while time.monotonic() < deadline or workload.record.is_locked():
-        if parent := workload.record.read("shim", attempt=workload.attempt):
-            return parent
-        await asyncio.sleep(0.01)
-    return None
-
-
-def _lost_with_the_machine(workload: Workload) -> None:
-    found = workload.record.read("exit", attempt=workload.attempt)
-    lost = processes.Ending("vanished", "the machine was restarted")
-    if found:
-        lost = processes.classify(found, went=True, stopped=workload.stopping, oom_kills=0)
-    workload.ended(lost)
-
-
 _REMOVE_GRACE_S = 2.0
 _ASK_AGAIN_S = 0.2
 _ALIVE_S = 30.0
@@ -121,7 +44,7 @@ class Watcher:
         return changed
 
 
-class World:
+class Registry:
     """Every uid we know."""
 
     def __init__(self, machine: Machine) -> None:
@@ -153,7 +76,7 @@ class World:
         for folder in sorted(self.machine.records.iterdir()):
             if folder.is_dir():
                 workload = self._workload(folder.name)
-                adopt(workload, boot, last_alive)
+                recovery.adopt(workload, boot, last_alive)
         self.snapshots.make()
         living = {uid for uid, found in self.workloads.items() if found.is_alive}
         self.machine.secret_folders.keep_only(living)
