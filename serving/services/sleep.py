@@ -126,7 +126,7 @@ def _why_not(row: Endpoint, error: BerthError) -> tuple[str, str]:
     if isinstance(error, Forbidden | NotFound):
         said = _(
             "%(owner)s may not run it here any more. Whoever manages the project gives that right "
-            "back, or stops it and deploys the same from its YAML."
+            "back, or takes it over."
         )
         name = row.owner.label
         return _("Its owner may not run it here any more."), said % {"owner": name}
