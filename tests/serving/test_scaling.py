@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from common.clock import now
 from runtime.protocol import Serve
+from runtime.reasons import Reason
 from serving.runtime_spec import workload_spec
 from serving.services import Scaler
 from serving.services import scale as scale_module
@@ -301,6 +302,22 @@ def test_files_that_went_between_the_asking_and_the_doing_end_nothing(
     with time_machine.travel(now() + timedelta(minutes=1)):
         row = settle(row, rounds=3)
         assert (row.phase, row.scaling_problem, _ready(fake, row)) == ("running", "", 3)
+
+
+def test_files_are_looked_at_where_one_answers_and_another_one_ended(
+    fake, serve, settle, version
+) -> None:
+    made = version()
+    row = serve(name="files", command=[], model="digits/v1", min_replicas=2)
+    made.refresh_from_db()
+    assert made.look_at is None
+    fake.change(row.uid, reason=str(Reason.TRIED_AGAIN))
+    for minutes in (1, 2, 7):  # once in five minutes
+        type(made).objects.filter(pk=made.pk).update(look_at=None)
+        with time_machine.travel(now() + timedelta(minutes=minutes)):
+            assert settle(row, rounds=2).phase == "running"
+        made.refresh_from_db()
+        assert (made.look_at is None) is (minutes == 2)
 
 
 def test_a_folder_that_nobody_saw_going_is_looked_at_before_another_number_is_asked(
