@@ -72,6 +72,7 @@ WORDS: dict[str, Promise] = {
     "endpoint.split": _("changed which share the canary gets of the endpoint"),
     "endpoint.started": _("started again the endpoint"),
     "endpoint.stopped": _("stopped the endpoint"),
+    "endpoint.taken-over": _("took over the endpoint"),
     "model.created": _("registered the model"),
     "model.batch-begun": _("began a batch prediction of the model"),
     "endpoint.batch-begun": _("began a batch prediction by the endpoint"),

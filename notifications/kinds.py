@@ -83,6 +83,13 @@ KINDS: dict[str, Kind] = {
             "alert-circle",
         ),
         Kind(
+            "endpoint.taken-over",
+            _("Somebody took over an endpoint of yours"),
+            _("%(who)s took over “%(name)s”: it is theirs now. Reason: %(reason)s"),
+            "user-check",
+            mail=True,
+        ),
+        Kind(
             "experiment.ended",
             _("A search has ended"),
             _("“%(name)s” has ended: %(reason)s"),

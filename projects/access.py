@@ -67,7 +67,9 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.CREDENTIAL_USE: _("Put credentials of the project to use in own work"),
     Permission.ENDPOINT_CALL: _("Send requests to endpoints"),
     Permission.ENDPOINT_CREATE: _("Run own endpoints, make keys for them, stop and delete them"),
-    Permission.ENDPOINT_MANAGE: _("Change, stop and delete endpoints of others, and their keys"),
+    Permission.ENDPOINT_MANAGE: _(
+        "Change, take over, stop and delete endpoints of others, and their keys"
+    ),
     Permission.ENDPOINT_READ: _("See endpoints, their state and how they are called"),
     Permission.EVENT_READ: _("Read what happened in the project"),
     Permission.JOB_CREATE: _("Run own jobs, cancel and delete them"),

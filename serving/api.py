@@ -43,6 +43,7 @@ def _own(row: Endpoint) -> dict[str, Any]:
         "canary_percent": row.canary_percent,
         "promoting": row.promoting,
         "rolls_back": row.rolls_back,
+        "taken_over": row.taken_over,
         "called_at": row.called_at,
         "scaling_problem": row.scaling_problem,
     }
@@ -99,6 +100,7 @@ API = Api(
         "canary_percent": serializers.IntegerField(help_text="of requests, that go to its canary"),
         "promoting": serializers.BooleanField(help_text="what its canary serves becomes its own"),
         "rolls_back": serializers.BooleanField(help_text="to what it served before"),
+        "taken_over": serializers.BooleanField(help_text="what runs is its former owner's"),
         "called_at": serializers.DateTimeField(allow_null=True, help_text="its latest request"),
         "scaling_problem": serializers.CharField(
             allow_blank=True, help_text="why it has fewer replicas than its requests need"
@@ -132,6 +134,12 @@ class WorkSleep(ActView):
 
     def told(self) -> dict[str, Any]:
         return {"said": reason_in(self.request)}
+
+
+class WorkTakeover(WorkSleep):
+    """Make an {one} of somebody else one's own; nothing is unanswered meanwhile."""
+
+    act: ClassVar[Callable[..., Any]] = staticmethod(services.endpoint_takeover)
 
 
 class EndpointKeyOut(serializers.ModelSerializer[EndpointKey]):
@@ -273,6 +281,7 @@ urlpatterns = urls_for(
     API,
     own={
         "sleep": WorkSleep,
+        "takeover": WorkTakeover,
         "keys": WorkKeys,
         "keys/<uuid:key>": WorkKey,
         "canary": WorkCanary,

@@ -9,20 +9,23 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from clusters.options import options_of
-from common.errors import wrong
+from common.errors import Conflict, wrong
 from projects.access import Permission
 from runtime.models import ONE_MACHINE
+from runtime.protocol import Desired, Phase
 from runtime.training import KSERVE
 from serving import environments
 from serving.choices import Files
 from serving.fields import TABLE
 from serving.models import Endpoint, ModelVersion
 from serving.runtimes import CUSTOM, runtime_of, runtimes_for
-from serving.selectors import default_of
+from serving.selectors import default_of, lacks_files
 from serving.services.canary import CANARY_NAME, check_edit, launched, stopping
 from serving.services.history import served_first
 from serving.services.scale import most_of
+from serving.services.version_files import version_look
 from work.choices import StopReason
+from work.fields import Edit
 from work.kinds import Kind
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from clusters.models import Cluster
     from work.attached import Attached
+
+_BOUNDS = frozenset({"min_replicas", "max_replicas"})
 
 
 def version_named(row: Endpoint) -> ModelVersion:
@@ -57,8 +62,9 @@ def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
     """Find its version and who can serve it; have bounds that hold."""
     if row.pk is None and row.name.startswith(CANARY_NAME):
         raise wrong("name", gettext("Names that begin with “canary-” are those of canaries."))
+    kept = row.version if row.pk and row.version and row.model == str(row.version) else None
     if row.model:
-        row.version = version_named(row)
+        row.version = kept or version_named(row)
         row.model = str(row.version)
     else:
         row.version = None
@@ -70,9 +76,6 @@ def _settle(row: Endpoint, said: Mapping[str, Any]) -> None:
         raise wrong("runtime", message % told)
     if not row.version and not (row.image or row.command):
         raise wrong("model", gettext("Say a model, or an image or command of your own."))
-    if row.version and row.version.files == Files.FAILED:
-        message = gettext("The files of %(version)s did not come: %(why)s")
-        raise wrong("model", message % {"version": row.version, "why": row.version.problem})
     if row.version and row.version.volume and not row.cluster_key and not said.get("cluster"):
         row.cluster_key = row.version.volume.cluster_key
     runtime = runtime_of(row)
@@ -138,6 +141,28 @@ def _change(row: Endpoint, after: Endpoint, _fields: Collection[str]) -> None:
     _hold(after)
 
 
+def _needs_files(row: Endpoint, fields: Collection[str]) -> bool:
+    """Whether something begins to run with them beside or instead of what answers."""
+    began = row.desired == Desired.RUNNING and row.phase == Phase.RUNNING
+    return began and any(
+        name in _BOUNDS or name not in TABLE or TABLE[name].edit is Edit.RESTARTS for name in fields
+    )
+
+
+def _look_first(principal: Principal, row: Endpoint, fields: Collection[str]) -> None:
+    """Notice now what nobody has noticed of the files that other replicas would need."""
+    if row.version is not None and _needs_files(row, fields) and _BOUNDS & set(fields):
+        version_look(row.version, anew=principal)
+
+
+def _check_edit(row: Endpoint, after: Endpoint, fields: Collection[str]) -> None:
+    """Refuse what would end what answers, or what a promotion that is on its way would undo."""
+    check_edit(row, after, fields)
+    lacking = lacks_files(row.version) if after.version_id == row.version_id else ""
+    if lacking and _needs_files(row, fields):
+        raise Conflict(lacking, code="files-gone")
+
+
 def _prepare(_principal: Principal, row: Endpoint) -> None:
     _hold(row)
 
@@ -168,7 +193,8 @@ ENDPOINT = Kind(
     settle=_settle,
     prepare=_prepare,
     change=_change,
-    check_edit=check_edit,
+    check_edit=_check_edit,
+    look_first=_look_first,
     check_place=_check_place,
     look_at_attached=_look_at,
     homes=lambda row: row.homes,
@@ -176,7 +202,7 @@ ENDPOINT = Kind(
     related=("version__volume", "version__model"),
     purpose="inference",
     replicas=lambda row: row.replicas,
-    of_a_launch={"scaled_at": None},
+    of_a_launch={"scaled_at": None, "taken_over": False},
     launched=launched,
     stopping=stopping,
     stopped={StopReason.ASLEEP: "asleep"},

@@ -189,6 +189,8 @@ class Endpoint(Workload):
     promoting = models.BooleanField(default=False)  # its canary's version is becoming its own
     # Its canary is what it served before, and is promoted by itself as soon as it answers.
     rolls_back = models.BooleanField(default=False, db_default=False)
+    # What runs was started for whoever owned it before; a launch for its owner ends that.
+    taken_over = models.BooleanField(default=False, db_default=False)
     promoted_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +10,7 @@ from jobs.replicas import moment
 from runtime.capabilities.workloads import SupportsServing
 from runtime.models import ONE_MACHINE
 from runtime.ports import cluster_provider
-from runtime.protocol import InvalidSpec, NotYet, Seen
+from runtime.protocol import InvalidSpec, NotYet, Phase, Seen
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 from serving import environments
@@ -19,7 +18,8 @@ from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.runtime_spec import STOP_GRACE_S, workload_spec
 from serving.runtimes import runtime_of
-from serving.selectors import missing
+from serving.selectors import lacks_files, missing
+from serving.services.version_files import look_again
 from work import needs
 from work.choices import StopReason
 from work.environments import LOOK_S
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runtime.models import Reconcilable
-    from runtime.protocol import Observation, Phase
+    from runtime.protocol import Observation
     from runtime.reconcilers import Outcome
     from runtime.spec import WorkloadSpec
     from runtime.workload_state import ReconcileContext
 
 SOON_S = 1.0  # until it is looked at after its number changed, also where nothing watches
 AGAIN_S = 10.0  # between two tries to have a replica that ended by itself begin anew
+LOOK_AGAIN_S = 300.0  # between two looks at files, while a replica ends by itself
 _THERE = (Seen.STARTING, Seen.READY)
 
 
@@ -63,20 +64,25 @@ class EndpointReconciler(WorkloadReconciler):
         lacks = any(one.seen == Seen.EXITED for one in seen.replicas)
         lacks |= len(seen.replicas) != row.replicas
         wait = max(0.0, told.get("at", 0.0) + AGAIN_S - at) if lacks else None
+        refused: dict[str, str] = {}
+        self._look_at_files(state, seen, at)
         if state.just_made:
             state.ref["scaled"] = {**wanted, "at": at}
         elif seen.seen in _THERE and (is_asked or wait == 0.0):
             driver = cluster_provider().driver_for(row.cluster_key)
             try:
-                # What runs serves on, also where its files or its image are gone meanwhile.
-                goes_on = () if is_asked else (InvalidSpec,)
-                with contextlib.suppress(*goes_on):
-                    if isinstance(driver, SupportsServing):
-                        driver.scale(self.spec_of(row))
+                if isinstance(driver, SupportsServing):
+                    driver.scale(self.spec_of(row))
                 state.ref["scaled"] = {**wanted, "at": at}
+                refused = {"scaling_problem": ""} if "refused" in told else {}
                 wait = SOON_S
             except NotYet as error:
                 wait = error.retry_in
+            except InvalidSpec as error:
+                # What runs serves on, also where its files or its image are gone meanwhile.
+                state.ref["scaled"] = {**wanted, "at": at, "refused": True}
+                refused = {"scaling_problem": (lacks_files(row.version) or str(error))[:500]}
+                wait = AGAIN_S
         outcome = super()._follow(state, seen)
         # What has no process yet holds nothing; one that ended keeps its place and begins anew.
         held = [one for one in seen.replicas if one.seen not in {Seen.MISSING, Seen.CREATED}]
@@ -84,9 +90,22 @@ class EndpointReconciler(WorkloadReconciler):
         if held and seen.launch == row.launch and state.ref.get("held") != mine:
             state.ref["held"] = mine
             outcome = replace(outcome, held=[moment(one.started_at) for one in held])
+        if refused and outcome.phase == Phase.RUNNING:
+            outcome = replace(outcome, updates={**outcome.updates, **refused})
         if wait is None or outcome.requeue_s is None:
             return outcome
         return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))
+
+    def _look_at_files(self, state: ReconcileContext, seen: Observation, at: float) -> None:
+        """Where one answers and another one ended by itself, its files may be gone since."""
+        row: Any = state.row
+        ended = any(
+            one.seen == Seen.EXITED or one.reason == Reason.TRIED_AGAIN for one in seen.replicas
+        )
+        due = at - state.ref.get("looked_at", 0.0) > LOOK_AGAIN_S
+        if row.version is not None and ended and due and seen.seen == Seen.READY:
+            look_again(row.version)
+            state.ref["looked_at"] = at
 
     def replicas_of(self, row: Endpoint) -> int:
         return row.replicas

@@ -175,6 +175,23 @@ def missing(version: ModelVersion | None) -> tuple[str, str] | None:
     return Reason.DATA_MISSING, version.problem
 
 
+def lacks_files(version: ModelVersion | None) -> str:
+    """Say that a replica more could not begin, and what to do; "": it can."""
+    if (found := missing(version)) is None:
+        return ""
+    reason, why = found
+    if reason == Reason.DATA_MISSING:
+        why = _("The files of %(version)s are not there: %(why)s") % {
+            "version": version,
+            "why": why or "…",
+        }
+    said = _(
+        "%(why)s What answers goes on with as many replicas as it has: put the files back and "
+        "check the version, or serve another one."
+    )
+    return said % {"why": why}
+
+
 @dataclass(frozen=True)
 class Measured:
     """One metric of several versions side by side; None where it was not measured."""

@@ -106,6 +106,8 @@ class Kind:
     # In the transaction of an edit, the row before and after it, and the fields: sets what follows.
     change: Callable[[Any, Any, Collection[str]], None] | None = None
     check_edit: Callable[[Any, Any, Collection[str]], None] | None = None  # raises; also of a plan
+    # Before that transaction, the row and the fields: looks at what lies elsewhere, for a moment.
+    look_first: Callable[[Principal, Any, Collection[str]], None] | None = None
     # What is said of a plan, instead of what limits, placement and prices say.
     judge: Callable[[Principal, Resolved, Plan], Plan] | None = None
     # How a launch of a row that is saved begins, and one of a row that was made before, where it

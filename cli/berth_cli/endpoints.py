@@ -133,6 +133,7 @@ ENDPOINT.add_logs(
 ENDPOINT.add_act("start", "Start one that was stopped; its address and keys are the same.")
 ENDPOINT.add_act("stop", "Stop it: it answers nobody until it is started.", ends=True)
 ENDPOINT.add_act("sleep", "Put it to sleep: the next request wakes it.", ends=True)
+ENDPOINT.add_act("takeover", "Make one of somebody else your own; it goes on answering.", ends=True)
 ENDPOINT.add_act("park", "Park it: its GPUs go to others.", ends=True)
 ENDPOINT.add_keep()
 ENDPOINT.add_edit(

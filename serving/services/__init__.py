@@ -14,6 +14,7 @@ from serving.services.history import served_before, served_by
 from serving.services.keys import key_make, key_revoke, keys_of
 from serving.services.scale import Scaler, replicas_set
 from serving.services.sleep import endpoint_sleep, endpoint_wake, endpoints_sleep
+from serving.services.takeover import endpoint_takeover, may_take_over
 from serving.services.trying import endpoint_try
 
 __all__ = [
@@ -26,12 +27,14 @@ __all__ = [
     "canary_split",
     "endpoint_roll_back",
     "endpoint_sleep",
+    "endpoint_takeover",
     "endpoint_try",
     "endpoint_wake",
     "endpoints_sleep",
     "key_make",
     "key_revoke",
     "keys_of",
+    "may_take_over",
     "replicas_set",
     "served_before",
     "served_by",

@@ -31,7 +31,7 @@ from work.services.attachments import attached_wanted, changed_attachments
 from work.services.base import changed, lock, locked, own
 from work.services.edit import workload_edit
 from work.services.ending import request_delete, request_stop
-from work.services.launch import launch_again, workload_create
+from work.services.launch import launch_again, relaunch, workload_create
 from work.services.resolve import PIN
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def canary_make(
         if rolls_back:
             first.rolls_back, first.promoted_by = True, principal.user
             first.save(update_fields=["rolls_back", "promoted_by", "updated_at"])
-        verb = "rolled-back" if rolls_back else "canary-made"
+        verb = "rolled-back" if rolls_back and not first.taken_over else "canary-made"
         _record(principal, first, verb, serves=made.model or made.image)
 
     try:
@@ -138,7 +138,7 @@ def canary_split(*, principal: Principal, row: Endpoint, percent: int, seen: str
 
 def takes_back(row: Endpoint, canary: Endpoint) -> bool:
     """Whether the first row can still get all requests back: it serves what it did before."""
-    return not row.promoting or bool(_differing(row, canary))
+    return not row.promoting or row.taken_over or bool(_differing(row, canary))
 
 
 @transaction.atomic
@@ -205,7 +205,7 @@ def _step(found: Endpoint) -> bool:
             return True
         if not row.promoting:
             return _begin_back(row, STATES.of(canary))
-        if not _differing(row, canary):
+        if not _differing(row, canary) and not row.taken_over:
             answers = row.phase == Phase.RUNNING and row.is_seen and row.ready_at is not None
             if answers:  # until then all goes to the canary
                 _leave(row)
@@ -246,6 +246,9 @@ def _become(row: Endpoint, canary: Endpoint) -> bool:
     said = {name: value for name, value in said.items() if name in names}
     who = Principal(row.owner)
     try:
+        if not _differing(row, canary) and row.taken_over:
+            relaunch(principal=who, found=row, check=_require_promoting)
+            return True
         workload_edit(
             principal=who,
             row=row,

@@ -22,6 +22,7 @@ from quotas import services as quotas
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 from serving.models import Endpoint
+from serving.selectors import lacks_files
 from serving.services.base import for_each
 from work import kinds
 from work.attached import Attached
@@ -92,6 +93,7 @@ class Scaler:
             phase=Phase.RUNNING,
             deleted_at=None,
         )
+        rows = rows.select_related("version__model")
         found = list(rows.annotate(in_hand=Coalesce(hand, 0)))
         alive = {row.uid for row in found}
         self._needs = {uid: kept for uid, kept in self._needs.items() if uid in alive}
@@ -105,6 +107,10 @@ class Scaler:
         wanted = min(max(kept.wanted(at, number, row.replicas), row.min_replicas), most)
         is_more = wanted > row.replicas
         if wanted == row.replicas or (is_more and row.uid in self._refused):
+            return False
+        if lacking := lacks_files(row.version):  # none can begin, nor one that ends begin again
+            told = Endpoint.objects.filter(pk=row.pk).exclude(scaling_problem=lacking[:500])
+            told.update(scaling_problem=lacking[:500])
             return False
         done = replicas_set(row, wanted)
         if is_more and Endpoint.objects.filter(pk=row.pk, scaling_problem__gt="").exists():

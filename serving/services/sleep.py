@@ -13,7 +13,7 @@ from accounts.principal import Principal
 from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, LimitExceeded, NotFound
 from runtime.protocol import Desired, Phase
-from serving.choices import State
+from serving.choices import Files, State
 from serving.gateway.tallies import some_gateway_tells
 from serving.models import Endpoint
 from serving.selectors import pressed
@@ -45,7 +45,8 @@ def endpoints_sleep() -> int:
         canary_of=None,
         promoting=False,
         deleted_at=None,
-    ).exclude(Exists(busy.filter(endpoint=OuterRef("pk"))))
+    ).filter(Q(version=None) | Q(version__files=Files.THERE))  # else nothing would wake it
+    rows = rows.exclude(Exists(busy.filter(endpoint=OuterRef("pk"))))
     rows = rows.exclude(Exists(busy.filter(endpoint__canary_of=OuterRef("pk"))))
     rows = rows.annotate(called_beside=Max("canaries__called_at"))
     due = [row for row in rows if _is_due(row, row.called_beside, at)]
@@ -125,7 +126,7 @@ def _why_not(row: Endpoint, error: BerthError) -> tuple[str, str]:
     if isinstance(error, Forbidden | NotFound):
         said = _(
             "%(owner)s may not run it here any more. Whoever manages the project gives that right "
-            "back, or stops it and deploys the same from its YAML."
+            "back, or takes it over."
         )
         name = row.owner.label
         return _("Its owner may not run it here any more."), said % {"owner": name}

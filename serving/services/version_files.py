@@ -64,14 +64,29 @@ def versions_look() -> int:
     return sum(_look(row) for row in due.select_related(*related)[:BATCH])
 
 
-def version_look(row: ModelVersion) -> ModelVersion:
-    """Look at its files at once, for a person who waits a moment; later the duty does."""
+def version_look(row: ModelVersion, *, anew: Principal | None = None) -> ModelVersion:
+    """Look at its files at once, for a person who waits a moment; later the duty does.
+
+    ``anew``: whoever asks it also of files that were there.
+    """
+    if anew is not None and row.volume is not None:
+        if not may_look(row):
+            ModelVersion.objects.filter(pk=row.pk).update(created_by=anew.user)
+        look_again(row)
+        row.refresh_from_db()
     give_up = time.monotonic() + LOOKED_WITHIN_S
-    while row.files == Files.COMING and row.look_at and time.monotonic() < give_up:
+    waits = (Files.COMING,) if anew is None else (Files.COMING, Files.THERE)
+    while row.files in waits and row.look_at and time.monotonic() < give_up:
         if not _look(row):
             time.sleep(_PAUSE_S)
         row.refresh_from_db()
     return row
+
+
+def look_again(row: ModelVersion) -> None:
+    """Have files looked at that were there; they stay so while nobody can look."""
+    there = ModelVersion.objects.filter(pk=row.pk, files=Files.THERE, look_at=None)
+    there.exclude(volume=None).update(look_at=now())
 
 
 def _look(row: ModelVersion) -> bool:
@@ -111,6 +126,8 @@ def _found(row: ModelVersion, columns: Mapping[str, Any]) -> bool:
     """Write down what was seen, unless somebody asked anew meanwhile."""
     same = ModelVersion.objects.filter(pk=row.pk, look_at=row.look_at)
     if same.update(look_at=None, **columns):
+        if row.files != columns["files"] == Files.THERE:  # what it said of them is over
+            Endpoint.objects.filter(version=row).update(scaling_problem="")
         tell(row)
     return True
 

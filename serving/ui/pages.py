@@ -27,7 +27,13 @@ from serving.kind import ENDPOINT
 from serving.models import Endpoint
 from serving.runtimes import runtime_of
 from serving.selectors import replicas_of
-from serving.services import endpoint_sleep, served_by, takes_back
+from serving.services import (
+    endpoint_sleep,
+    endpoint_takeover,
+    may_take_over,
+    served_by,
+    takes_back,
+)
 from serving.states import STATES
 from serving.templatetags.serving import latency, percent_of_errors, rate
 from serving.ui.charts import chart, marks
@@ -189,6 +195,10 @@ def _sleep(who: Principal, row: Endpoint) -> Text:
     return _("Put to sleep") if sleeps and may_end(who, row) else ""
 
 
+def _takeover(who: Principal, row: Endpoint) -> Text:
+    return _("Take over") if may_take_over(who, row) else ""
+
+
 PAGES = Pages(
     kind=ENDPOINT,
     routes="endpoints",
@@ -257,6 +267,20 @@ PAGES = Pages(
             done=_("“%(name)s” goes to sleep. The next request wakes it."),
             ends=True,
             lost=_("It gives all it holds back. The next request wakes it, and is answered."),
+        ),
+        Verb(
+            name="takeover",
+            icon="user-check",
+            word=_takeover,
+            act=endpoint_takeover,
+            done=_("“%(name)s” is yours now, and goes on answering."),
+            ends=True,
+            listed=False,
+            lost=_(
+                "It becomes yours: from now on your rights, limits and credentials count. Address "
+                "and keys stay. What answers goes on until the same answers for you; what stopped "
+                "because its owner went starts again."
+            ),
         ),
     ),
     logs_of=_logs,

@@ -202,6 +202,30 @@ def test_one_three_one_and_a_replica_that_dies_begins_anew(portal, api, sample) 
     served.delete()
 
 
+def test_another_number_is_refused_when_its_folder_is_gone_and_it_answers_on(
+    portal, api, sample
+) -> None:
+    served = Served(portal, api, name="gone", model="digits/v1", max_replicas=3)
+    served.ready()
+    key = api.post(f"{served.at}/keys", json={"name": "shop"}).json()["key"]
+    (folder,) = (portal.var / "volumes").glob("*/digits")
+    known = "row.version.files, row.version.problem = {0!r}, {1!r}; row.version.save(); answer = 1"
+    away = folder.rename(folder.with_name("away"))
+    served.shell(known.format("failed", "There are no files in this folder."))
+    try:
+        refused = api.patch(served.at, json={"min_replicas": 2})
+        assert (refused.status_code, refused.json()["code"]) == (409, "files-gone"), refused.text
+        served.press(24)  # and what gateways have in hand starts none
+        assert "digits/v1" in _until(lambda: served.look()["scaling_problem"])
+        assert len(served.ready(1)) == 1
+        assert _predict(portal, "gone", key, sample).json()["predictions"] == sample["predictions"]
+    finally:
+        away.rename(folder)
+        served.shell(known.format("there", ""))
+    assert len(served.ready(3)) == 3
+    served.delete()
+
+
 def test_it_sleeps_holds_nothing_and_a_request_with_a_key_wakes_it(portal, api, sample) -> None:
     served = Served(portal, api, name="sleepy", model="digits/v1", sleep_after_minutes=1)
     served.ready()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.clock import now
+from runtime.reasons import Reason
 from runtime.spec import Serve
 from serving.runtime_spec import workload_spec
 from serving.services import Scaler
@@ -21,6 +22,7 @@ from tests.serving.conftest import ENDPOINTS
 from usage import selectors
 from usage.selectors import Range
 
+HOUR = timedelta(hours=1)
 NUMBERS = st.integers(min_value=1, max_value=64)
 
 
@@ -229,6 +231,115 @@ def test_a_number_of_what_serves_is_no_reason_to_end_it_when_its_files_are_gone(
             found = settle(row, rounds=3)
         assert (found.phase, found.reason) == ("running", "")
         assert len(fake.observe([uid])[uid].replicas) == expected
+
+
+@pytest.mark.parametrize("files", ["failed", "coming"])
+def test_another_number_is_refused_when_its_files_are_gone_and_what_answers_goes_on(
+    api, alice, fake, serve, settle, clock, version, files
+) -> None:
+    made = version()
+    row = serve(name="files", command=[], model="digits/v1", max_replicas=2, concurrency=2)
+    _press(row, 4)
+    assert Scaler().tick() == 1
+    assert settle(row).replicas == 2
+    gone = type(made).objects.filter(pk=made.pk)
+    gone.update(files=files, problem="There are no files in this folder.")
+    at, wanted = f"{ENDPOINTS}/{row.short_id}", {"min_replicas": 1, "max_replicas": 3}
+    plan = api(alice, "PATCH", f"{at}?plan=1", wanted).json()
+    for said in (wanted, {"min_replicas": 1, "max_replicas": 1}, {"cpu_milli": 500}):
+        answer = api(alice, "PATCH", at, said)
+        assert (answer.status_code, answer.json()["code"]) == (409, "files-gone")
+        assert "digits/v1" in answer.json()["detail"]
+        assert "serve another one" in answer.json()["detail"]
+    assert plan["refusal"].startswith(answer.json()["detail"][:40])
+    assert api(alice, "PATCH", at, {"wait_s": 7}).status_code == 202  # needs no files
+    row = settle(row)
+    assert (row.phase, row.replicas, row.max_replicas, row.launch) == ("running", 2, 2, 1)
+    assert _ready(fake, row) == 2
+    gone.update(files="there", problem="")
+    assert api(alice, "PATCH", at, wanted).status_code == 202
+
+
+@pytest.mark.parametrize("hand", [6, 0])
+def test_no_scaling_by_itself_ends_what_answers_when_its_files_are_gone(
+    fake, serve, settle, clock, version, hand
+) -> None:
+    """Neither more, which could not begin, nor fewer, which could not come back, nor none."""
+    from serving.models import Endpoint
+    from serving.services.sleep import endpoints_sleep
+
+    made = version()
+    row = serve(name="files", command=[], model="digits/v1", max_replicas=3, concurrency=2)
+    scaler = Scaler()
+    _press(row, 4)
+    assert scaler.tick() == 1
+    settle(row)
+    type(made).objects.filter(pk=made.pk).update(files="failed", problem="Nothing is there.")
+    _press(row, hand)
+    Endpoint.objects.filter(pk=row.pk).update(sleep_after_minutes=1, ready_at=now() - HOUR)
+    for _turn in range(2):
+        clock.at += LESS_AFTER_S + 1
+        assert scaler.tick() == endpoints_sleep() == 0
+    row = settle(row)
+    assert (row.phase, row.desired, row.replicas, _ready(fake, row)) == ("running", "running", 2, 2)
+    assert "Nothing is there." in row.scaling_problem
+
+
+def test_files_that_went_between_the_asking_and_the_doing_end_nothing(
+    api, alice, fake, serve, settle, clock, version
+) -> None:
+    made = version()
+    row = serve(name="files", command=[], model="digits/v1", max_replicas=3)
+    at = f"{ENDPOINTS}/{row.short_id}"
+    assert api(alice, "PATCH", at, {"min_replicas": 3}).status_code == 202
+    assert Scaler().tick() == 1
+    gone = type(made).objects.filter(pk=made.pk)
+    gone.update(files="failed", problem="Nothing is there.")
+    row = settle(row, rounds=3)
+    assert (row.phase, row.reason, _ready(fake, row)) == ("running", "", 1)
+    assert "Nothing is there." in row.scaling_problem
+    gone.update(files="there", problem="")
+    with time_machine.travel(now() + timedelta(minutes=1)):
+        row = settle(row, rounds=3)
+        assert (row.phase, row.scaling_problem, _ready(fake, row)) == ("running", "", 3)
+
+
+def test_files_are_looked_at_where_one_answers_and_another_one_ended(
+    fake, serve, settle, version
+) -> None:
+    made = version()
+    row = serve(name="files", command=[], model="digits/v1", min_replicas=2)
+    made.refresh_from_db()
+    assert made.look_at is None
+    fake.change(row.uid, reason=str(Reason.TRIED_AGAIN))
+    for minutes in (1, 2, 7):  # once in five minutes
+        type(made).objects.filter(pk=made.pk).update(look_at=None)
+        with time_machine.travel(now() + timedelta(minutes=minutes)):
+            assert settle(row, rounds=2).phase == "running"
+        made.refresh_from_db()
+        assert (made.look_at is None) is (minutes == 2)
+
+
+def test_a_folder_that_nobody_saw_going_is_looked_at_before_another_number_is_asked(
+    api, alice, serve, look, data, version, settle
+) -> None:
+    """The real server of files looks into the volume while the person waits."""
+    made = version(volume=data)
+    row = serve(name="files", command=[], model="digits/v1", max_replicas=3)
+    folder = look() / "data" / "digits" / "v1"
+    folder.mkdir(parents=True)
+    (folder / "model.joblib").write_bytes(b"x")
+    at, wanted = f"{ENDPOINTS}/{row.short_id}", {"min_replicas": 2}
+    type(made).objects.filter(pk=made.pk).update(look_at=now())
+    look()  # so that the server of files runs
+    made.refresh_from_db()
+    assert (made.files, made.look_at) == ("there", None)
+    assert api(alice, "PATCH", at, wanted).status_code == 202
+    (folder / "model.joblib").unlink()
+    answer = api(alice, "PATCH", at, {"min_replicas": 3})
+    assert (answer.status_code, answer.json()["code"]) == (409, "files-gone")
+    assert "There are no files in this folder." in answer.json()["detail"]
+    assert settle(row).phase == "running"
 
 
 def test_hours_and_cost_follow_each_replica(fake, wide, settle, clock) -> None:

@@ -57,6 +57,8 @@ def workload_edit(  # noqa: PLR0913 - all by name
         # said, so that the digest never goes to what another edit wrote meanwhile
         said = {**said, "image": getattr(before, "image", None)}
     found = edited(principal=principal, row=before, kind=kind, said=said)
+    if kind.look_first is not None:
+        kind.look_first(principal, before, found.fields)
     digest = getattr(before, "image_digest", "") if pin is None else pin
     if pin is None and (newest_image or "image" in found.fields):
         digest = digest_of(principal, kind, found.row, newest=newest_image)

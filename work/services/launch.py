@@ -190,6 +190,29 @@ def launch_again(*, principal: Principal, row: Any, cause: str = "") -> Any:
     return row
 
 
+@transaction.atomic
+def relaunch(
+    *, principal: Principal, found: Workload, check: Callable[[Any], None] | None = None
+) -> Any:
+    """Have what runs begin anew as ``principal``, who may be another one than started it.
+
+    ``check`` looks at the locked row first, as of an edit.
+    """
+    row, kind = lock(found), kinds.kind_of(found.kind)
+    if check is not None:
+        check(row)
+    require_startable(principal, row.project, kind)
+    launch_check(row.cluster_key, row.project.uid)
+    check_still_usable(principal, row)
+    bound(kind, row, ())
+    begin_launch(kind, row)
+    row.save()
+    reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
+    step(row, "accepted", ticket_note(row) or _("It restarts for its new owner."))
+    changed(row)
+    return row
+
+
 def begin_launch(kind: Kind, row: Any) -> None:
     """Set the columns of a new launch; the caller holds its row, and saves."""
     row.ticket_at = ticket_use(row)

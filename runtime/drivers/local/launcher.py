@@ -203,6 +203,8 @@ class Launcher:
         return self.space / "home"
 
     def make_folders(self) -> None:
+        if self.spec.get("serve"):
+            self._leave_to_others()
         self._make_space(self.space)
         self.machine.trash.take(self.space / "tmp")
         notice_file(self.space).unlink(missing_ok=True)
@@ -224,6 +226,18 @@ class Launcher:
                 (self.volumes / mount["name"]).mkdir(mode=0o700)
             else:
                 (self.volumes / mount["name"]).symlink_to(folder)
+
+    def _leave_to_others(self) -> None:
+        """Begin with fresh folders where a launch before was somebody else's; nothing is kept in
+        those of what serves.
+        """
+        for folder in (self.space / "home", self.checkpoints):
+            try:
+                owner = folder.lstat().st_uid
+            except FileNotFoundError:
+                continue
+            if self.machine.users and owner != self.user.uid:
+                self.machine.trash.take(folder.parent)
 
     def _make_space(self, folder: Path) -> None:
         folder.mkdir(mode=0o711, exist_ok=True)

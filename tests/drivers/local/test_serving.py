@@ -201,6 +201,26 @@ def test_what_is_stopped_while_more_of_it_is_made_stays_stopped(rooted: Supervis
     assert not processes_of(f"{spec.uid}.1")
 
 
+@pytest.mark.root
+def test_another_launch_may_be_somebody_elses(rooted: Supervisor) -> None:
+    """As of an endpoint that was taken over: the folders of before are another user's."""
+    spec = endpoint(rooted, 1, mounts=())
+    rooted.driver.ensure(spec)
+    before = scaled(rooted, spec, 1)
+    theirs = replace(spec, owner="bob", launch=2)
+
+    def is_made() -> bool:
+        with contextlib.suppress(NotYet):
+            rooted.driver.ensure(theirs)
+            return True
+        return False
+
+    wait_for(is_made)
+    after = scaled(rooted, theirs, 1)
+    assert (before.launch, after.launch) == (1, 2)
+    assert answers(after.replicas[0].address)
+
+
 def test_one_that_names_no_path_is_ready_when_it_listens(supervisor: Supervisor) -> None:
     refuses = (  # it answers 501 to everything
         "import http.server as h, sys; "

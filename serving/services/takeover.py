@@ -1,0 +1,105 @@
+"""An endpoint becomes that of a manager: its owner leaves, has left, or has other things to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from common.errors import BerthError, Conflict, Forbidden
+from events import services as events
+from projects.access import denial, permissions_of
+from projects.others import reason_for, tell_owner
+from runtime.bus import publish
+from runtime.protocol import Desired, Phase
+from serving.models import WITH, Endpoint
+from serving.services.canary import canary_make
+from volumes.selectors import volume_for_use
+from work import kinds
+from work.attached import Attached
+from work.choices import StopReason
+from work.services.attachments import check_still_usable
+from work.services.base import changed, lock, own, topics
+from work.services.launch import hold, launch_again, relaunch
+from work.services.resolve import Resolved
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+
+_WENT = frozenset({StopReason.OWNER_LEFT, StopReason.OWNER_DISABLED})
+
+
+def may_take_over(principal: Principal, row: Endpoint) -> bool:
+    """Whether it is another's, and ``principal`` manages such work and may have some."""
+    kind, granted = kinds.kind_of(row.kind), permissions_of(principal, row.project)
+    is_there = row.canary_of_id is None and row.desired != Desired.ABSENT
+    may = {kind.read, kind.create, kind.manage} <= granted
+    return is_there and may and row.owner_id != principal.user.pk
+
+
+def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") -> Endpoint:
+    """Make it ``principal``'s: rights, limits and credentials are theirs from now on.
+
+    What answers goes on, until the same answers beside it for its new owner, and begins anew
+    itself; what stopped because its owner went is started. Never inside a transaction: a registry
+    may be asked for what is put beside it.
+    """
+    own(principal, row)
+    kind = kinds.kind_of(row.kind)
+    if kind.manage not in permissions_of(principal, row.project):
+        raise Forbidden(denial(kind.manage))
+    with transaction.atomic():
+        found: Endpoint = lock(row)
+        before = found.owner
+        if before.pk == principal.user.pk:
+            raise Conflict(_("It is yours already."), code="yours")
+        said = reason_for(principal, before, said)
+        runs = found.is_on_its_way and not (found.is_waiting or found.is_held_back)
+        beside = Endpoint.objects.select_for_update(of=("self",)).select_related(*WITH)
+        beside = beside.filter(canary_of=found, deleted_at=None).exclude(desired=Desired.ABSENT)
+        if found.is_on_its_way and beside:
+            text = _("It has a canary: promote it or take it away first.")
+            raise Conflict(text, code="has-canary")
+        for one in (found, *beside):
+            _require_usable(principal, one)
+            one.owner = principal.user
+            one.taken_over = runs
+            one.save(update_fields=["owner", "taken_over", "updated_at"])
+        if found.is_on_its_way:
+            hold(principal, found, Resolved(kind, found, Attached(), found.uid).amounts)
+        if found.desired == Desired.STOPPED and found.stop_reason in _WENT:
+            launch_again(principal=principal, row=found)
+        elif runs and found.phase != Phase.RUNNING:
+            relaunch(principal=principal, found=found)  # nobody is answered by it yet
+        events.record(
+            actor=principal,
+            verb="endpoint.taken-over",
+            target=found,
+            project_uid=found.project.uid,
+            message=said,
+            data={"from": before.username},
+        )
+        tell_owner(principal, before, "endpoint.taken-over", found, said)
+        publish([f"user:{before.uid}", *topics(found)], {"kind": kind.word, "uid": str(found.uid)})
+        changed(found)
+    if runs and found.phase == Phase.RUNNING:
+        try:
+            same = {"min_replicas": found.replicas}
+            canary_make(principal=principal, row=found, said=same, rolls_back=True)
+        except BerthError as error:  # it is theirs, and what answers goes on until its next start
+            problem = _("It runs for its owner from its next start: %(why)s") % {"why": error}
+            Endpoint.objects.filter(pk=found.pk).update(scaling_problem=problem[:500])
+    found.refresh_from_db()
+    return found
+
+
+def _require_usable(principal: Principal, row: Endpoint) -> None:
+    """Raise where it is given something that its new owner may not use."""
+    try:
+        for home in row.homes:
+            volume_for_use(principal, row.project, home.uid, write=False, even_full=True)
+        check_still_usable(principal, row)
+    except BerthError as error:
+        text = _("You may not use all that it is given, so it stays its owner's: %(why)s")
+        raise Conflict(text % {"why": error}, code="not-usable") from error

@@ -1,0 +1,167 @@
+"""A manager makes an endpoint of somebody else their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accounts.principal import Principal
+from events.models import Event
+from notifications.models import Notification
+from projects.models import Membership
+from projects.services.members import member_remove
+from quotas.models import Limit, Reservation
+from serving.models import Endpoint
+from serving.services import endpoint_wake
+from tests.serving.conftest import ENDPOINTS
+from tests.serving.test_rollback import turn
+from volumes.models import Volume
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
+WHY = {"reason": "Bob goes"}
+
+
+@pytest.fixture
+def his(api, bob, settle, fake, version, data) -> Any:
+    """An endpoint of Bob's that answers."""
+    del fake
+    version(volume=data)
+    said = {"name": "digits", "model": "digits/v1", "env": {"TUNED": "yes"}}
+    answer = api(bob, "POST", ENDPOINTS, said)
+    assert answer.status_code == 202, answer.content
+    return settle(Endpoint.objects.get(short_id=answer.json()["id"]))
+
+
+@pytest.fixture
+def at(his) -> str:
+    return f"{ENDPOINTS}/{his.short_id}"
+
+
+def test_what_answers_goes_on_until_the_same_answers_for_its_new_owner(
+    api, mona, bob, his, at, settle, fake
+) -> None:
+    answer = api(mona, "POST", f"{at}/takeover", WHY)
+    assert (answer.status_code, answer.json()["owner"]) == (202, "mona"), answer.content
+    assert answer.json()["taken_over"] is True
+    his.refresh_from_db()
+    assert (his.phase, his.launch, his.owner) == ("running", 1, mona)
+    canary = his.canary
+    assert (canary.owner, canary.env, his.rolls_back) == (mona, {"TUNED": "yes"}, True)
+    launches = []
+    settle()
+    for _ in range(6):
+        his.refresh_from_db()
+        beside = his.canary
+        assert "running" in {his.phase, beside.phase if beside else ""}
+        launches.append(his.launch)
+        turn(settle)
+    his.refresh_from_db()
+    assert (his.phase, his.launch, launches[0]) == ("running", 2, 1)
+    assert (his.canary, his.taken_over, his.promoting, his.rolls_back) == (
+        None,
+        False,
+        False,
+        False,
+    )
+    assert (his.canary_percent, his.scaling_problem) == (0, "")
+    held = Reservation.objects.filter(project=his.project)
+    assert set(held.values_list("owner__username", "workload_uid")) == {("mona", his.uid)}
+    event = Event.objects.get(verb="endpoint.taken-over")
+    told_of = (event.actor_uid, event.data["from"], event.message)
+    assert told_of == (mona.uid, "bob", "Bob goes")
+    told = Notification.objects.get(user=bob, kind="endpoint.taken-over")
+    assert told.params == {"who": "mona", "name": "digits", "reason": "Bob goes"}
+    assert not Event.objects.filter(verb="endpoint.rolled-back").exists()
+
+
+def test_what_stopped_because_its_owner_left_is_started_for_the_new_one(
+    api, alice, mona, bob, his, at, settle, project
+) -> None:
+    member_remove(principal=Principal(alice), project=project, user=bob)
+    assert settle(his).stop_reason == "owner-left"
+    assert "until somebody starts it" in endpoint_wake(his.pk)
+    answer = api(mona, "POST", f"{at}/takeover", WHY)
+    assert answer.status_code == 202, answer.content
+    row = settle(his)
+    assert (row.phase, row.launch, row.owner) == ("running", 2, mona)
+    assert (row.taken_over, row.canary) == (False, None)
+    assert Notification.objects.filter(user=bob, kind="endpoint.taken-over").count() == 1
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "yours"
+
+
+@pytest.mark.parametrize("state", ["asleep", "stopped"])
+def test_what_rests_is_not_started_and_wakes_for_its_new_owner(
+    api, mona, bob, his, at, settle, state
+) -> None:
+    api(bob, "POST", f"{at}/{'sleep' if state == 'asleep' else 'stop'}")
+    settle(his)
+    assert api(mona, "POST", f"{at}/takeover", WHY).status_code == 202
+    row = settle(his)
+    assert (row.desired, row.launch, row.owner) == ("stopped", 1, mona)
+    Membership.objects.filter(user=bob).delete()  # whose rights count no more
+    assert (endpoint_wake(row.pk) == "") is (state == "asleep")
+
+
+def test_only_who_manages_endpoints_takes_one_over(
+    api, alice, mona, bob, vera, charlie, his, at, project
+) -> None:
+    for who, status in ((bob, 403), (vera, 403), (charlie, 404)):
+        assert api(who, "POST", f"{at}/takeover", WHY).status_code == status
+    assert api(mona, "POST", f"{at}/takeover", {}).status_code == 400  # its owner is told why
+    his.refresh_from_db()
+    assert (his.owner, his.launch, his.canary) == (bob, 1, None)
+    Membership.objects.filter(user=bob).update(role="manager")
+    assert api(bob, "POST", f"{at}/takeover", WHY).json()["code"] == "yours"
+    assert api(alice, "POST", f"{at}/takeover", WHY).status_code == 202
+
+
+def test_what_its_new_owner_may_not_use_stands_in_the_way(
+    api, mona, bob, his, at, settle, version, project
+) -> None:
+    Volume.objects.filter(pk=his.version.volume_id).update(kind="home", owner=bob)
+    answer = api(mona, "POST", f"{at}/takeover", WHY)
+    assert (answer.status_code, answer.json()["code"]) == (409, "not-usable")
+    row = settle(his)
+    assert (row.owner, row.phase, row.taken_over, row.canary) == (bob, "running", False, None)
+
+
+def test_a_canary_stands_in_the_way_and_goes_with_what_is_stopped(
+    api, mona, bob, his, at, settle
+) -> None:
+    assert api(bob, "POST", f"{at}/canary", {}).status_code == 202
+    settle()
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "has-canary"
+    api(bob, "POST", f"{at}/stop")
+    settle()
+    assert api(mona, "POST", f"{at}/takeover", WHY).status_code == 202
+    his.refresh_from_db()
+    assert {his.owner, his.canary.owner} == {mona}
+
+
+def test_where_limits_leave_no_room_for_both_it_is_theirs_and_goes_on(
+    api, mona, his, at, settle, project
+) -> None:
+    Limit.objects.create(project=project, resource="cpu_milli", amount=his.cpu_milli)
+    answer = api(mona, "POST", f"{at}/takeover", WHY)
+    assert (answer.status_code, answer.json()["owner"]) == (202, "mona"), answer.content
+    assert "from its next start" in answer.json()["scaling_problem"]
+    row = settle(his)
+    assert (row.phase, row.launch, row.taken_over, row.canary) == ("running", 1, True, None)
+    api(mona, "POST", f"{at}/stop")
+    settle(row)
+    api(mona, "POST", f"{at}/start")
+    assert settle(row).taken_over is False
+
+
+def test_one_press_on_its_page(client, mona, bob, his) -> None:
+    page = f"/projects/vision/endpoints/{his.short_id}/"
+    client.force_login(bob)
+    assert "Take over" not in client.get(page).content.decode()
+    client.force_login(mona)
+    assert "Take over" in client.get(page).content.decode()
+    assert client.post(f"{page}takeover/", WHY).status_code == 302
+    his.refresh_from_db()
+    assert his.owner == mona
+    assert "It is the same for its new owner" in client.get(page).content.decode()
+    assert "Take over" not in client.get(page).content.decode()
