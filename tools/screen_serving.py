@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from accounts.models import User
     from projects.models import Project
 
-ACTS = {
+ACTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "endpoint-new": (
         ("type", "#id_name", "digits-of-the-course"),
         ("choose", "#id_model-list", "digits/v2"),

@@ -50,5 +50,5 @@ document.addEventListener("DOMContentLoaded", () => {
     .find((one) => one.checkVisibility());
   if (wrong?.matches(".errorlist")) wrong.tabIndex = -1; // a sentence is read out, not typed into
   wrong?.focus();
-  wrong?.scrollIntoView({ block: "center" }); // and what is said below it
+  wrong?.scrollIntoView({ block: "center", behavior: "instant" }); // with what is said below it
 });
