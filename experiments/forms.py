@@ -52,7 +52,7 @@ class ParameterForm(forms.Form):
     type = forms.ChoiceField(label=_("Kind"), choices=TYPES, required=False)
     min = forms.FloatField(label=_("Min"), required=False)
     max = forms.FloatField(label=_("Max"), required=False)
-    step = forms.FloatField(label=_("Step"), required=False)
+    step = forms.FloatField(label=_("Step size"), required=False)
     values = forms.CharField(label=_("List, by commas"), required=False, max_length=20_000)
     log = forms.BooleanField(label=_("Logarithmic"), required=False)
 
@@ -83,7 +83,7 @@ class ExperimentForm(forms.Form):
         max_length=63,
         help_text=_("A trial prints the metric as a line “name=value”, as often as it likes."),
     )
-    objective = forms.ChoiceField(label=_("Better is"), choices=Goal.choices)
+    objective = forms.ChoiceField(label=_("Objective"), choices=Goal.choices)
     algorithm = forms.ChoiceField(
         label=_("Values are chosen by"), choices=Algorithm.choices, initial=Algorithm.TPE
     )

@@ -176,7 +176,10 @@ def _check_beside(cluster: Cluster, row: Job) -> None:
     if row.parameter_servers and row.framework != training.TENSORFLOW:
         raise wrong("parameter_servers", gettext("Only TensorFlow has parameter servers."))
     if row.evaluator and (row.framework != training.TENSORFLOW or row.replicas == 1):
-        said = gettext("TensorFlow's evaluator is one of two replicas or more.")
+        said = gettext(
+            "TensorFlow's evaluator is the last of two replicas or more: raise their number, or "
+            "leave it out."
+        )
         raise wrong("evaluator", said)
     for field, alike in ((own.SERVER_CPU, s.CPU), (own.SERVER_MEMORY, s.MEMORY)):
         if 0 < field.read(row) < alike.low:

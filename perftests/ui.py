@@ -12,7 +12,7 @@ from django.urls import path, reverse
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from common.errors import BerthError, wrong
+from common.errors import BerthError
 from common.paging import paginate
 from common.ui.responses import refuse
 from jobs.fields import MAX_REPLICAS
@@ -88,15 +88,15 @@ class PerfTestForm(forms.Form):
     def is_open(self) -> bool:
         return any(field.errors or field.value() for field in self.left)
 
-    def said(self) -> dict[str, Any]:
-        found = dict(self.cleaned_data)
+    def clean_variables(self) -> dict[str, str]:
         variables = {}
-        for line in filter(None, map(str.strip, found["variables"].splitlines())):
+        for line in filter(None, map(str.strip, self.cleaned_data["variables"].splitlines())):
             name, sign, value = line.partition("=")
             if not sign:
-                raise wrong("variables", _t("One NAME=value on each line."))
+                text = _t("Write NAME=value on each line; this is not: %(line)s")
+                raise forms.ValidationError(text % {"line": line[:80]})
             variables[name.strip()] = value.strip()
-        return {**found, "variables": variables}
+        return variables
 
 
 class PerfTestList(ProjectView):
@@ -132,7 +132,7 @@ class PerfTestNew(ProjectView):
             return self.render({"form": form}, status=422)
         try:
             row = services.perftest_create(
-                principal=self.principal, project=self.project, said=form.said()
+                principal=self.principal, project=self.project, said=form.cleaned_data
             )
         except BerthError as error:
             return self.render({"form": form}, status=refuse(request, form, error))

@@ -69,7 +69,7 @@ PORT = f.Count(
 )
 HEALTH = f.Line(
     name="health",
-    label=_("Health"),
+    label=_("Health path"),
     help=_("The path that a server of its own answers when it is ready. Empty: it listens."),
     pattern=r"/[^\s\x00-\x1f]*",
     refusal=_("A path, such as /health."),

@@ -47,7 +47,9 @@ def version_named(row: Endpoint) -> ModelVersion:
     found = found.select_related("model", "volume__owner")
     version = found.filter(name=name).first() if name else default_of(found)
     if version is None:
-        said = gettext("There is no such model here: %(name)s.")
+        said = gettext(
+            "There is no such model here: %(name)s. Choose another, or register it first."
+        )
         raise wrong("model", said % {"name": row.model})
     if version.files == Files.FAILED:
         said = gettext("The files of %(name)s are not there. %(why)s")

@@ -131,6 +131,12 @@ def _capacity(cluster_key: str) -> None:
 # What a launch is answered where the self-check is red.
 ACTS: dict[str, list[tuple[str, ...]]] = {
     "launch-refused": [("choose", "[name=cluster]", "north")],
+    "console-cluster-settings-images": [("press", "details:has(#id_serving_images) > summary")],
+    "console-cluster-settings-wrong": [
+        ("press", "details:has(#id_serving_images) > summary"),
+        ("type", "#id_serving_images", "sklearn=registry.example.org/sklearn:1\nkeras: latest"),
+        ("press", "form.card .btn-primary"),
+    ],
     **screen_cluster_work.ACTS,
 }
 
@@ -170,6 +176,9 @@ def pages() -> list[tuple[str, str, str]]:
     for name in ("cluster", "cluster-nodes", "cluster-settings", "pool-create", "network-create"):
         place = reverse(f"console:{name}", kwargs={"cluster": "east"})
         found.append(("olga", f"console-{name}-of-one", place))
+    settings = reverse("console:cluster-settings", kwargs={"cluster": "east"})
+    opened = ("console-cluster-settings-images", "console-cluster-settings-wrong")
+    found += [("olga", name, settings) for name in opened]
     nodes = reverse("console:cluster-nodes", kwargs={"cluster": "east"})
     found.append(("olga", "console-nodes-held", f"{nodes}?gpus=held"))
     kind = reverse("console:flavor", kwargs={"flavor": "a100-80"})

@@ -39,6 +39,15 @@ ACTS = {
         ("type", "#id_checkpoints", "shared/checkpoints"),
         ("type", "#id_checkpoints_to", "s3://bucket/checkpoints"),
     ),
+    "job-new-evaluator": (
+        ("choose", "#id_cluster", "east"),
+        ("type", "#id_image", "registry.example.org/team/train:1.2"),
+        ("press", "[name=framework][value=tensorflow]"),
+        ("type", "#id_command", "python train.py"),
+        ("press", ".launch-less:has(#id_evaluator) > summary"),
+        ("press", "#id_evaluator"),
+        ("press", ".launch-starts .btn-primary"),
+    ),
     "job-new-wrong": (
         ("type", "#id_name", "train-resnet"),
         ("type", "#id_replicas", "0"),

@@ -19,13 +19,40 @@ if TYPE_CHECKING:
     from accounts.models import User
     from projects.models import Project
 
-ACTS = {
+ACTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "endpoint-new": (
         ("type", "#id_name", "digits-of-the-course"),
         ("choose", "#id_model-list", "digits/v2"),
     ),
     "endpoint-new-other": (("choose", "#id_model-list", "*"), ("type", "#id_model", "digits/v9")),
     "endpoint-new-own": (("choose", "#id_model-list", ""),),
+    "endpoint-new-wrong": (
+        ("type", "#id_name", "digits-of-the-course"),
+        ("choose", "#id_model-list", "*"),
+        ("type", "#id_model", "digits/v99"),
+        ("press", ".launch-starts .btn-primary"),
+    ),
+    "model-new-wrong": (
+        ("type", "#id_model", "digits"),
+        ("type", "#id_origin", "s3:bucket/digits"),
+        ("press", "#version-fields > details > summary"),
+        ("type", "#id_metrics", "accuracy"),
+        ("press", "#version-foot .btn-primary"),
+    ),
+    "model-new-empty": (("press", "#version-foot .btn-primary"),),
+    "batch-new-wrong": (
+        ("type", "#id_model", "digits/v99"),
+        ("type", "#id_input", "bucket/instances"),
+        ("type", "#id_output", "volume:models/predictions"),
+        ("press", ".card-footer .btn-primary"),
+    ),
+    "batch-new-coming": (
+        ("type", "#id_model", "imported/v2"),
+        ("type", "#id_input", "volume:models/instances"),
+        ("type", "#id_output", "volume:models/predictions"),
+        ("press", ".card-footer .btn-primary"),
+    ),
+    "batch-new-empty": (("press", ".card-footer .btn-primary"),),
     "endpoint-key-revoke": (("press", "[popovertarget^=revoke-]"),),
     "endpoint-promote": (("press", "[popovertarget=promote]"),),
     "version-delete": (("press", "[popovertarget=delete-version]"),),
@@ -160,6 +187,10 @@ def _versions(project: Project, owner: User, volume: Volume) -> dict[tuple[str, 
             origin=f"gs://models-of-the-institute/imported/{word}", files=files, problem=problem,
             framework="onnx" if files == "coming" else "", created_by=owner,
         )  # fmt: skip
+    found["imported", "v3"] = ModelVersion.objects.create(
+        model=imported, name="v3", source="upload", volume=volume, folder="imported/v3",
+        origin="upload:imported", files="coming", created_by=owner,
+    )  # fmt: skip
     Model.objects.create(project=project, name="planned", created_by=owner)
     return found
 
@@ -269,7 +300,9 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "endpoint-catalogue", f"{here}catalogue/"),
         ("alice", "models", f"/projects/{vision.slug}/models/"),
         ("alice", "model", f"/projects/{vision.slug}/models/digits/"),
-        ("alice", "model-new", f"/projects/{vision.slug}/models/new"),
+        *(("alice", name, f"/projects/{vision.slug}/models/new")
+          for name in ("model-new", "model-new-wrong", "model-new-empty")),
+        ("alice", "mlflow", f"/projects/{vision.slug}/models/mlflow"),
         ("alice", "model-compared",
          f"/projects/{vision.slug}/models/digits/?compare=v1&compare=v2"),
         ("alice", "model-not-there", f"/projects/{vision.slug}/models/imported/"),
@@ -277,9 +310,12 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "models-no-match", f"/projects/{vision.slug}/models/?q=nothing"),
         ("alice", "models-none", "/projects/speech/models/"),
         ("alice", "batches-none", f"/projects/{vision.slug}/batch-predictions/"),
-        ("alice", "batch-new", f"/projects/{vision.slug}/batch-predictions/new"),
+        *(("alice", name, f"/projects/{vision.slug}/batch-predictions/new")
+          for name in ("batch-new", "batch-new-wrong", "batch-new-empty",
+                       "batch-new-coming")),
         *(("alice", name, f"{here}new/")
-          for name in ("endpoint-new", "endpoint-new-other", "endpoint-new-own")),
+          for name in ("endpoint-new", "endpoint-new-other", "endpoint-new-own",
+                       "endpoint-new-wrong")),
         ("alice", "endpoint-promote", one),
         ("alice", "endpoint-key-revoke", f"{one}keys/"),
         ("alice", "endpoint-logs", f"{one}logs/"),
@@ -303,6 +339,7 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "version", f"/projects/{vision.slug}/models/digits/v1"),
         ("alice", "version-of-a-canary", f"/projects/{vision.slug}/models/digits/v2"),
         ("alice", "version-not-there", f"/projects/{vision.slug}/models/imported/v1"),
+        ("alice", "version-to-send", f"/projects/{vision.slug}/models/imported/v3"),
         ("alice", "version-delete", f"/projects/{vision.slug}/models/imported/v1"),
         ("alice", "model-delete", f"/projects/{vision.slug}/models/planned/"),
         ("olga", "version-of-others", f"/projects/{vision.slug}/models/digits/v1"),

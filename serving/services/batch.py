@@ -278,10 +278,10 @@ def _only_errors(job: _Job, before: BatchPrediction) -> None:
 def _version(project: Project, name: str) -> ModelVersion:
     """Return what MODEL or MODEL/VERSION means, where its own server can run in a job."""
     if not name:
-        raise wrong("model", _("The name of a model, or MODEL/VERSION; or an endpoint."))
+        raise wrong("model", _("Say a model, or an endpoint."))
     version = version_named(Endpoint(project=project, model=name))
     if version.files != Files.THERE:
-        said = _("The files of %(name)s are being brought.")
+        said = _("The files of %(name)s are not all there yet: begin it when they are.")
         raise Conflict(said % {"name": version}, code="files-coming")
     if version.framework not in FRAMEWORKS or version.volume is None:
         said = _("A batch prediction serves %(names)s by itself, and %(name)s is %(framework)s.")

@@ -120,6 +120,12 @@ class BatchForm(forms.Form):
         named = [(name, name) for name in endpoints]
         cast("forms.ChoiceField", self.fields["endpoint"]).choices = [("", "-"), *named]
 
+    def clean(self) -> dict[str, Any]:
+        data = self.cleaned_data
+        if not (data.get("model") or data.get("endpoint") or self.errors.keys() & set(FIRST[:2])):
+            self.add_error("model", _("Say a model, or an endpoint."))
+        return data
+
     @property
     def first(self) -> list[forms.BoundField]:
         return [self[name] for name in FIRST]

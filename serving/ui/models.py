@@ -121,16 +121,19 @@ class VersionForm(forms.Form):
         said = [field for field in self.left if field.name != "read"]
         return any(field.errors or field.value() for field in said)
 
-    def said(self) -> dict[str, Any]:
-        found = {k: v for k, v in self.cleaned_data.items() if k not in {"model", "description"}}
+    def clean_metrics(self) -> dict[str, float]:
         metrics = {}
-        for line in filter(None, map(str.strip, found["metrics"].splitlines())):
+        for line in filter(None, map(str.strip, self.cleaned_data["metrics"].splitlines())):
             name, _sign, value = line.partition("=")
             try:
                 metrics[name.strip()] = float(value)
             except ValueError:
-                raise wrong("metrics", _t("One NAME=NUMBER on each line.")) from None
-        return {**found, "metrics": metrics}
+                text = _t("Write NAME=NUMBER on each line; this is not: %(line)s")
+                raise forms.ValidationError(text % {"line": line[:80]}) from None
+        return metrics
+
+    def said(self) -> dict[str, Any]:
+        return {k: v for k, v in self.cleaned_data.items() if k not in {"model", "description"}}
 
 
 class ModelList(ProjectView):

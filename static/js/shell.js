@@ -34,7 +34,21 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit-on-change]")) event.target.form.requestSubmit();
 });
 
-// On a narrow screen the tabs scroll: begin with the current one in sight.
-document
-  .querySelector(".tabs [aria-current]")
-  ?.scrollIntoView({ block: "nearest", inline: "nearest" });
+// Tabs scroll on a narrow screen, the rail on a low one: begin with the current one in sight.
+for (const current of document.querySelectorAll(".tabs [aria-current], .rail [aria-current]")) {
+  if (current.checkVisibility({ visibilityProperty: true })) {
+    current.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+}
+
+// A form that was refused begins at the first thing that is wrong, however far down it stands, once
+// the page's own script has hidden what is not to be seen.
+document.addEventListener("DOMContentLoaded", () => {
+  const said = "[aria-invalid=true], .errorlist.nonfield";
+  const wrong = [...document.querySelectorAll("main form[method=post]")]
+    .flatMap((form) => [...form.querySelectorAll(said)])
+    .find((one) => one.checkVisibility());
+  if (wrong?.matches(".errorlist")) wrong.tabIndex = -1; // a sentence is read out, not typed into
+  wrong?.focus();
+  wrong?.scrollIntoView({ block: "center", behavior: "instant" }); // with what is said below it
+});

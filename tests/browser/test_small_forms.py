@@ -82,6 +82,29 @@ def test_a_wrongly_typed_name_opens_its_question_again(portal: screens.Portal, p
     expect(sheet.locator("input[name=confirm]")).to_be_focused()
 
 
+@pytest.mark.parametrize(
+    ("new", "typed", "wrong"),
+    [
+        ("jobs/new", {"image": "", "output": "results"}, "output"),
+        ("batch-predictions/new", {"model": "digits", "output": "s3://x/y"}, "input"),
+        ("endpoints/new", {"name": "of-nothing", "model": "nothing"}, "model"),
+        ("experiments/new", {"name": "rates"}, "metric"),
+    ],
+)
+def test_a_form_that_was_refused_begins_at_what_is_wrong_in_sight(
+    portal: screens.Portal, page: Any, new: str, typed: dict[str, str], wrong: str
+) -> None:
+    page.set_viewport_size({"width": 1024, "height": 500})
+    page.goto(f"{portal.url}/projects/vision/{new}", wait_until="load")
+    for name, value in typed.items():
+        page.evaluate("([n, v]) => {document.getElementById(`id_${n}`).value = v}", [name, value])
+    page.locator("main form[method=post]").last.evaluate("(form) => form.submit()")
+    page.wait_for_load_state("load")
+    expect(page.locator(f"#id_{wrong}")).to_be_focused()
+    bar, box = (page.locator(one).bounding_box() for one in (".topbar", f"#id_{wrong}"))
+    assert bar["y"] + bar["height"] <= box["y"] <= 500 - box["height"]
+
+
 def test_the_page_of_the_api_is_dark_where_the_others_are(
     portal: screens.Portal, page: Any
 ) -> None:

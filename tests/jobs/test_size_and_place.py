@@ -171,7 +171,12 @@ def test_a_machine_gives_its_first_environment_and_no_other(asked: dict[str, Any
             "evaluator",
             "need JobSet",
         ),
-        ({"framework": "tensorflow", "evaluator": True}, ["jobset"], "evaluator", "one of two"),
+        (
+            {"framework": "tensorflow", "evaluator": True},
+            ["jobset"],
+            "evaluator",
+            "the last of two",
+        ),
         ({"parameter_servers": 1}, ["jobset"], "parameter_servers", "Only TensorFlow"),
         ({"framework": "mpi", "command": []}, ["mpi"], "command", "MPI needs the command"),
     ],

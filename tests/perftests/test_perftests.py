@@ -173,6 +173,12 @@ def test_the_form_has_three_fields_keeps_what_was_typed_and_measures_again(
     )
     assert refused.status_code == 422
     assert "LD_PRELOAD=x" in refused.content.decode()
+    refused = client.post(
+        "/projects/vision/perftests/new",
+        {"test": "all-reduce", "replicas": 0, "gpus": 0, "variables": "NCCL_ALGO=Ring\nNCCL_DEBUG"},
+    )
+    assert list(refused.context["form"].errors) == ["replicas", "variables"]
+    assert "this is not: NCCL_DEBUG" in refused.content.decode()
     alone = client.post(
         "/projects/vision/perftests/new", {"test": "all-reduce", "replicas": 1, "gpus": 1}
     )

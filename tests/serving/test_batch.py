@@ -10,7 +10,7 @@ import pytest
 from common.clock import now
 from jobs.models import Job, Told
 from loaders.models import Load
-from serving.models import BatchPrediction
+from serving.models import BatchPrediction, ModelVersion
 
 pytestmark = pytest.mark.django_db
 
@@ -338,6 +338,15 @@ def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(
     form = {**SAID, "batch": 32, "at_once": 4, "replicas": 1, "gpus": 0, "instances": "on"}
     wrong = client.post(f"{here}new", {**form, "input": "volume:secret/in"})
     assert (wrong.status_code, "no volume “secret”" in wrong.content.decode()) == (422, True)
+    empty = client.post(f"{here}new", {**form, "model": "", "input": ""})
+    assert list(empty.context["form"].errors) == ["input", "model"]
+    ModelVersion.objects.update(files="coming")  # of no field: it stands on top of the form
+    early = client.post(f"{here}new", form)
+    assert (early.status_code, "digits/v1 are not all there yet" in early.content.decode()) == (
+        409,
+        True,
+    )
+    ModelVersion.objects.update(files="there")
     made = client.post(f"{here}new", form)
     job = Job.objects.get()
     assert (made.status_code, made.url) == (302, job.get_absolute_url())

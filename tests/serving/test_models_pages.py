@@ -46,6 +46,7 @@ def test_what_is_wrong_is_said_at_its_field_with_all_that_was_typed(
     assert answer.status_code in {400, 422}
     form = answer.context["form"]
     assert list(form.errors) == list(said), form.errors
+    assert ("this is not: accuracy" in answer.content.decode()) is ("metrics" in said)
     assert not Model.objects.exists()
 
 
