@@ -8,6 +8,7 @@ that ends by itself is not started again by itself.
 Every step may be run again after a crash at any point.
 """
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -277,8 +278,9 @@ class WorkloadReconciler(WorkloadEnding):
         state.note_pull(seen, self.image_bytes)
         state.note_line(seen)
         state.note_pod(seen)
-        self._refresh_secrets(state, status.phase)
-        self._stand(state, status.phase)
+        with contextlib.suppress(InvalidSpec):  # it could not start as it is now; what runs goes on
+            self._refresh_secrets(state, status.phase)
+            self._stand(state, status.phase)
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
         if status.phase in {Phase.FAILED, Phase.STOPPED}:

@@ -69,20 +69,14 @@ class EndpointReconciler(WorkloadReconciler):
         if state.just_made:
             state.ref["scaled"] = {**wanted, "at": at}
         elif seen.seen in _THERE and (is_asked or wait == 0.0):
-            driver = cluster_provider().driver_for(row.cluster_key)
             try:
-                if isinstance(driver, SupportsServing):
-                    driver.scale(self.spec_of(row))
-                state.ref["scaled"] = {**wanted, "at": at}
-                refused = {"scaling_problem": ""} if "refused" in told else {}
-                wait = SOON_S
+                problem = self._scale(row)
+                state.ref["scaled"] = {**wanted, "at": at} | ({"refused": True} if problem else {})
+                if problem or "refused" in told:
+                    refused = {"scaling_problem": problem[:500]}
+                wait = AGAIN_S if problem else SOON_S
             except NotYet as error:
                 wait = error.retry_in
-            except InvalidSpec as error:
-                # What runs serves on, also where its files or its image are gone meanwhile.
-                state.ref["scaled"] = {**wanted, "at": at, "refused": True}
-                refused = {"scaling_problem": (lacks_files(row.version) or str(error))[:500]}
-                wait = AGAIN_S
         outcome = super()._follow(state, seen)
         # What has no process yet holds nothing; one that ended keeps its place and begins anew.
         held = [one for one in seen.replicas if one.seen not in {Seen.MISSING, Seen.CREATED}]
@@ -95,6 +89,20 @@ class EndpointReconciler(WorkloadReconciler):
         if wait is None or outcome.requeue_s is None:
             return outcome
         return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))
+
+    def _scale(self, row: Endpoint) -> str:
+        """Return why no other replica can begin: what runs serves on, also where its files or its
+        image are gone meanwhile.
+        """
+        if lacking := lacks_files(row.version):
+            return lacking
+        driver = cluster_provider().driver_for(row.cluster_key)
+        try:
+            if isinstance(driver, SupportsServing):
+                driver.scale(self.spec_of(row))
+        except InvalidSpec as error:
+            return str(error)
+        return ""
 
     def _look_at_files(self, state: ReconcileContext, seen: Observation, at: float) -> None:
         """Where one answers and another one ended by itself, its files may be gone since."""

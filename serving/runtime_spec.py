@@ -14,7 +14,6 @@ from runtime import training
 from runtime.pods import VOLUMES
 from runtime.protocol import InvalidSpec
 from runtime.spec import Probe, RetryPolicy, Serve, WorkloadSpec
-from serving.choices import Files
 from serving.runtimes import CUSTOM, Runtime, runtime_of
 from volumes.backing import mount_of
 from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
@@ -33,9 +32,6 @@ _PROGRAM = ("python3", "-I", "-m", "serving.programs.model_server")
 def workload_spec(row: Endpoint) -> WorkloadSpec:
     """Return what this launch runs; sizes are those of each replica."""
     cluster, runtime = registry.row_for(row.cluster_key), runtime_of(row)
-    if row.version is not None and row.version.files != Files.THERE:
-        said = _("The files of %(version)s are not there: %(why)s")
-        raise InvalidSpec(said % {"version": row.version, "why": row.version.problem or "…"})
     keys = keys_of(row)
     common: dict[str, Any] = common_fields(row, keys)
     seen = {mount.volume_uid for mount in common["mounts"]}

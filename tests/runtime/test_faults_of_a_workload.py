@@ -9,7 +9,7 @@ from clusters.models import Claim
 from common.clock import now
 from runtime import engine
 from runtime.models import Route
-from runtime.protocol import Phase
+from runtime.protocol import InvalidSpec, Phase
 from runtime.reasons import Reason
 from tests.engineapp.models import Thing
 from tests.engineapp.reconciler import ThingReconciler
@@ -243,6 +243,27 @@ def test_a_restart_ends_the_old_run_before_the_new_one_is_placed(make_thing, set
     assert (thing.phase, thing.reason) == (Phase.FAILED, Reason.INVALID_SPEC)
     assert driver.observe([str(thing.uid)])[str(thing.uid)].seen == "exited"
     assert not Claim.objects.exists()
+
+
+def test_what_could_not_start_as_it_is_now_goes_on_and_loses_its_secret_later(
+    make_thing, settle, driver, monkeypatch
+):
+    """Its image or its files are gone, and then a credential that it was given."""
+    monkeypatch.setattr(ThingReconciler, "secrets_of", lambda _self, row: row.name, raising=False)
+    thing = settle(make_thing(name="one"))
+    Thing.objects.filter(pk=thing.pk).update(name="none", next_reconcile_at=now())
+
+    def refuse(_self, _row):
+        raise InvalidSpec("Its image is gone.")
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(ThingReconciler, "spec_of", refuse)
+        settle(thing)
+        assert (thing.phase, thing.reason) == (Phase.RUNNING, "")
+        assert driver.calls("refresh_secrets") == 0
+    due(thing)
+    settle(thing)
+    assert (driver.calls("refresh_secrets"), thing.external_ref["secrets"]) == (1, "none")
 
 
 def test_e16_what_runs_for_a_parked_row_is_closed_at_once_and_ended_soon(

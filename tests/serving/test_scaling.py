@@ -225,6 +225,8 @@ def test_a_number_of_what_serves_is_no_reason_to_end_it_when_its_files_are_gone(
     row = serve(name="files", command=[], model="digits/v1", max_replicas=3)
     uid = str(row.uid)
     fake.scale(replace(workload_spec(row), serve=Serve(3)))
+    row.external_ref["secrets"] = "1"  # of a credential that was removed since
+    row.save(update_fields=["external_ref"])
     for minutes, files, expected in ((2, "failed", 3), (4, "there", 1)):
         type(made).objects.filter(pk=made.pk).update(files=files)
         with time_machine.travel(now() + timedelta(minutes=minutes)):
