@@ -15,7 +15,8 @@ from tests.cluster.pods import STRICT, is_ready, pod
 from tests.serving.server import make_sample
 from tests.support.clustered import pinned
 
-pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.timeout(300)]
+# Its images are built first, where this machine has none yet.
+pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.timeout(600)]
 
 FRAMEWORKS = ("sklearn", "xgboost", "lightgbm", "onnx")
 PREDICTOR = 8085
