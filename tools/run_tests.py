@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from tools import test_report  # noqa: E402
 from tools.provision_tests import Services, notebook_environments, provision  # noqa: E402
 from tools.setup_shell import SetupError, explain, say  # noqa: E402
-from tools.suite_cluster import LATE, Cluster  # noqa: E402
+from tools.suite_cluster import LATE, OPERATORS, Cluster  # noqa: E402
 
 SUMMARY = re.compile(r"(\d+ (passed|failed|error|skipped|deselected)|no tests ran).* in [\d.]+s")
 MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
@@ -47,11 +47,12 @@ class Tier:
     without: tuple[str, ...]  # marks whose tests are left out
     options: tuple[str, ...]
     programs: tuple[str, ...]  # built by Go besides those of the cluster and the stores
+    operators: tuple[str, ...]  # added to the cluster also where they were never built
     limit_min: int
 
 
 TIERS = {
-    "test": Tier(without=("long", "deploy"), options=(), programs=(), limit_min=80),
+    "test": Tier(without=("long", "deploy"), options=(), programs=(), operators=(), limit_min=80),
     # Floods, kills and outages over hundred real programs on two busy cores: three of a run are
     # tried once more, and the report says how they failed at first.  What looks for leaks between
     # tenants says ``flaky(reruns=0)``: open once is open.
@@ -59,6 +60,7 @@ TIERS = {
         without=(),
         options=("--reruns", "1", "--max-suite-reruns", "3", "--rerun-show-tracebacks"),
         programs=LATE,
+        operators=OPERATORS,
         limit_min=240,
     ),
 }
@@ -70,7 +72,7 @@ def main(verb: str, arguments: list[str]) -> int:
     missing = provision()
     notebook_environments()
     folder = Path(tempfile.mkdtemp(prefix="berth-suite-"))
-    services, cluster = Services(), Cluster(folder, missing, tier.programs)
+    services, cluster = Services(), Cluster(folder, missing, tier.programs, tier.operators)
     # A kill must reach the throwaway servers as well.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))

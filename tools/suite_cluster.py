@@ -23,15 +23,24 @@ COMING, PODS, STORES_BUILT, WHOLE, ENDED = "coming", "pods", "stores", "whole", 
 STORES = ("versitygw", "fake-gcs-server")
 # Needed by tests of the chart, of the Gateway router and of snapshots, all of them `long`.
 LATE = ("helm", "traefik", "csi-directory", "external-provisioner", "external-snapshotter")
+# What is built takes minutes more: ``make test`` has those that were built here once.
+OPERATORS = ("training", "katib", "kserve")
 
 
 class Cluster:
     """Brought up for the tests unless it is up, and then left as it was."""
 
-    def __init__(self, folder: Path, missing: dict[str, str], late: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        missing: dict[str, str],
+        late: tuple[str, ...] = (),
+        operators: tuple[str, ...] = (),
+    ) -> None:
         self.word = folder / "cluster"
         self.tell(COMING)
         self.late = late
+        self.operators = operators
         self.wanted = "cluster" not in missing and not os.environ.get("BERTH_TEST_CLUSTER")
         self.started = False
         self.broken = False  # a machine that could have one and has none fails the run at its end
@@ -65,7 +74,7 @@ class Cluster:
             if not self.broken:
                 self.tell(STORES_BUILT)
             if needs_making and not self.broken:
-                self.broken = self.call("up") != 0
+                self.broken = any(self.call(verb) != 0 for verb in ("up", *self.operators))
             self.tell(ENDED if self.broken else WHOLE)
             if self.late:
                 self.call("build", *self.late)

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from devcluster import serving_images
+from devcluster import kserve, serving_images
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.conftest import managing_queues
@@ -43,7 +43,7 @@ answer = "kserve" in Cluster.objects.get(key={key!r}).operators
 def serving_portal(devcluster: dict[str, Any], kube: Kube, word: str) -> Iterator[ClusteredPortal]:
     """A portal that keeps the queues and has an image of the model server."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
-        lacking("KServe (python -m devcluster kserve)")
+        lacking("KServe (python -m devcluster kserve)", is_built=kserve.has())
     images = {"serving": pinned(serving_images.publish("serving"))}
     with managing_queues(devcluster, kube, word, serving_images=images) as running:
         until(lambda: running.shell(_KSERVE.format(key=KEY)))  # and nothing more is waited for

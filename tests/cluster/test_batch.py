@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from devcluster import serving_images
+from devcluster import kserve, serving_images
 from devcluster.kube import Kube
 from tests.cluster.endpoints import KSERVE, Served, Store, until
 from tests.serving.server import make_sample
@@ -39,7 +39,7 @@ TIMES = 400
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     """Pods reach its gateway by an entrance with TLS, whose authority only the operator has."""
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", KSERVE):
-        lacking("KServe (python -m devcluster kserve)")
+        lacking("KServe (python -m devcluster kserve)", is_built=kserve.has())
     host = devcluster["host"]
     images = {"serving": pinned(serving_images.publish("serving"))}
     running = ClusteredPortal(

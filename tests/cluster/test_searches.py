@@ -37,7 +37,7 @@ answer = "katib" in Cluster.objects.get(key={KEY!r}).operators
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     if not kube.get("apps/v1", "Deployment", "katib-controller", "kubeflow"):
-        lacking("Katib (python -m devcluster katib)")
+        lacking("Katib (python -m devcluster katib)", is_built=katib.has())
     poll(lambda: katib.ready(kube), within_s=60, every_s=0.5)
     with managing_queues(devcluster, kube, "se") as running:
         poll(lambda: running.shell(_KNOWS), within_s=60, every_s=0.5)

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from clusters.registry import REVISION_EVERY_S
+from devcluster import training
 from devcluster.fleet import FAKE
 from devcluster.kube import Kube
 from tests.cluster.conftest import managing_queues
@@ -99,7 +100,7 @@ def operators(portal: ClusteredPortal, api: httpx.Client) -> None:
     )
     until(lambda: portal.shell(asked), WITHIN_S)
     if not {"trainer", "jobset", "mpi"} <= set(portal.shell(asked)):
-        lacking("operators of training (python -m devcluster training)")
+        lacking("operators of training (python -m devcluster training)", is_built=training.has())
     time.sleep(REVISION_EVERY_S)
 
 

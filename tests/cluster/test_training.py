@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.lib import poll
 from clusters.registry import REVISION_EVERY_S
+from devcluster import training
 from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.jobs.running import Jobs
@@ -58,7 +59,7 @@ answer = Cluster.objects.get(key={key!r}).operators
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     kinds = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
     if not all(kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", k) for k in kinds):
-        lacking("operators of training (python -m devcluster training)")
+        lacking("operators of training (python -m devcluster training)", is_built=training.has())
     with managing_queues(devcluster, kube, "tr") as running:
         poll(lambda: running.shell(_OPERATORS.format(key=KEY)), within_s=60, every_s=0.5)
         time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time

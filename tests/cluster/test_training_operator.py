@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.lib import poll
 from clusters.registry import REVISION_EVERY_S
+from devcluster import training
 from devcluster.kube import Kube
 from tests.cluster.conftest import KUEUE, managing_queues
 from tests.cluster.test_training import ALL_REDUCE, ends, gang, owned
@@ -31,7 +32,7 @@ answer = {"pytorchjob", "tfjob"} <= set(Cluster.objects.get(key=%r).operators)
 def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     kinds = ("pytorchjobs.kubeflow.org", "tfjobs.kubeflow.org")
     if not all(kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", k) for k in kinds):
-        lacking("training operator (python -m devcluster training)")
+        lacking("training operator (python -m devcluster training)", is_built=training.has())
     with managing_queues(devcluster, kube, "to", training_operator=True) as running:
         poll(lambda: running.shell(_FOUND % KEY), within_s=60, every_s=0.5)
         time.sleep(REVISION_EVERY_S)  # its processes learn of it within this time

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from devcluster import katib
 from runtime.capabilities.clusters import SupportsMetrics, SupportsWatch
 from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, SupportsExperiments
 from runtime.capabilities.volumes import SupportsMoves, SupportsSnapshots, SupportsVolumes
@@ -653,7 +654,7 @@ def test_an_experiment_is_listed_until_it_is_removed_and_removed_again(subject):
     if not isinstance(driver, SupportsExperiments):
         pytest.skip("chooses no values")
     if isinstance(driver, KubernetesDriver) and KATIB not in (driver.probe().operators or ()):
-        lacking("Katib")
+        lacking("Katib (python -m devcluster katib)", is_built=katib.has())
     bounds = {"min": "0", "max": "1"}
     spec = ExperimentSpec(
         uid=str(uuid.uuid4()),

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from devcluster import kserve
 from runtime import training
 from runtime.drivers.kubernetes.access import check_for
 from runtime.drivers.kubernetes.driver import KubernetesDriver
@@ -51,7 +52,7 @@ def ground() -> Iterator[Ground]:
     kinds = "inferenceservices.serving.kserve.io"
     if not kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", kinds):
         made.close()
-        lacking("KServe (python -m devcluster kserve)")
+        lacking("KServe (python -m devcluster kserve)", is_built=kserve.has())
     room = {"cpu": "2", "memory": "128Mi"}
     quotas = [{"name": n, "nominalQuota": q} for n, q in room.items()]
     group = {"coveredResources": list(room), "flavors": [{"name": name, "resources": quotas}]}
