@@ -47,12 +47,18 @@ _GOES_OVER = ("concurrency",)
 
 
 def canary_make(
-    *, principal: Principal, row: Endpoint, said: Mapping[str, Any], rolls_back: bool = False
+    *,
+    principal: Principal,
+    row: Endpoint,
+    said: Mapping[str, Any],
+    rolls_back: bool = False,
+    pin: str | None = None,
 ) -> Endpoint:
     """Start a canary beside ``row``: the same but for what is ``said``, with no request yet.
 
     It is its owner's, whoever manages it. ``rolls_back``: it is promoted by itself as soon as it
-    answers. Never inside a transaction: a registry may be asked.
+    answers. ``pin``: this digest of its image. Never inside a transaction: without it a registry
+    may be asked.
     """
     own(principal, row)
     _require_alone(row)
@@ -84,6 +90,7 @@ def canary_make(
             kind=kinds.kind_of(row.kind),
             said={**same, **{name: value for name, value in said.items() if value is not None}},
             beside=beside,
+            pin=pin,
         )
     except (Invalid, Conflict) as error:
         if error.code == "name-taken":

@@ -42,8 +42,7 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
     """Make it ``principal``'s: rights, limits and credentials are theirs from now on.
 
     What answers goes on, until the same answers beside it for its new owner, and begins anew
-    itself; what stopped because its owner went is started. Never inside a transaction: a registry
-    may be asked for what is put beside it.
+    itself; what stopped because its owner went is started.
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
@@ -86,7 +85,8 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
     if runs and found.phase == Phase.RUNNING:
         try:
             same = {"min_replicas": found.replicas}
-            canary_make(principal=principal, row=found, said=same, rolls_back=True)
+            pin = found.image_digest  # what answers goes on, whatever its tag means by now
+            canary_make(principal=principal, row=found, said=same, rolls_back=True, pin=pin)
         except BerthError as error:  # it is theirs, and what answers goes on until its next start
             problem = _("It runs for its owner from its next start: %(why)s") % {"why": error}
             Endpoint.objects.filter(pk=found.pk).update(scaling_problem=problem[:500])

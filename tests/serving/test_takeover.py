@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from accounts.principal import Principal
+from common.errors import Conflict
 from events.models import Event
 from notifications.models import Notification
 from projects.models import Membership
@@ -20,6 +21,7 @@ from volumes.models import Volume
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 WHY = {"reason": "Bob goes"}
+PINNED = "sha256:" + "a" * 64
 
 
 @pytest.fixture
@@ -165,3 +167,15 @@ def test_one_press_on_its_page(client, mona, bob, his) -> None:
     assert his.owner == mona
     assert "It is the same for its new owner" in client.get(page).content.decode()
     assert "Take over" not in client.get(page).content.decode()
+
+
+def test_the_bytes_that_answer_go_on_and_no_registry_is_asked(
+    api, mona, his, at, monkeypatch
+) -> None:
+    def away(*_what: Any, **_how: Any) -> str:
+        raise Conflict("The registry does not answer.")
+
+    monkeypatch.setattr("work.services.launch.digest_of", away)
+    Endpoint.objects.filter(pk=his.pk).update(image_digest=PINNED)
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
+    assert his.canary.image_digest == PINNED
