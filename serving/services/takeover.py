@@ -35,19 +35,32 @@ def may_take_over(principal: Principal, row: Endpoint) -> bool:
     kind, granted = kinds.kind_of(row.kind), permissions_of(principal, row.project)
     is_there = row.canary_of_id is None and row.desired != Desired.ABSENT
     may = {kind.read, kind.create, kind.manage} <= granted
-    return is_there and may and row.owner_id != principal.user.pk
+    return is_there and may and (row.owner_id != principal.user.pk or lacks_beside(row))
+
+
+def lacks_beside(row: Endpoint) -> bool:
+    """Whether it answers for whoever had it before, and nothing comes beside it to end that.
+
+    It could not be made, was taken away, or whoever made it was killed in between.
+    """
+    answers = row.desired == Desired.RUNNING and row.phase == Phase.RUNNING
+    return row.taken_over and answers and not row.canary_leaves and row.canary is None
 
 
 def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") -> Endpoint:
     """Make it ``principal``'s: rights, limits and credentials are theirs from now on.
 
     What answers goes on, until the same answers beside it for its new owner, and begins anew
-    itself; what stopped because its owner went is started.
+    itself; what stopped because its owner went is started. Another press puts it beside it where
+    it is not (``lacks_beside``).
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
     if kind.manage not in permissions_of(principal, row.project):
         raise Forbidden(denial(kind.manage))
+    if row.owner_id == principal.user.pk and lacks_beside(row):
+        _put_beside(principal, row)
+        return row
     with transaction.atomic():
         found: Endpoint = lock(row)
         before = found.owner
@@ -84,14 +97,20 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
         changed(found)
     if runs and found.phase == Phase.RUNNING:
         try:
-            same = {"min_replicas": found.replicas}
-            pin = found.image_digest  # what answers goes on, whatever its tag means by now
-            canary_make(principal=principal, row=found, said=same, rolls_back=True, pin=pin)
+            _put_beside(principal, found)
         except BerthError as error:  # it is theirs, and what answers goes on until its next start
             problem = _("It runs for its owner from its next start: %(why)s") % {"why": error}
             Endpoint.objects.filter(pk=found.pk).update(scaling_problem=problem[:500])
     found.refresh_from_db()
     return found
+
+
+def _put_beside(principal: Principal, row: Endpoint) -> None:
+    """Make the same beside it, with the same bytes whatever a tag means by now."""
+    same, pin = {"min_replicas": row.replicas}, row.image_digest
+    canary_make(principal=principal, row=row, said=same, rolls_back=True, pin=pin)
+    Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
+    row.refresh_from_db()
 
 
 def _require_usable(principal: Principal, row: Endpoint) -> None:

@@ -14,7 +14,7 @@ from projects.models import Membership
 from projects.services.members import member_remove
 from quotas.models import Limit, Reservation
 from serving.models import Endpoint
-from serving.services import endpoint_wake
+from serving.services import endpoint_takeover, endpoint_wake, takeover
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
 from volumes.models import Volume
@@ -179,3 +179,37 @@ def test_the_bytes_that_answer_go_on_and_no_registry_is_asked(
     Endpoint.objects.filter(pk=his.pk).update(image_digest=PINNED)
     assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
     assert his.canary.image_digest == PINNED
+
+
+def _killed(*_what: Any, **_how: Any) -> None:
+    raise RuntimeError
+
+
+def test_what_comes_beside_it_is_made_once_more_where_it_is_not_there(
+    api, client, mona, bob, his, at, settle, monkeypatch, project
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(takeover, "canary_make", _killed)  # right after its owner was changed
+        with pytest.raises(RuntimeError):
+            endpoint_takeover(principal=Principal(mona), row=his, said="Bob goes")
+    his.refresh_from_db()
+    assert (his.owner, his.taken_over, his.canary) == (mona, True, None)
+    client.force_login(mona)
+    page = f"/projects/vision/endpoints/{his.short_id}/"
+    assert "Begin anew as yours" in client.get(page).content.decode()
+    limit = Limit.objects.create(project=project, resource="cpu_milli", amount=his.cpu_milli)
+    assert api(mona, "POST", f"{at}/takeover").status_code == 409  # said at once
+    limit.delete()
+    assert api(mona, "POST", f"{at}/takeover").status_code == 202
+    assert his.canary.owner == mona
+    assert "Begin anew as yours" not in client.get(page).content.decode()
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "yours"
+    assert api(mona, "DELETE", f"{at}/canary").status_code == 202  # somebody takes it away
+    turn(settle)
+    assert api(mona, "POST", f"{at}/takeover").status_code == 202
+    settle()
+    for _ in range(6):
+        turn(settle)
+    his.refresh_from_db()
+    assert (his.phase, his.launch, his.taken_over, his.canary) == ("running", 2, False, None)
+    assert Notification.objects.filter(user=bob, kind="endpoint.taken-over").count() == 1
