@@ -70,7 +70,7 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
         runs = found.is_on_its_way and not (found.is_waiting or found.is_held_back)
         beside = Endpoint.objects.select_for_update(of=("self",)).select_related(*WITH)
         beside = beside.filter(canary_of=found, deleted_at=None).exclude(desired=Desired.ABSENT)
-        if found.is_on_its_way and beside:
+        if beside and any(one.is_on_its_way for one in (found, *beside)):
             text = _("It has a canary: promote it or take it away first.")
             raise Conflict(text, code="has-canary")
         for one in (found, *beside):

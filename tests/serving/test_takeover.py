@@ -213,3 +213,14 @@ def test_what_comes_beside_it_is_made_once_more_where_it_is_not_there(
     his.refresh_from_db()
     assert (his.phase, his.launch, his.taken_over, his.canary) == ("running", 2, False, None)
     assert Notification.objects.filter(user=bob, kind="endpoint.taken-over").count() == 1
+
+
+def test_a_canary_that_answers_for_one_that_failed_stands_in_the_way(
+    api, mona, bob, his, at, settle
+) -> None:
+    assert api(bob, "POST", f"{at}/canary", {}).status_code == 202
+    settle()
+    Endpoint.objects.filter(pk=his.pk).update(phase="failed")
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "has-canary"
+    his.refresh_from_db()
+    assert {his.owner, his.canary.owner} == {bob}
