@@ -67,7 +67,7 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
         if before.pk == principal.user.pk:
             raise Conflict(_("It is yours already."), code="yours")
         said = reason_for(principal, before, said)
-        runs = found.is_on_its_way and not (found.is_waiting or found.is_held_back)
+        runs = found.is_on_its_way and not found.is_waiting
         beside = Endpoint.objects.select_for_update(of=("self",)).select_related(*WITH)
         beside = beside.filter(canary_of=found, deleted_at=None).exclude(desired=Desired.ABSENT)
         if beside and any(one.is_on_its_way for one in (found, *beside)):
@@ -78,12 +78,7 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
             one.owner = principal.user
             one.taken_over = runs
             one.save(update_fields=["owner", "taken_over", "updated_at"])
-        if found.is_on_its_way:
-            hold(principal, found, Resolved(kind, found, Attached(), found.uid).amounts)
-        if found.desired == Desired.STOPPED and found.stop_reason in _WENT:
-            launch_again(principal=principal, row=found)
-        elif runs and found.phase != Phase.RUNNING:
-            relaunch(principal=principal, found=found)  # nobody is answered by it yet
+        _begin(principal, found)
         events.record(
             actor=principal,
             verb="endpoint.taken-over",
@@ -103,6 +98,20 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
             Endpoint.objects.filter(pk=found.pk).update(scaling_problem=problem[:500])
     found.refresh_from_db()
     return found
+
+
+def _begin(principal: Principal, found: Endpoint) -> None:
+    """Hold for its new owner what is on its way; start, or have begin anew, what answers nobody."""
+    if found.is_waiting:  # it keeps its place; what the engine makes of it just now is not theirs
+        found.launch, found.generation = found.launch + 1, found.generation + 1
+        found.save(update_fields=["launch", "generation", "updated_at"])
+    if found.is_on_its_way:
+        kind = kinds.kind_of(found.kind)
+        hold(principal, found, Resolved(kind, found, Attached(), found.uid).amounts)
+    if found.desired == Desired.STOPPED and found.stop_reason in _WENT:
+        launch_again(principal=principal, row=found)
+    elif found.taken_over and found.phase != Phase.RUNNING:
+        relaunch(principal=principal, found=found)
 
 
 def _put_beside(principal: Principal, row: Endpoint) -> None:

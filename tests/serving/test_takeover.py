@@ -224,3 +224,17 @@ def test_a_canary_that_answers_for_one_that_failed_stands_in_the_way(
     assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "has-canary"
     his.refresh_from_db()
     assert {his.owner, his.canary.owner} == {bob}
+
+
+@pytest.mark.parametrize("by", ["its queue", "the line"])
+def test_what_waits_begins_as_its_new_owners_only(api, mona, his, at, by) -> None:
+    """Also where its cluster, or a step of the engine that is under way, has it as Bob's."""
+    line = {**his.external_ref, "line": {"queue": "team"}}
+    columns = {"phase": "pending", "external_ref": line if by == "its queue" else {}}
+    Endpoint.objects.filter(pk=his.pk).update(**columns)
+    assert api(mona, "POST", f"{at}/takeover", WHY).status_code == 202
+    before = his.asked_at
+    his.refresh_from_db()
+    assert (his.owner, his.launch, his.taken_over, his.canary) == (mona, 2, False, None)
+    assert (his.asked_at == before) is (by == "the line")
+    assert Reservation.objects.get(workload_uid=his.uid, resource="cpu_milli").launch == 2
