@@ -18,6 +18,7 @@ from serving.services import endpoint_takeover, endpoint_wake, takeover
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
 from volumes.models import Volume
+from work.services.launch import relaunch
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 WHY = {"reason": "Bob goes"}
@@ -238,3 +239,11 @@ def test_what_waits_begins_as_its_new_owners_only(api, mona, his, at, by) -> Non
     assert (his.owner, his.launch, his.taken_over, his.canary) == (mona, 2, False, None)
     assert (his.asked_at == before) is (by == "the line")
     assert Reservation.objects.get(workload_uid=his.uid, resource="cpu_milli").launch == 2
+
+
+def test_what_is_stopped_meanwhile_does_not_begin_anew(api, bob, his, at) -> None:
+    assert api(bob, "POST", f"{at}/stop").status_code == 202
+    with pytest.raises(Conflict, match="meanwhile"):
+        relaunch(principal=Principal(bob), found=his)
+    his.refresh_from_db()
+    assert (his.desired, his.launch) == ("stopped", 1)

@@ -203,6 +203,8 @@ def relaunch(
     row, kind = lock(found), kinds.kind_of(found.kind)
     if check is not None:
         check(row)
+    if row.desired != Desired.RUNNING:
+        raise Conflict(_("It was changed meanwhile. Look at it as it is now."), code="changed")
     require_startable(principal, row.project, kind)
     launch_check(row.cluster_key, row.project.uid)
     check_still_usable(principal, row)
