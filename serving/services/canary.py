@@ -75,6 +75,8 @@ def canary_make(
     def beside(made: Endpoint) -> None:
         first = lock(row)
         _require_alone(first)
+        if first.owner_id != made.owner_id:  # somebody took it over meanwhile
+            raise Conflict(_("It was changed meanwhile. Look at it as it is now."), code="changed")
         made.canary_of, made.name = first, f"{CANARY_NAME}{row.short_id}"
         made.save(update_fields=["canary_of", "name", "updated_at"])
         if rolls_back:

@@ -14,7 +14,7 @@ from projects.models import Membership
 from projects.services.members import member_remove
 from quotas.models import Limit, Reservation
 from serving.models import Endpoint
-from serving.services import endpoint_takeover, endpoint_wake, takeover
+from serving.services import canary_make, endpoint_takeover, endpoint_wake, takeover
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
 from volumes.models import Volume
@@ -247,3 +247,11 @@ def test_what_is_stopped_meanwhile_does_not_begin_anew(api, bob, his, at) -> Non
         relaunch(principal=Principal(bob), found=his)
     his.refresh_from_db()
     assert (his.desired, his.launch) == ("stopped", 1)
+
+
+def test_a_canary_that_is_made_meanwhile_is_not_its_former_owners(mona, bob, his) -> None:
+    seen = Endpoint.objects.select_related("owner", "project").get(pk=his.pk)
+    Endpoint.objects.filter(pk=his.pk).update(owner=mona)
+    with pytest.raises(Conflict, match="meanwhile"):
+        canary_make(principal=Principal(bob), row=seen, said={})
+    assert his.canary is None
