@@ -68,7 +68,7 @@ def canary_make(
     who = _in_name_of(principal, row)
     if who is not principal and not rolls_back:  # that is the owner's own already
         said = {**said, **_given_by(principal, row, said)}
-    same = values_of(row, private=True)
+    same = {**values_of(row, private=True), **as_said(attached_to(row))}  # by ids: names may meet
     same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
     same |= {"cluster": row.cluster_key, "name": None}  # it gets its own below
 

@@ -18,6 +18,7 @@ from serving.services import canary_make, endpoint_takeover, endpoint_wake, take
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
 from volumes.models import Volume
+from work.attached import attached_to
 from work.services.launch import relaunch
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
@@ -255,3 +256,14 @@ def test_a_canary_that_is_made_meanwhile_is_not_its_former_owners(mona, bob, his
     with pytest.raises(Conflict, match="meanwhile"):
         canary_make(principal=Principal(bob), row=seen, said={})
     assert his.canary is None
+
+
+def test_what_it_is_given_stays_the_same_where_the_new_owner_has_one_of_that_name(
+    api, mona, bob, his, at, settle, credential
+) -> None:
+    shared = credential("lake")
+    assert api(bob, "PATCH", at, {"credentials": ["lake"]}).status_code == 202
+    settle(his)
+    credential("lake", project=None, owner=mona)
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
+    assert attached_to(his.canary).credentials == (shared,)
