@@ -13,8 +13,8 @@ from notifications.models import Notification
 from projects.models import Membership
 from projects.services.members import member_remove
 from quotas.models import Limit, Reservation
-from serving.models import Endpoint
-from serving.services import canary_make, endpoint_takeover, endpoint_wake, takeover
+from serving.models import Endpoint, ModelVersion
+from serving.services import canary_make, endpoint_takeover, endpoint_wake, takeover, version_files
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
 from volumes.models import Volume
@@ -267,3 +267,17 @@ def test_what_it_is_given_stays_the_same_where_the_new_owner_has_one_of_that_nam
     credential("lake", project=None, owner=mona)
     assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
     assert attached_to(his.canary).credentials == (shared,)
+
+
+def test_files_are_looked_at_in_the_name_of_who_may_say_so_of_versions(
+    mona, vera, his, monkeypatch
+) -> None:
+    monkeypatch.setattr(version_files, "LOOKED_WITHIN_S", 0)
+    Membership.objects.filter(user=his.version.created_by).delete()
+    for who, name in ((vera, "alice"), (mona, "mona")):
+        version = version_files.version_look(his.version, anew=Principal(who))
+        assert (version.created_by.username, version.files) == (name, "there")
+    ModelVersion.objects.filter(pk=version.pk).update(created_by=None, look_at=None)
+    version.refresh_from_db()
+    version = version_files.version_look(version, anew=Principal(vera))
+    assert (version.created_by, version.files) == (None, "there")
