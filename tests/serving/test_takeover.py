@@ -13,7 +13,9 @@ from notifications.models import Notification
 from projects.models import Membership
 from projects.services.members import member_remove
 from quotas.models import Limit, Reservation
+from runtime.workload_state import ReconcileContext
 from serving.models import Endpoint, ModelVersion
+from serving.reconciler import EndpointReconciler
 from serving.services import canary_make, endpoint_takeover, endpoint_wake, takeover, version_files
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
@@ -267,6 +269,12 @@ def test_what_it_is_given_stays_the_same_where_the_new_owner_has_one_of_that_nam
     credential("lake", project=None, owner=mona)
     assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
     assert attached_to(his.canary).credentials == (shared,)
+
+
+def test_another_launch_after_a_lost_place_is_its_new_owners(his) -> None:
+    his.taken_over = True
+    lost = EndpointReconciler().lost_place(ReconcileContext(his, {}), "preempted")
+    assert lost.updates["taken_over"] is False
 
 
 def test_files_are_looked_at_in_the_name_of_who_may_say_so_of_versions(
