@@ -47,12 +47,18 @@ _GOES_OVER = ("concurrency",)
 
 
 def canary_make(
-    *, principal: Principal, row: Endpoint, said: Mapping[str, Any], rolls_back: bool = False
+    *,
+    principal: Principal,
+    row: Endpoint,
+    said: Mapping[str, Any],
+    rolls_back: bool = False,
+    pin: str | None = None,
 ) -> Endpoint:
     """Start a canary beside ``row``: the same but for what is ``said``, with no request yet.
 
     It is its owner's, whoever manages it. ``rolls_back``: it is promoted by itself as soon as it
-    answers. Never inside a transaction: a registry may be asked.
+    answers. ``pin``: this digest of its image. Never inside a transaction: without it a registry
+    may be asked.
     """
     own(principal, row)
     _require_alone(row)
@@ -62,13 +68,15 @@ def canary_make(
     who = _in_name_of(principal, row)
     if who is not principal and not rolls_back:  # that is the owner's own already
         said = {**said, **_given_by(principal, row, said)}
-    same = values_of(row, private=True)
+    same = {**values_of(row, private=True), **as_said(attached_to(row))}  # by ids: names may meet
     same |= {"min_replicas": 1, "max_replicas": row.max_replicas, "sleep_after_minutes": 0}
     same |= {"cluster": row.cluster_key, "name": None}  # it gets its own below
 
     def beside(made: Endpoint) -> None:
         first = lock(row)
         _require_alone(first)
+        if first.owner_id != made.owner_id:  # somebody took it over meanwhile
+            raise Conflict(_("It was changed meanwhile. Look at it as it is now."), code="changed")
         made.canary_of, made.name = first, f"{CANARY_NAME}{row.short_id}"
         made.save(update_fields=["canary_of", "name", "updated_at"])
         if rolls_back:
@@ -84,6 +92,7 @@ def canary_make(
             kind=kinds.kind_of(row.kind),
             said={**same, **{name: value for name, value in said.items() if value is not None}},
             beside=beside,
+            pin=pin,
         )
     except (Invalid, Conflict) as error:
         if error.code == "name-taken":

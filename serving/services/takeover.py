@@ -35,30 +35,42 @@ def may_take_over(principal: Principal, row: Endpoint) -> bool:
     kind, granted = kinds.kind_of(row.kind), permissions_of(principal, row.project)
     is_there = row.canary_of_id is None and row.desired != Desired.ABSENT
     may = {kind.read, kind.create, kind.manage} <= granted
-    return is_there and may and row.owner_id != principal.user.pk
+    return is_there and may and (row.owner_id != principal.user.pk or lacks_beside(row))
+
+
+def lacks_beside(row: Endpoint) -> bool:
+    """Whether it answers for whoever had it before, and nothing comes beside it to end that.
+
+    It could not be made, was taken away, or whoever made it was killed in between.
+    """
+    answers = row.desired == Desired.RUNNING and row.phase == Phase.RUNNING
+    return row.taken_over and answers and not row.canary_leaves and row.canary is None
 
 
 def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") -> Endpoint:
     """Make it ``principal``'s: rights, limits and credentials are theirs from now on.
 
     What answers goes on, until the same answers beside it for its new owner, and begins anew
-    itself; what stopped because its owner went is started. Never inside a transaction: a registry
-    may be asked for what is put beside it.
+    itself; what stopped because its owner went is started. Another press puts it beside it where
+    it is not (``lacks_beside``).
     """
     own(principal, row)
     kind = kinds.kind_of(row.kind)
     if kind.manage not in permissions_of(principal, row.project):
         raise Forbidden(denial(kind.manage))
+    if row.owner_id == principal.user.pk and lacks_beside(row):
+        _put_beside(principal, row)
+        return row
     with transaction.atomic():
         found: Endpoint = lock(row)
         before = found.owner
         if before.pk == principal.user.pk:
             raise Conflict(_("It is yours already."), code="yours")
         said = reason_for(principal, before, said)
-        runs = found.is_on_its_way and not (found.is_waiting or found.is_held_back)
+        runs = found.is_on_its_way and not found.is_waiting
         beside = Endpoint.objects.select_for_update(of=("self",)).select_related(*WITH)
         beside = beside.filter(canary_of=found, deleted_at=None).exclude(desired=Desired.ABSENT)
-        if found.is_on_its_way and beside:
+        if beside and any(one.is_on_its_way for one in (found, *beside)):
             text = _("It has a canary: promote it or take it away first.")
             raise Conflict(text, code="has-canary")
         for one in (found, *beside):
@@ -66,12 +78,7 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
             one.owner = principal.user
             one.taken_over = runs
             one.save(update_fields=["owner", "taken_over", "updated_at"])
-        if found.is_on_its_way:
-            hold(principal, found, Resolved(kind, found, Attached(), found.uid).amounts)
-        if found.desired == Desired.STOPPED and found.stop_reason in _WENT:
-            launch_again(principal=principal, row=found)
-        elif runs and found.phase != Phase.RUNNING:
-            relaunch(principal=principal, found=found)  # nobody is answered by it yet
+        _begin(principal, found)
         events.record(
             actor=principal,
             verb="endpoint.taken-over",
@@ -85,13 +92,34 @@ def endpoint_takeover(*, principal: Principal, row: Endpoint, said: str = "") ->
         changed(found)
     if runs and found.phase == Phase.RUNNING:
         try:
-            same = {"min_replicas": found.replicas}
-            canary_make(principal=principal, row=found, said=same, rolls_back=True)
+            _put_beside(principal, found)
         except BerthError as error:  # it is theirs, and what answers goes on until its next start
             problem = _("It runs for its owner from its next start: %(why)s") % {"why": error}
             Endpoint.objects.filter(pk=found.pk).update(scaling_problem=problem[:500])
     found.refresh_from_db()
     return found
+
+
+def _begin(principal: Principal, found: Endpoint) -> None:
+    """Hold for its new owner what is on its way; start, or have begin anew, what answers nobody."""
+    if found.is_waiting:  # it keeps its place; what the engine makes of it just now is not theirs
+        found.launch, found.generation = found.launch + 1, found.generation + 1
+        found.save(update_fields=["launch", "generation", "updated_at"])
+    if found.is_on_its_way:
+        kind = kinds.kind_of(found.kind)
+        hold(principal, found, Resolved(kind, found, Attached(), found.uid).amounts)
+    if found.desired == Desired.STOPPED and found.stop_reason in _WENT:
+        launch_again(principal=principal, row=found)
+    elif found.taken_over and found.phase != Phase.RUNNING:
+        relaunch(principal=principal, found=found)
+
+
+def _put_beside(principal: Principal, row: Endpoint) -> None:
+    """Make the same beside it, with the same bytes whatever a tag means by now."""
+    same, pin = {"min_replicas": row.replicas}, row.image_digest
+    canary_make(principal=principal, row=row, said=same, rolls_back=True, pin=pin)
+    Endpoint.objects.filter(pk=row.pk).update(scaling_problem="")
+    row.refresh_from_db()
 
 
 def _require_usable(principal: Principal, row: Endpoint) -> None:

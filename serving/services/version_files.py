@@ -17,6 +17,7 @@ from files.below import MOST, files_below
 from files.selectors import place_get
 from loaders.choices import Result, Task
 from loaders.words import message_of
+from projects.access import Permission, permissions_of
 from runtime.bus import publish
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
@@ -67,10 +68,12 @@ def versions_look() -> int:
 def version_look(row: ModelVersion, *, anew: Principal | None = None) -> ModelVersion:
     """Look at its files at once, for a person who waits a moment; later the duty does.
 
-    ``anew``: whoever asks it also of files that were there.
+    ``anew``: whoever asks it also of files that were there. It is looked at in their name where
+    nobody else may look any more and they may say so of versions.
     """
     if anew is not None and row.volume is not None:
-        if not may_look(row):
+        manages = Permission.MODEL_MANAGE in permissions_of(anew, row.model.project)
+        if not may_look(row) and manages and may_look(row, anew):
             ModelVersion.objects.filter(pk=row.pk).update(created_by=anew.user)
         look_again(row)
         row.refresh_from_db()
@@ -93,11 +96,11 @@ def _look(row: ModelVersion) -> bool:
     """Ask for the names below its folder, in the name of who registered it."""
     who, volume = row.created_by, row.volume
     columns: dict[str, Any]
+    # What was there may be there still while nobody can look.
+    keeps = Files.THERE if row.files == Files.THERE and volume is not None else Files.FAILED
     if who is None or volume is None:
         said = _("Whoever registered it, or the volume with its files, is gone.")
-        return _found(row, {"files": Files.FAILED, "problem": said})
-    # What was there may be there still while nobody can look.
-    keeps = Files.THERE if row.files == Files.THERE else Files.FAILED
+        return _found(row, {"files": keeps, "problem": said})
     try:
         with override(who.reads_in):
             seen = files_below(
@@ -175,13 +178,14 @@ def _judged(row: ModelVersion, seen: Below) -> dict[str, Any]:
     return columns
 
 
-def may_look(row: ModelVersion) -> bool:
-    """Whether who registered it may see its files still: they may have left."""
-    who, volume = row.created_by, row.volume
-    if who is None or volume is None:
+def may_look(row: ModelVersion, who: Principal | None = None) -> bool:
+    """Whether ``who`` may see its files; None: who registered it, and may have left."""
+    if who is None and row.created_by is not None:
+        who = Principal(row.created_by)
+    if who is None or row.volume is None:
         return False
     try:
-        place_get(Principal(who), volume.uid, row.model.project)
+        place_get(who, row.volume.uid, row.model.project)
     except BerthError:
         return False
     return True

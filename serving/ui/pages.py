@@ -196,7 +196,9 @@ def _sleep(who: Principal, row: Endpoint) -> Text:
 
 
 def _takeover(who: Principal, row: Endpoint) -> Text:
-    return _("Take over") if may_take_over(who, row) else ""
+    if not may_take_over(who, row):
+        return ""
+    return _("Take over") if row.owner_id != who.user.pk else _("Begin anew as yours")
 
 
 PAGES = Pages(

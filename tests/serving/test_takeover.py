@@ -7,19 +7,25 @@ from typing import Any
 import pytest
 
 from accounts.principal import Principal
+from common.errors import Conflict
 from events.models import Event
 from notifications.models import Notification
 from projects.models import Membership
 from projects.services.members import member_remove
 from quotas.models import Limit, Reservation
-from serving.models import Endpoint
-from serving.services import endpoint_wake
+from runtime.workload_state import ReconcileContext
+from serving.models import Endpoint, ModelVersion
+from serving.reconciler import EndpointReconciler
+from serving.services import canary_make, endpoint_takeover, endpoint_wake, takeover, version_files
 from tests.serving.conftest import ENDPOINTS
 from tests.serving.test_rollback import turn
 from volumes.models import Volume
+from work.attached import attached_to
+from work.services.launch import relaunch
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("project")]
 WHY = {"reason": "Bob goes"}
+PINNED = "sha256:" + "a" * 64
 
 
 @pytest.fixture
@@ -165,3 +171,121 @@ def test_one_press_on_its_page(client, mona, bob, his) -> None:
     assert his.owner == mona
     assert "It is the same for its new owner" in client.get(page).content.decode()
     assert "Take over" not in client.get(page).content.decode()
+
+
+def test_the_bytes_that_answer_go_on_and_no_registry_is_asked(
+    api, mona, his, at, monkeypatch
+) -> None:
+    def away(*_what: Any, **_how: Any) -> str:
+        raise Conflict("The registry does not answer.")
+
+    monkeypatch.setattr("work.services.launch.digest_of", away)
+    Endpoint.objects.filter(pk=his.pk).update(image_digest=PINNED)
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
+    assert his.canary.image_digest == PINNED
+
+
+def _killed(*_what: Any, **_how: Any) -> None:
+    raise RuntimeError
+
+
+def test_what_comes_beside_it_is_made_once_more_where_it_is_not_there(
+    api, client, mona, bob, his, at, settle, monkeypatch, project
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(takeover, "canary_make", _killed)  # right after its owner was changed
+        with pytest.raises(RuntimeError):
+            endpoint_takeover(principal=Principal(mona), row=his, said="Bob goes")
+    his.refresh_from_db()
+    assert (his.owner, his.taken_over, his.canary) == (mona, True, None)
+    client.force_login(mona)
+    page = f"/projects/vision/endpoints/{his.short_id}/"
+    assert "Begin anew as yours" in client.get(page).content.decode()
+    limit = Limit.objects.create(project=project, resource="cpu_milli", amount=his.cpu_milli)
+    assert api(mona, "POST", f"{at}/takeover").status_code == 409  # said at once
+    limit.delete()
+    assert api(mona, "POST", f"{at}/takeover").status_code == 202
+    assert his.canary.owner == mona
+    assert "Begin anew as yours" not in client.get(page).content.decode()
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "yours"
+    assert api(mona, "DELETE", f"{at}/canary").status_code == 202  # somebody takes it away
+    turn(settle)
+    assert api(mona, "POST", f"{at}/takeover").status_code == 202
+    settle()
+    for _ in range(6):
+        turn(settle)
+    his.refresh_from_db()
+    assert (his.phase, his.launch, his.taken_over, his.canary) == ("running", 2, False, None)
+    assert Notification.objects.filter(user=bob, kind="endpoint.taken-over").count() == 1
+
+
+def test_a_canary_that_answers_for_one_that_failed_stands_in_the_way(
+    api, mona, bob, his, at, settle
+) -> None:
+    assert api(bob, "POST", f"{at}/canary", {}).status_code == 202
+    settle()
+    Endpoint.objects.filter(pk=his.pk).update(phase="failed")
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["code"] == "has-canary"
+    his.refresh_from_db()
+    assert {his.owner, his.canary.owner} == {bob}
+
+
+@pytest.mark.parametrize("by", ["its queue", "the line"])
+def test_what_waits_begins_as_its_new_owners_only(api, mona, his, at, by) -> None:
+    """Also where its cluster, or a step of the engine that is under way, has it as Bob's."""
+    line = {**his.external_ref, "line": {"queue": "team"}}
+    columns = {"phase": "pending", "external_ref": line if by == "its queue" else {}}
+    Endpoint.objects.filter(pk=his.pk).update(**columns)
+    assert api(mona, "POST", f"{at}/takeover", WHY).status_code == 202
+    before = his.asked_at
+    his.refresh_from_db()
+    assert (his.owner, his.launch, his.taken_over, his.canary) == (mona, 2, False, None)
+    assert (his.asked_at == before) is (by == "the line")
+    assert Reservation.objects.get(workload_uid=his.uid, resource="cpu_milli").launch == 2
+
+
+def test_what_is_stopped_meanwhile_does_not_begin_anew(api, bob, his, at) -> None:
+    assert api(bob, "POST", f"{at}/stop").status_code == 202
+    with pytest.raises(Conflict, match="meanwhile"):
+        relaunch(principal=Principal(bob), found=his)
+    his.refresh_from_db()
+    assert (his.desired, his.launch) == ("stopped", 1)
+
+
+def test_a_canary_that_is_made_meanwhile_is_not_its_former_owners(mona, bob, his) -> None:
+    seen = Endpoint.objects.select_related("owner", "project").get(pk=his.pk)
+    Endpoint.objects.filter(pk=his.pk).update(owner=mona)
+    with pytest.raises(Conflict, match="meanwhile"):
+        canary_make(principal=Principal(bob), row=seen, said={})
+    assert his.canary is None
+
+
+def test_what_it_is_given_stays_the_same_where_the_new_owner_has_one_of_that_name(
+    api, mona, bob, his, at, settle, credential
+) -> None:
+    shared = credential("lake")
+    assert api(bob, "PATCH", at, {"credentials": ["lake"]}).status_code == 202
+    settle(his)
+    credential("lake", project=None, owner=mona)
+    assert api(mona, "POST", f"{at}/takeover", WHY).json()["scaling_problem"] == ""
+    assert attached_to(his.canary).credentials == (shared,)
+
+
+def test_another_launch_after_a_lost_place_is_its_new_owners(his) -> None:
+    his.taken_over = True
+    lost = EndpointReconciler().lost_place(ReconcileContext(his, {}), "preempted")
+    assert lost.updates["taken_over"] is False
+
+
+def test_files_are_looked_at_in_the_name_of_who_may_say_so_of_versions(
+    mona, vera, his, monkeypatch
+) -> None:
+    monkeypatch.setattr(version_files, "LOOKED_WITHIN_S", 0)
+    Membership.objects.filter(user=his.version.created_by).delete()
+    for who, name in ((vera, "alice"), (mona, "mona")):
+        version = version_files.version_look(his.version, anew=Principal(who))
+        assert (version.created_by.username, version.files) == (name, "there")
+    ModelVersion.objects.filter(pk=version.pk).update(created_by=None, look_at=None)
+    version.refresh_from_db()
+    version = version_files.version_look(version, anew=Principal(vera))
+    assert (version.created_by, version.files) == (None, "there")

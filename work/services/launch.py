@@ -54,12 +54,14 @@ def workload_create(  # noqa: PLR0913 - all by name
     must_fit: bool = False,
     launch: Callable[[Principal, Any], None] | None = None,
     beside: Callable[[Any], object] | None = None,
+    pin: str | None = None,
 ) -> Any:
     """Make and start one. ``said`` as API and document say it; what is None was not said.
 
     ``must_fit``: refuse what would wait without end, as pages do; who types a command or asks the
     API may wait for a machine that is still to come. ``launch``: how it begins, where it is not as
-    its kind always is. ``beside``: keeps what belongs to the row, in its transaction.
+    its kind always is. ``beside``: keeps what belongs to the row, in its transaction. ``pin``: this
+    digest of its image, of which no registry is asked.
     """
     require_startable(principal, project, kind)
     nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
@@ -68,7 +70,7 @@ def workload_create(  # noqa: PLR0913 - all by name
         raise Conflict(found.decision.sentence, code="does-not-fit")
     if kind.check_new is not None:
         kind.check_new(found.row)
-    digest = digest_of(principal, kind, found.row)
+    digest = digest_of(principal, kind, found.row) if pin is None else pin
     new = _New(found, nonce, digest, launch or kind.launch, beside)
     for turn in range(1, _TURNS + 1):
         try:
@@ -201,6 +203,8 @@ def relaunch(
     row, kind = lock(found), kinds.kind_of(found.kind)
     if check is not None:
         check(row)
+    if row.desired != Desired.RUNNING:
+        raise Conflict(_("It was changed meanwhile. Look at it as it is now."), code="changed")
     require_startable(principal, row.project, kind)
     launch_check(row.cluster_key, row.project.uid)
     check_still_usable(principal, row)
