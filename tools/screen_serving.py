@@ -55,6 +55,7 @@ ACTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "batch-new-empty": (("press", ".card-footer .btn-primary"),),
     "endpoint-key-revoke": (("press", "[popovertarget^=revoke-]"),),
     "endpoint-promote": (("press", "[popovertarget=promote]"),),
+    "endpoint-takeover": (("press", "[popovertarget=takeover-work]"),),
     "version-delete": (("press", "[popovertarget=delete-version]"),),
     "model-delete": (("press", "[popovertarget=delete-model]"),),
     "endpoint-key-new": (("press", "form .card-body > details > summary"),),
@@ -328,6 +329,7 @@ def pages(vision: Project, rows: dict[str, Endpoint]) -> list[tuple[str, str, st
         ("alice", "endpoint-try-own", f"{rows['long'].get_absolute_url()}try/"),
         ("alice", "endpoints-delete", f"{here}act/?act=delete&id={rows['ready'].short_id}"),
         ("olga", "endpoint-try-of-others", f"{one}try/"),
+        ("mona", "endpoint-takeover", rows["served"].get_absolute_url()),
         *((("mona" if name == "own" else "alice"), f"endpoint-{name}", row.get_absolute_url())
           for name, row in rows.items()),
         ("alice", "endpoint-requests", f"{one}requests/?span=month"),
