@@ -36,7 +36,7 @@ def test_one_is_told_in_the_page_and_by_mail_as_the_kind_says(alice: Any) -> Non
     ("language", "subject"),
     [
         ("en", "Berth: “train” gives its GPUs back: they are guaranteed to Robotics."),
-        ("ja", "Berth: 「train」はGPUを返却します。"),
+        ("ja", "Berth: 「train」は GPU を返却します。"),
     ],
 )
 def test_the_subject_of_a_mail_is_its_first_sentence(
