@@ -211,8 +211,6 @@ class WorkloadReconciler(WorkloadEnding):
         fresh = {"launch": row.launch + 1, "started_at": None, "ready_at": None, "ends_at": None}
         if hasattr(row, "ticket_at"):
             fresh["ticket_at"] = None  # it had its devices for it
-        if hasattr(row, "taken_over"):
-            fresh["taken_over"] = False  # what ended was the last of its former owner's
         return replace(found, updates={**found.updates, **fresh})
 
     def _tell_first(

@@ -90,6 +90,11 @@ class EndpointReconciler(WorkloadReconciler):
             return outcome
         return replace(outcome, requeue_s=min(outcome.requeue_s, wait or AGAIN_S))
 
+    def lost_place(self, state: ReconcileContext, reason: str) -> Outcome:
+        outcome = super().lost_place(state, reason)
+        # What ended was the last of its former owner's.
+        return replace(outcome, updates={**outcome.updates, "taken_over": False})
+
     def _scale(self, row: Endpoint) -> str:
         """Return why no other replica can begin: what runs serves on, also where its files or its
         image are gone meanwhile.
