@@ -173,14 +173,7 @@ def launch_again(*, principal: Principal, row: Any, cause: str = "") -> Any:
     require_startable(principal, row.project, kind)
     if row.is_on_its_way:
         return row  # a second press changes nothing
-    launch_check(row.cluster_key, row.project.uid)
-    check_still_usable(principal, row)
-    kind.own.read(row, private=True)  # raises Unavailable: it never starts without its variables
-    bound(kind, row, ())
-    begin_launch(kind, row)
-    row.desired = Desired.RUNNING
-    row.save()
-    reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
+    _launch(principal, kind, row)
     step(row, "accepted", " ".join(filter(None, (ticket_note(row), warning_of_full(row)))))
     events.record(
         actor=None if cause else principal,
@@ -206,15 +199,22 @@ def relaunch(
     if row.desired != Desired.RUNNING:
         raise Conflict(_("It was changed meanwhile. Look at it as it is now."), code="changed")
     require_startable(principal, row.project, kind)
-    launch_check(row.cluster_key, row.project.uid)
-    check_still_usable(principal, row)
-    bound(kind, row, ())
-    begin_launch(kind, row)
-    row.save()
-    reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
+    _launch(principal, kind, row)
     step(row, "accepted", ticket_note(row) or _("It restarts for its new owner."))
     changed(row)
     return row
+
+
+def _launch(principal: Principal, kind: Kind, row: Any) -> None:
+    """Begin another launch of a locked row with what ``principal`` may use, held for them."""
+    launch_check(row.cluster_key, row.project.uid)
+    check_still_usable(principal, row)
+    kind.own.read(row, private=True)  # raises Unavailable: it never starts without its variables
+    bound(kind, row, ())
+    begin_launch(kind, row)
+    row.desired = Desired.RUNNING
+    row.save()
+    reserve(principal, row, Resolved(kind, row, Attached(), row.uid).amounts)
 
 
 def begin_launch(kind: Kind, row: Any) -> None:
