@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from accounts.api.serializers import line
 from accounts.api.views import NeverStored
 from common.drf.serializers import StrictSerializer
-from projects.api.base import ReasonIn, reason_in
 from runtime.protocol import Seen
 from serving import services
 from serving.address import address_of
@@ -22,7 +21,7 @@ from serving.models import EndpointKey
 from serving.selectors import replicas_of
 from serving.services.keys import MAX_LIMIT
 from serving.states import STATES
-from work.api.base import ActView, OneView
+from work.api.base import ActView, OneView, ReasonedActView
 from work.api.kinds import Api
 from work.api.views import urls_for
 
@@ -125,18 +124,13 @@ class ServedOut(serializers.Serializer[Any]):
     image_digest = serializers.CharField(allow_blank=True)
 
 
-class WorkSleep(ActView):
+class WorkSleep(ReasonedActView):
     """Put an {one} to sleep: it holds nothing until the next request, which wakes it."""
 
-    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
-    takes = ReasonIn
     act: ClassVar[Callable[..., Any]] = staticmethod(services.endpoint_sleep)
 
-    def told(self) -> dict[str, Any]:
-        return {"said": reason_in(self.request)}
 
-
-class WorkTakeover(WorkSleep):
+class WorkTakeover(ReasonedActView):
     """Make an {one} of somebody else one's own; nothing is unanswered meanwhile."""
 
     act: ClassVar[Callable[..., Any]] = staticmethod(services.endpoint_takeover)

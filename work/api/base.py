@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from common.drf.views import with_etag
 from common.errors import NotFound
 from projects.access import Permission
-from projects.api.base import ProjectAPIView
+from projects.api.base import ProjectAPIView, ReasonIn, reason_in
 from work import selectors, services
 from work.api import render
 from work.api.kinds import Api
@@ -94,3 +94,13 @@ class ActView(OneView):
     def told(self) -> dict[str, Any]:
         """Return what the service is told besides."""
         return {}
+
+
+class ReasonedActView(ActView):
+    """What may be done to another's, too, who is told why."""
+
+    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
+    takes: ClassVar[type[Any] | None] = ReasonIn
+
+    def told(self) -> dict[str, Any]:
+        return {"said": reason_in(self.request)}

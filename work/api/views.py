@@ -18,11 +18,11 @@ from rest_framework.response import Response
 from common.drf.views import check_if_match, with_etag
 from common.errors import Invalid
 from projects.access import Permission
-from projects.api.base import REASON, ReasonIn, reason_in
+from projects.api.base import REASON, reason_in
 from runtime.protocol import Phase
 from work import selectors, services
 from work.api import render
-from work.api.base import ActView, OneView, Schema, WorkAPIView
+from work.api.base import ActView, OneView, ReasonedActView, Schema, WorkAPIView
 from work.api.kinds import Api
 from work.api.serializers import ExtendIn, ShareIn, ShareOut
 from work.api.streams import WorkDocument, WorkEvents, WorkLogs
@@ -178,15 +178,10 @@ class WorkPlain(ActView):
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_start_plain)
 
 
-class WorkPark(ActView):
+class WorkPark(ReasonedActView):
     """Park a {one}: its GPUs go to others, and it may go on where it was, ahead of newcomers."""
 
-    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
-    takes = ReasonIn
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_park)
-
-    def told(self) -> dict[str, Any]:
-        return {"said": reason_in(self.request)}
 
 
 class WorkRegain(ActView):
@@ -195,15 +190,10 @@ class WorkRegain(ActView):
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_regain)
 
 
-class WorkStop(ActView):
+class WorkStop(ReasonedActView):
     """End what a {one} does; what it wrote to volumes stays."""
 
-    demands: ClassVar[Mapping[str, str]] = {"POST": "read"}  # owner or manager: services decide
-    takes = ReasonIn
     act: ClassVar[Callable[..., Any]] = staticmethod(services.workload_stop)
-
-    def told(self) -> dict[str, Any]:
-        return {"said": reason_in(self.request)}
 
 
 class WorkRepin(ActView):
