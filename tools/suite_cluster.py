@@ -74,7 +74,7 @@ class Cluster:
             if not self.broken:
                 self.tell(STORES_BUILT)
             if needs_making and not self.broken:
-                self.broken = any(self.call(verb) != 0 for verb in ("up", *self.operators))
+                self.broken = any(self.call(word) != 0 for word in ("up", *self.operators))
             self.tell(ENDED if self.broken else WHOLE)
             if self.late:
                 self.call("build", *self.late)

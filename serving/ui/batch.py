@@ -122,7 +122,9 @@ class BatchForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         data = self.cleaned_data
-        if not (data.get("model") or data.get("endpoint") or self.errors.keys() & set(FIRST[:2])):
+        if not (
+            data.get("model") or data.get("endpoint") or self.errors.keys() & {"model", "endpoint"}
+        ):
             self.add_error("model", _("Say a model, or an endpoint."))
         return data
 
