@@ -148,15 +148,14 @@ class PlaceReconciler:
             revoked = tuple(g for g in ref.get("grants", ()) if g not in alive)
             failed: DriverError | None = None
             try:
-                written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
+                put_back = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
             except DriverError as error:
-                failed, written = error, error.written
+                failed, put_back = error, error.put_back
             else:
                 ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
                 ref["grants"] = sorted(alive)
-            # Where more is wanted as well, what was changed by hand is what was seen to differ.
-            put_back = set(written if is_known else _drift(observation)) & set(written)
-            is_news = row.phase == Phase.RUNNING and not put_back <= set(ref.get("untold", ()))
+            was_whole = "spec" in row.external_ref
+            is_news = was_whole and not {*put_back} <= {*ref.get("untold", ())}
             if is_news:
                 ref["untold"] = sorted({*ref.get("untold", ()), *put_back})
             if failed is not None and is_news:  # it differs no more: noted now, told with the rest

@@ -182,7 +182,7 @@ class DriverError(Exception):
     def __init__(self, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason
-        self.written: tuple[str, ...] = ()  # of several things those that were done before it
+        self.put_back: tuple[str, ...] = ()  # of several things those that were before it
 
 
 class InvalidSpec(DriverError):  # noqa: N818 - named as the answer it is

@@ -18,7 +18,7 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 CELERY_TASK_ALWAYS_EAGER = False
-CELERY_BROKER_URL = "memory://"
+CELERY_BROKER_URL = "memory://localhost"  # without a host kombu warns of it
 CELERY_BROKER_TRANSPORT_OPTIONS = {}
 BERTH_BUS = ""
 # tests empty tables; what guards the audit log is tried explicitly (tests/events)

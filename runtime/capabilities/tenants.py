@@ -61,9 +61,9 @@ class SupportsTenants(Protocol):
     """
 
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
-        """Make it as it should be; return what had to be written or removed (``Kind/name``).
+        """Make it as it should be; return what had been changed by hand (``Kind/name``).
 
-        An error on the way says so of what was done before (``written``).
+        Of a new one that is all of it. An error on the way names what was put back before it.
         """
 
     def remove_tenant(self, uid: str, namespace: str) -> None:

@@ -13,7 +13,7 @@ KEY = "alpha"
 
 
 class TenantFake(FakeDriver):
-    """The fake machine with places: what is written is what differs, as the real one."""
+    """The fake machine with places: what was changed by hand is put back, as by the real one."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -13,7 +13,7 @@ from projects.hooks import ContentSummary
 from projects.models import Project, ProjectNamespace
 from projects.services import life
 from runtime import observe, ports
-from runtime.protocol import Observation, Seen, Unreachable
+from runtime.protocol import Denied, Observation, Seen, Unreachable
 from runtime.reasons import Reason
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from tests.support import driving
@@ -108,7 +108,7 @@ def test_what_was_put_back_before_an_error_is_told_with_the_rest(
     alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ensure, ends = alpha.ensure_tenant, Unreachable("The cluster does not answer.")
-    ends.written = ("ResourceQuota/objects",)
+    ends.put_back = ("ResourceQuota/objects",)
 
     def away(_spec: Any) -> Any:
         raise ends
@@ -124,6 +124,23 @@ def test_what_was_put_back_before_an_error_is_told_with_the_rest(
     ProjectNamespace.objects.update(next_reconcile_at=now())
     _watch(monkeypatch, place, 2, drift=both[:1])
     assert Event.objects.get(verb="place.repaired").message == ", ".join(both)
+
+
+def test_what_was_put_back_once_the_cluster_let_us_again_is_told(
+    alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_spec: Any) -> Any:
+        raise Denied("no")
+
+    with monkeypatch.context() as refused:
+        refused.setattr(alpha, "ensure_tenant", refuse)
+        _watch(monkeypatch, place, 1, drift=["NetworkPolicy/default-deny"])
+    place.refresh_from_db()
+    assert place.phase == "pending"
+    alpha.broken = ["NetworkPolicy/default-deny"]
+    ProjectNamespace.objects.update(next_reconcile_at=now())
+    _watch(monkeypatch, place, 2, drift=["NetworkPolicy/default-deny"])
+    assert Event.objects.get(verb="place.repaired").message == "NetworkPolicy/default-deny"
 
 
 def test_what_keeps_projects_apart_is_put_back_at_once_however_often(
@@ -168,11 +185,10 @@ def test_e1_what_a_worker_without_its_lease_wrote_is_put_right(
     asked = alpha.ensured
     _watch(monkeypatch, place, 1, mark=made.mark)
     assert (made.mark, alpha.ensured) == (place.external_ref["spec"], asked)
-    alpha.broken = [f"Namespace/{place.namespace}"]
     _watch(monkeypatch, place, 2, mark="of an older row")
     assert alpha.ensured == asked + 1
     assert alpha.places[place.namespace].mark == made.mark
-    assert Event.objects.get(verb="place.repaired").message == f"Namespace/{place.namespace}"
+    assert not Event.objects.filter(verb="place.repaired").exists()  # nobody changed it by hand
     _watch(monkeypatch, place, 3, mark=made.mark)
     assert alpha.ensured == asked + 1
 
@@ -203,9 +219,10 @@ def test_changed_options_are_applied_to_every_namespace(
 def test_what_was_changed_by_hand_is_told_when_more_is_wanted_in_the_same_moment(
     alpha: TenantFake, place: ProjectNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also when the watch has not said so yet."""
     alpha.options = "options 2"
-    alpha.broken = ["LimitRange/defaults", "ResourceQuota/objects"]
-    _watch(monkeypatch, place, 1, drift=["ResourceQuota/objects"])
+    alpha.broken = ["ResourceQuota/objects"]
+    _watch(monkeypatch, place, 1, drift=[])
     assert Event.objects.get(verb="place.repaired").message == "ResourceQuota/objects"
 
 

@@ -320,10 +320,10 @@ class KubernetesDriver:
 
     # --- SupportsTenants, Queues, Standing, Experiments, KubeTokens -----------------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
-        written = self._tenants.ensure(spec)
-        if written:  # it may be a new namespace of the old name, with none of the claims
+        put_back = self._tenants.ensure(spec)
+        if put_back:  # it may be a new namespace of the old name, with none of the claims
             self._volumes.forget_in(spec.namespace)
-        return written
+        return put_back
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         self._tenants.remove(uid, namespace)

@@ -67,16 +67,21 @@ class Tenants:
 
     # --- make it as it should be ----------------------------------------------------------------
     def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
-        """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
-        written: list[str] = []
-        try:
-            self._ensure(spec, written)
-        except DriverError as error:
-            error.written = tuple(sorted(written))
-            raise
-        return tuple(sorted(written))
+        """Write what differs; return the ``Kind/name`` of what was put back.
 
-    def _ensure(self, spec: TenantSpec, written: list[str]) -> None:
+        That is what was missing or otherwise than the namespace's own note says, and not what is
+        wanted otherwise than before. A new namespace has no note. NotYet while an old one ends.
+        """
+        written: list[str] = []
+        changed: set[str] = set()
+        try:
+            self._ensure(spec, written, changed)
+        except DriverError as error:
+            error.put_back = tuple(sorted(changed.intersection(written)))
+            raise
+        return tuple(sorted(changed.intersection(written)))
+
+    def _ensure(self, spec: TenantSpec, written: list[str], changed: set[str]) -> None:
         found = self._own_namespace(spec)
         before = expected_of(found)
         secrets = tenant.secret_versions(spec)
@@ -88,6 +93,7 @@ class Tenants:
         expected = tenant.digests(wanted) | {
             f"Secret/{name}": tenant.short(version) for name, version in secrets.items()
         }
+        changed |= _changed_by_hand(before, live, expected)
         if found is None:
             self._client.apply(wanted[0])
         todo = [o for o in wanted[1:] if not _is_same(o, live)]
@@ -396,6 +402,19 @@ def _revoked(spec: TenantSpec, before: Mapping[str, str], secrets: Mapping[str, 
     made = {k for k in before if k.startswith("Secret/")}
     known = {f"Secret/{tenant_access.grant_name(g)}" for g in spec.revoked}
     return (made | known) - {f"Secret/{name}" for name in secrets}
+
+
+def _changed_by_hand(
+    before: Mapping[str, str], live: Mapping[str, Object], expected: Mapping[str, str]
+) -> set[str]:
+    """Return ``Kind/name`` of what is otherwise than the note ``before`` says; all without one.
+
+    A secret's content is not read: one that is wanted as it was made is written only where missing.
+    """
+    have = tenant.digests(live.values())
+    have |= {k: v for k, v in before.items() if k.startswith("Secret/") and v != expected.get(k)}
+    keys = {*before, *have, *expected}
+    return {key for key in keys if not before or before.get(key) != have.get(key)}
 
 
 def _annotation(namespace: Object, name: str) -> str:
