@@ -91,6 +91,11 @@ class AgainIn(StrictSerializer):
     )
 
 
+class FailedBecauseOut(serializers.Serializer[Any]):
+    reason = serializers.CharField(help_text="without what it quotes; empty: other reasons")
+    count = serializers.IntegerField()
+
+
 class BatchPredictionOut(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="uid")
     name = serializers.CharField(source="job.name")
@@ -103,6 +108,9 @@ class BatchPredictionOut(serializers.Serializer[Any]):
     progress = serializers.FloatField(help_text="from 0 to 1, of all its replicas")
     done = serializers.IntegerField(help_text="instances that were asked, or are none")
     failed = serializers.IntegerField(help_text="of these: what is in errors.jsonl")
+    failed_because = FailedBecauseOut(
+        many=True, help_text="the most frequent ones first; errors.jsonl has all, line by line"
+    )
     per_second = serializers.FloatField(allow_null=True, help_text="instances, of the last minute")
     seconds_left = serializers.IntegerField(allow_null=True, help_text="null: nobody knows")
     input_gone = serializers.BooleanField(
@@ -131,6 +139,7 @@ class BatchPredictionOut(serializers.Serializer[Any]):
     def to_representation(self, instance: Any) -> Any:
         found = self.context["progress"].get(instance.job_id, selectors.Progress())
         instance.progress, instance.done, instance.failed = found.share, found.done, found.failed
+        instance.failed_because = [{"reason": why, "count": n} for why, n in found.reasons]
         is_on = state_of(instance.job) not in OVER
         instance.per_second = found.per_second if is_on else None
         instance.seconds_left = found.seconds_left if is_on else None

@@ -238,6 +238,7 @@ class Progress:
     done: int = 0
     failed: int = 0
     per_second: float | None = None  # instances, lately; None: not known yet
+    reasons: Sequence[Sequence[Any]] = ()  # why, of the most first, and how many; "": others
 
     @property
     def percent(self) -> int:
@@ -258,12 +259,12 @@ class Progress:
 def progress_of(rows: Iterable[BatchPrediction]) -> dict[int, Progress]:
     """Return how far each is, by the key of its job; in one query."""
     told = Told.objects.filter(job__in=[row.job_id for row in rows]).order_by("launch")
-    found = told.values_list("job", "state__progress", "state__starts")
-    return {
-        job: Progress(progress[0], progress[1], progress[2], told_speed(starts or ()))
-        for job, progress, starts in found
-        if progress
-    }
+    found = {}
+    for job, progress, starts in told.values_list("job", "state__progress", "state__starts"):
+        if progress:
+            share, done, failed, *why = progress
+            found[job] = Progress(share, done, failed, told_speed(starts or ()), *why)
+    return found
 
 
 def told_speed(starts: Sequence[Sequence[Any]]) -> float | None:

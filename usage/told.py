@@ -19,6 +19,7 @@ LINE = 4096  # bytes; a longer one is not an event
 _SPANS, _MARKS, _ALL_MARKS, _STARTS, _SLOWEST = 300, 256, 600, 100, 10
 _WIDTH = 60_000  # within which spans of one cause are first drawn together
 _BINS = 8  # of step times, for each doubling
+_REASONS, _REASON = 5, 200  # of what failed: how many, and characters of one
 _AGAIN = 10_000  # within which how far it is may be told again of one step
 _SKEW = 5000  # that another machine's clock may be before ours, or behind
 _BEYOND = 1e12  # seconds that no clock shows
@@ -122,7 +123,7 @@ _EMPTY: Mapping[str, Any] = {
     "slow": [],
     "behind": None,  # the step before, which began earlier than what was told until then
     "unused": 0,
-    "progress": None,  # how far it says that it is: [share, step, what failed]
+    "progress": None,  # how far it says that it is: [share, step, what failed, why]
 }
 
 
@@ -236,7 +237,14 @@ def _progress(state: dict[str, Any], step: int, said: Mapping[str, Any]) -> bool
     share, failed = said.get("progress"), said.get("failed", 0)
     if not isinstance(share, int | float) or not 0 <= share <= 1 or not _is_count(failed):
         return False
-    state["progress"] = [float(share), step, failed]
+    why = said.get("failed_because")
+    rows = [one for one in why[:_REASONS] if isinstance(one, list)] if isinstance(why, list) else []
+    reasons = [
+        [str(reason)[:_REASON], times]
+        for reason, times in (one for one in rows if len(one) == 2)  # noqa: PLR2004 - a pair
+        if _is_count(times)
+    ]
+    state["progress"] = [float(share), step, failed, reasons]
     return True
 
 

@@ -16,7 +16,7 @@ from berth_cli.documents import Kind, Waiting, register, timeout_option
 from berth_cli.following import EVERY_S, Told, patiently
 from berth_cli.jobs import JOB
 from berth_cli.naming import without_none
-from berth_cli.output import age
+from berth_cli.output import age, printable
 from berth_cli.work import DAY_S
 
 _LAST_WORD_S = 15.0  # what it told last is read a bit after its end
@@ -124,6 +124,10 @@ def _settle(s: Session, made: dict[str, Any], wanted: Waiting) -> None:
             time.sleep(EVERY_S)
             made = ask()
         told.tell(_line(made))
+    for one in made["failed_because"]:
+        click.echo(
+            printable(f"  {one['count']:,} times: {one['reason'] or 'other reasons'}"), err=True
+        )
     s.show([made] if s.fmt == "table" else made, _COLUMNS)
     JOB.end(s, job(), ended=False)
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +24,8 @@ from .files import REFUSED, RefusedError
 
 MOST_FILE = 256 * 2**20  # bytes of one file with predictions
 STATE = "batch-progress"
+MOST_REASONS = 20  # others are counted without their words
+MOST_REASON = 160  # characters
 
 
 @dataclass
@@ -35,6 +39,7 @@ class Progress:
     lengths: dict[str, int] = field(default_factory=dict)
     predicted: int = 0
     failed: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)  # why, and how many of them
     share: float = 0.0  # of the input, read by then
     is_done: bool = False
 
@@ -48,6 +53,7 @@ class Whole:
     share: float
     is_done: bool
     chunks: int  # that they read, each of them all
+    reasons: Mapping[str, int]
 
 
 class Results:
@@ -68,23 +74,25 @@ class Results:
     def write(
         self,
         predictions: Sequence[bytes],
-        errors: Sequence[bytes],
+        errors: Sequence[tuple[bytes, str]],
         place: Place,
         share: float = 0.0,
     ) -> None:
-        """Take what came of one chunk; ``commit`` makes it count."""
+        """Take what came of one chunk; ``commit`` makes it count. ``errors``: lines, and why."""
         said = self.progress
         current = max(name for name in said.lengths if name != self.errors)
         if said.lengths[current] > MOST_FILE:
             current = self._predictions(len(said.lengths) - 1)
             said.lengths[current] = 0
-        for name, lines in ((current, predictions), (self.errors, errors)):
+        for name, lines in ((current, predictions), (self.errors, [line for line, _why in errors])):
             if lines:
                 data = b"".join(lines)
                 self._file(name).write(data)
                 said.lengths[name] += len(data)
         said.predicted += len(predictions)
         said.failed += len(errors)
+        for _line, problem in errors:
+            count(said.reasons, reason_of(problem))
         said.chunk += 1
         said.place, said.share = place, share
 
@@ -116,12 +124,16 @@ class Results:
         theirs = [one for one in found if one is not None and one.output == said.output]
         if any({**one.about, "shard": said.about["shard"]} != said.about for one in theirs):
             raise RefusedError("The input changed while it ran: run all of it again.", REFUSED)
+        reasons: dict[str, int] = {}
+        for reason, times in (pair for one in theirs for pair in one.reasons.items()):
+            count(reasons, reason, times)
         return Whole(
             sum(one.predicted for one in theirs),
             sum(one.failed for one in theirs),
             sum(1.0 if one.is_done else one.share for one in theirs) / shards,
             sum(one.is_done for one in theirs) == shards,
             sum(one.chunk for one in theirs),
+            reasons,
         )
 
     def _lines(self) -> list[Path]:
@@ -166,6 +178,24 @@ class Results:
 
     def _predictions(self, number: int) -> str:
         return f"predictions-{self.mark}{number:05}.jsonl"
+
+
+def reason_of(problem: str) -> str:
+    """Return why in few words. What is quoted may be data, which is for errors.jsonl alone."""
+    words = re.sub(r"""(?<!\w)["'“`].*?["'”`](?!\w)""", "…", " ".join(problem.split()))
+    return words if len(words) <= MOST_REASON else words[: MOST_REASON - 1] + "…"
+
+
+def count(reasons: dict[str, int], reason: str, times: int = 1) -> None:
+    """Count it with those that differ in numbers only; of very many kinds the last as others."""
+    alike = next((one for one in reasons if _kind(one) == _kind(reason)), reason)
+    name = alike if alike in reasons or len(reasons) < MOST_REASONS else ""
+    reasons[name] = reasons.get(name, 0) + times
+
+
+@lru_cache(MOST_REASONS * 4)
+def _kind(reason: str) -> str:
+    return re.sub(r"[\d.,]+", "0", reason)
 
 
 def same_input(kept: Path, seen: Sequence[Any]) -> None:

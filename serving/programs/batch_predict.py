@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -47,6 +47,7 @@ COMMIT_EVERY_S = 2.0
 OTHERS_WITHIN_S = 1800.0  # that the first replica waits for others that do not get on
 MOST_SHARE = 0.999  # that is told before the end
 MOST_CHUNK = 2**20  # bytes of the instances in one request, if it is more than one
+MOST_TOLD = 5  # reasons of what was not predicted
 AHEAD = 2  # chunks that are read ahead, for each request at once
 
 
@@ -121,6 +122,8 @@ def _conclude(results: Results, within_s: float) -> None:
         if whole != before:
             until = time.monotonic() + within_s
     _say(f"{whole.predicted} instances are predicted, {whole.failed} are not (errors.jsonl).")
+    for reason, times in Counter(whole.reasons).most_common(MOST_TOLD):
+        _say(f"{times} of these: {reason or 'other reasons'}")
     if whole.failed and not whole.predicted:
         _end("Not one instance was predicted: errors.jsonl says why.", NONE_PREDICTED)
 
@@ -182,7 +185,8 @@ class Run:
 
     def _take(self, chunk: Chunk, future: Future[list[Answer]]) -> None:
         answers = iter(future.result())
-        predictions, errors = [], []
+        predictions: list[bytes] = []
+        errors: list[tuple[bytes, str]] = []
         for record in chunk.records:
             line = {"file": record.file, "line": record.line}
             problem = record.problem
@@ -192,7 +196,7 @@ class Run:
                 its = b"" if not self.options.instances else b', "instance": ' + record.body
             if problem:
                 text = json.dumps({**line, "error": problem}, ensure_ascii=False)
-                errors.append(text.encode(errors="replace") + b"\n")
+                errors.append((text.encode(errors="replace") + b"\n", problem))
             else:
                 head = json.dumps(line, ensure_ascii=False).encode(errors="replace")[:-1]
                 made = json.dumps(answer.prediction, ensure_ascii=False).encode(errors="replace")
@@ -215,11 +219,16 @@ def tell(results: Results) -> Whole:
     """Tell the portal how far all are, on one line of its events; return that."""
     whole = results.whole()
     share = 1.0 if whole.is_done else min(MOST_SHARE, whole.share)
-    told = {"step_count": whole.predicted + whole.failed, "step_start_time": time.time()}
+    told: dict[str, Any] = {
+        "step_count": whole.predicted + whole.failed,
+        "step_start_time": time.time(),
+    }
     told |= {"progress": round(share, 4), "failed": whole.failed}
+    if most := Counter(whole.reasons).most_common(MOST_TOLD):
+        told["failed_because"] = most
     if where := os.environ.get("BERTH_EVENTS"):
         with contextlib.suppress(OSError), Path(where).open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(told, ensure_ascii=False) + "\n")
     return whole
 
 

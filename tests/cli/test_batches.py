@@ -59,7 +59,8 @@ def test_it_is_followed_with_how_far_it_is_and_ends_as_its_job_does(
         if row.phase != "running":
             return
         share = shares.pop(0) if shares else 1.0
-        told = {"state": {"progress": [share, int(share * 4000), 3]}}
+        why = [["The row has 3 columns.", 2], ["", 1]]
+        told = {"state": {"progress": [share, int(share * 4000), 3, why]}}
         Told.objects.update_or_create(job=row, launch=row.launch, defaults=told)
         if share == 1:
             machine.exit(str(row.uid), code=code)
@@ -76,5 +77,9 @@ def test_it_is_followed_with_how_far_it_is_and_ends_as_its_job_does(
     assert "running: 25%, 1,000 instances, 3 not predicted" in lines
     state = "failed" if code else "succeeded"
     assert f"{state}: 100%, 4,000 instances, 3 not predicted" in lines
+    assert lines[lines.index(f"{state}: 100%, 4,000 instances, 3 not predicted") + 1 :][:2] == [
+        "  2 times: The row has 3 columns.",
+        "  1 times: other reasons",
+    ]
     made = read(done)
     assert (made["state"], made["failed"]) == (state, 3)

@@ -351,9 +351,14 @@ def test_its_pages_begin_one_show_how_far_it_is_and_refuse_in_the_form(
     job = Job.objects.get()
     assert (made.status_code, made.url) == (302, job.get_absolute_url())
     assert "It has not told yet how far it is." in client.get(made.url).content.decode()
-    Told.objects.create(job=job, launch=1, state={"progress": [0.5, 120, 2]})
+    told = Told.objects.create(job=job, launch=1, state={"progress": [0.5, 120, 2]})
     page = client.get(made.url).content.decode()
     assert "50 % of the input is read: 120 instances, 2 of them not predicted." in page
+    told.state["progress"] += [[["It has <3> columns.", 1], ["", 1]]]
+    told.save()
+    page = client.get(made.url).content.decode()
+    assert "It has &lt;3&gt; columns." in page
+    assert "other reasons" in page
     assert "TensorBoard" not in page
     listed = as_user(vera).get(f"{here}?model=digits").content.decode()
     assert job.name in listed

@@ -291,11 +291,11 @@ def test_no_instance_is_missing_or_there_twice_whenever_it_is_killed(
                 results.commit()
         results.commit(is_done=True)
 
-    def lines_of(chunk: Chunk) -> tuple[list[bytes], list[bytes]]:
+    def lines_of(chunk: Chunk) -> tuple[list[bytes], list[tuple[bytes, str]]]:
         told = [json.dumps([one.file, one.line, bool(one.problem)]) for one in chunk.records]
         both = list(zip(chunk.records, told, strict=True))
         good = [f"{text}\n".encode() for one, text in both if not one.problem]
-        return good, [f"{text}\n".encode() for one, text in both if one.problem]
+        return good, [(f"{text}\n".encode(), one.problem) for one, text in both if one.problem]
 
     for shard in range(shards):
         for chunks_taken, commits in killed:
@@ -317,14 +317,33 @@ def test_another_run_takes_over_what_was_written_elsewhere_and_a_changed_input_b
         folder.mkdir()
     about = {"shard": [0, 1], "input": "v1"}
     first = Results(one, kept, about)
-    first.write([b"a\n"], [b"b\n"], Place(0, 1, 2))
+    first.write([b"a\n"], [(b"b\n", "why 1")], Place(0, 1, 2))
     first.commit()
-    first.write([b"lost\n"], [], Place(0, 2, 4))
+    first.write([], [(b"lost\n", "why 2")], Place(0, 2, 4))
     second = Results(two, kept, about)
     assert (two / "predictions-00000.jsonl").read_bytes() == b"a\n"
     assert (second.progress.place, second.progress.predicted) == (Place(0, 1, 2), 1)
+    assert second.whole().reasons == {"why 1": 1}
     anew = Results(two, kept, {**about, "input": "v2"})
     assert (anew.progress.place, (two / "predictions-00000.jsonl").read_bytes()) == (Place(), b"")
+
+
+def test_errors_are_counted_by_why_without_what_they_quote_and_of_all_replicas(tmp_path) -> None:
+    all_of_them = [Results(tmp_path, tmp_path, {"shard": [n, 2], "input": "v1"}) for n in (0, 1)]
+    problems = [f"The row has {n} columns; the model takes 4." for n in (3, 3, 5)]
+    problems += ["It can't be: could not convert string to float: 'Conor O'Brien'"]
+    for results in all_of_them:
+        results.write([], [(b"{}\n", one) for one in problems], Place())
+        results.commit()
+    assert all_of_them[0].whole().reasons == {
+        "The row has 3 columns; the model takes 4.": 6,
+        "It can't be: could not convert string to float: …": 2,
+    }
+    many = [(b"{}\n", f"{'x' * n} is no number") for n in range(1, 40)]
+    all_of_them[0].write([], many, Place())
+    found = all_of_them[0].progress.reasons
+    assert (len(found), found[""], sum(found.values())) == (21, 21, 43)
+    assert all(len(one) <= 160 for one in found)
 
 
 def test_the_output_is_no_link_to_elsewhere(tmp_path) -> None:

@@ -47,6 +47,8 @@ def test_each_instance_is_predicted_in_its_order_and_what_is_none_stands_beside(
     assert "five" in wrong["a.jsonl", 6]  # it alone, of the sixteen that were asked together
     told = json.loads((batch.folder / "events").read_text().splitlines()[-1])
     assert (told["step_count"], told["progress"], told["failed"]) == (204, 1.0, 4)
+    assert sum(times for _why, times in told["failed_because"]) == 4
+    assert any("five" in why for why, _times in told["failed_because"])
 
 
 def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(batch) -> None:

@@ -82,8 +82,20 @@ def test_how_far_it_is_told_again_of_the_same_step_begins_nothing_anew() -> None
         for n, at, p in ((10, 1, 0.5), (20, 3, 0.9), (20, 5, 0.95), (20, 7, 1))
     ]
     found = fed(*words)
-    assert found["progress"] == [1.0, 20, 0]
+    assert found["progress"] == [1.0, 20, 0, []]
     assert (len(found["starts"]), found["unused"]) == (1, 0)
+
+
+def test_why_something_failed_is_kept_in_few_words_and_nothing_else_is() -> None:
+    wrong = [["no number", "3"], ["negative", -1], "text", ["short"], {"a": 1}, ["beyond", 9]]
+    for said, kept in (
+        ([["too wide", 3], ["w" * 500, 2]], [["too wide", 3], ["w" * 200, 2]]),
+        (wrong, []),
+        ([[f"{n}", n] for n in range(9)], [[f"{n}", n] for n in range(5)]),
+        ("text", []),
+    ):
+        told = line(step_count=4, step_start_time=1, progress=0.5, failed=3, failed_because=said)
+        assert fed(told)["progress"] == [0.5, 4, 3, kept]
 
 
 def test_a_start_at_the_step_that_was_told_last_counts_also_where_progress_is_told() -> None:
