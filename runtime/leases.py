@@ -25,6 +25,7 @@ from runtime.models import Lease
 BEAT_S = 8.0
 ALIVE_S = 25.0
 _mine: list[str] = []
+os.register_at_fork(after_in_child=_mine.clear)  # a child is another worker
 
 
 def mine() -> str:
@@ -32,10 +33,6 @@ def mine() -> str:
     if not _mine:
         _mine.append(secrets.token_hex(8))
     return _mine[0]
-
-
-def renew_after_fork() -> None:
-    _mine.clear()
 
 
 def _here() -> str:

@@ -131,7 +131,10 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
                 return server.versions(str(asked["model"]), str(asked["token"]))
             return server.version(str(asked["model"]), str(asked["number"]))
     except OutboundError as error:
-        text = _("MLflow could not be asked: %(why)s") % {"why": error.message}
+        text = _(
+            "MLflow could not be asked: %(why)s Look whether it runs, and test its credential."
+        )
+        text %= {"why": error.message}
         raise Unavailable(text, code="mlflow-away") from error
 
 

@@ -37,7 +37,6 @@ def child(act, *args):
         os.close(reader)
         code = 0
         try:
-            leases.renew_after_fork()
             registry.reset()
             result = act(*args)
             os.write(writer, pickle.dumps(result))
@@ -190,7 +189,6 @@ def race(workers=4, things=60):
         pid = os.fork()
         if pid == 0:
             try:
-                leases.renew_after_fork()
                 race_worker()
             except BaseException:  # noqa: BLE001 - a forked child must never return
                 traceback.print_exc()
