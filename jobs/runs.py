@@ -20,7 +20,7 @@ from jobs.models import Package, Run
 from jobs.packages import PREFIX, package_gone, package_hold
 from jobs.sources import VOLUME, repository
 from work import kinds, services
-from work.selectors import values_of, visible_to
+from work.selectors import values_of, visible_to, workload_get
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,6 +156,13 @@ def run_number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
         raise wrong(name, _("The number of a run, please."))
     return int(text)
+
+
+def run_named(principal: Principal, kind: Kind, project: Project, text: str) -> Run:
+    """Return the run that ``JOB.NUMBER`` names, or the latest of ``JOB``, which is its id."""
+    job, _dot, number = text.partition(".")
+    row = workload_get(principal, kind, job, project)
+    return run_get(row, run_number(number, "of") if number else row.launch)
 
 
 def run_get(row: Job, launch: int) -> Run:

@@ -230,6 +230,12 @@ class TensorBoardIn(serializers.Serializer[Any]):
         max_length=MOST,
         help_text="shown beside each other; the latest where none is said",
     )
+    beside = serializers.ListField(
+        child=serializers.CharField(max_length=40),
+        required=False,
+        max_length=MOST,
+        help_text="runs of other jobs of the project: JOB.RUN, or JOB for its latest",
+    )
 
 
 class TensorBoardOut(serializers.Serializer[Any]):
@@ -251,9 +257,13 @@ class WorkTensorBoard(OneView):
         return {"post": extend_schema(request=TensorBoardIn, responses={202: TensorBoardOut})}
 
     def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
-        launches = self.given(TensorBoardIn).get("runs", ())
-        who = {"principal": self.principal, "row": self.row()}
-        made = tensorboard_open(**who, launches=launches)
+        row, said = self.row(), self.given(TensorBoardIn)
+        beside = [
+            runs.run_named(self.principal, self.api.kind, row.project, text)
+            for text in said.get("beside", ())
+        ]
+        who = {"principal": self.principal, "row": row}
+        made = tensorboard_open(**who, launches=said.get("runs", ()), beside=beside)
         told = TensorBoardOut({"workspace": made.short_id, "name": made.name}).data
         return Response(told, status=status.HTTP_202_ACCEPTED)
 

@@ -41,16 +41,32 @@ _NOTHING_KEPT = _lazy(
 
 
 def tensorboard_open(
-    *, principal: Principal, row: Job, launches: Sequence[int] = (), must_fit: bool = False
+    *,
+    principal: Principal,
+    row: Job,
+    launches: Sequence[int] = (),
+    beside: Sequence[Run] = (),
+    must_fit: bool = False,
 ) -> Any:
     """Return the person's workspace that shows these runs, the latest where none is said.
 
     It is begun where there is none, and started where it has stopped. Pressed twice at once it is
-    one. ``must_fit``: as ``workload_create`` has it.
+    one. ``beside``: runs of other jobs of the project. ``must_fit``: as ``workload_create`` has it.
     """
-    found = _chosen(row, launches)
-    number = found[0].launch if len(found) == 1 else f"{found[-1].launch}-{found[0].launch}"
-    return _opened(principal, found, f"{row.name[:_NAMED].strip()} {number}", must_fit=must_fit)
+    if len({*launches}) + len(beside) > MOST:
+        raise Conflict(_("At most %(n)d runs are shown at once.") % {"n": MOST}, code="too-many")
+    found = {*_chosen(row, launches), *beside}
+    shown = sorted(found, key=lambda run: (run.job_id, -run.launch))
+    if len({run.job.cluster_key for run in shown}) > 1:
+        text = _("What runs on different clusters wrote can't be shown at once.")
+        raise Conflict(text, code="several-clusters")
+    if any(run.job_id != row.pk for run in shown):
+        name = ", ".join(f"{run.job.name} {run.launch}" for run in shown)[:_NAMED].strip(" ,")
+    else:
+        newest, oldest = shown[0].launch, shown[-1].launch
+        number = newest if newest == oldest else f"{oldest}-{newest}"
+        name = f"{row.name[:_NAMED].strip()} {number}"
+    return _opened(principal, shown, name, must_fit=must_fit)
 
 
 def tensorboard_of(
@@ -153,8 +169,6 @@ def _chosen(row: Job, launches: Sequence[int]) -> list[Run]:
     if not launches:
         latest = runs.runs_of(row).first()
         found = [latest] if latest is not None else []
-    elif len(set(launches)) > MOST:
-        raise Conflict(_("At most %(n)d runs are shown at once.") % {"n": MOST}, code="too-many")
     else:
         found = [runs.run_get(row, launch) for launch in sorted(set(launches), reverse=True)]
     if not found:

@@ -347,11 +347,23 @@ def _show_files(s: Session, path: str) -> None:
 @job.command("tensorboard")
 @click.argument("name", metavar="JOB", shell_complete=completing.jobs)
 @click.argument("runs", metavar="[RUN]...", type=click.IntRange(1), nargs=-1)
+@click.option(
+    "--beside",
+    metavar="JOB[:RUN]",
+    multiple=True,
+    help="Of another job, too, the latest where none is said; can be given several times.",
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait.")
 @with_session
 def tensorboard(
-    s: Session, name: str, runs: tuple[int, ...], *, only_print: bool, timeout: float
+    s: Session,
+    name: str,
+    runs: tuple[int, ...],
+    *,
+    beside: tuple[str, ...],
+    only_print: bool,
+    timeout: float,
 ) -> None:
     """Open TensorBoard on what a run of a job writes: the latest, or several beside each other.
 
@@ -359,6 +371,8 @@ def tensorboard(
     """
     path = JOB.path(s, JOB.find(s, name))
     said: dict[str, Any] = {"runs": list(runs)} if runs else {}
+    if others := [words.partition(":") for words in beside]:
+        said["beside"] = [f"{JOB.find(s, it)['id']}{dot and '.'}{run}" for it, dot, run in others]
     open_tensorboard(s, path, said, only_print=only_print, timeout=timeout)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
 from django import forms
 from django.http import HttpResponseRedirect
@@ -16,7 +17,7 @@ from common.ui.responses import go, refuse
 from jobs import goodput, runs
 from jobs.choices import State
 from jobs.replicas import moment
-from jobs.tensorboard import is_offered, tensorboard_open
+from jobs.tensorboard import MOST, is_offered, tensorboard_open
 from projects.access import roles_kept
 from work.selectors import (
     form_values,
@@ -24,7 +25,6 @@ from work.selectors import (
     may_change,
     offers_for,
     reads_private,
-    workload_get,
 )
 from work.services.resolve import edited
 from work.ui.acts import Act
@@ -34,10 +34,11 @@ from work.ui.launch import changeable
 from work.ui.views import READ
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
 
+    from accounts.principal import Principal
     from jobs.models import Run
 
 _PAIR = 2  # are compared
@@ -125,7 +126,7 @@ def _badge(pages: Any, row: Any, run: Any) -> tuple[str, str, str]:
 class Runs(OneView):
     """All runs of a job; where two are chosen (``of``), what those differ in."""
 
-    demands: ClassVar[Mapping[str, str]] = READ
+    demands: ClassVar[Mapping[str, str]] = {**READ, "POST": "read"}
     template_name = "jobs/runs.html"
     tab = "runs"
 
@@ -136,7 +137,31 @@ class Runs(OneView):
         pair = [runs.run_get(row, number) for number in chosen[: _PAIR + 1]]
         page = paginate(request, runs.runs_of(row))
         said = {**compared(self, pair), "page": page, "lines": lines(self, list(page.object_list))}
-        return self.render(self.page(row, said))
+        return self.render(self.page(row, {**said, "shows_all": is_offered(self.principal, row)}))
+
+    def post(self, request: HttpRequest, project: str, **keys: str) -> HttpResponse:
+        row = self.row()
+        return _go_on(
+            request, self.principal, lambda text: runs.run_get(row, runs.run_number(text, "of"))
+        )
+
+
+def _go_on(request: HttpRequest, principal: Principal, run: Callable[[str], Run]) -> HttpResponse:
+    """Go on with the runs that were chosen (``of``): to the page that compares them, or, with
+    ``curves``, to a TensorBoard of all of them.
+    """
+    chosen = request.POST.getlist("of")
+    if "curves" not in request.POST or not chosen:
+        said = [(name, text) for name in request.POST for text in request.POST.getlist(name)]
+        kept = [
+            (name, text) for name, text in said if name not in {"csrfmiddlewaretoken", "curves"}
+        ]
+        return HttpResponseRedirect(f"{request.path}?{urlencode(kept)}")
+    first, *others = [run(text) for text in chosen[: MOST + 1]]
+    made = tensorboard_open(
+        principal=principal, row=first.job, launches=[first.launch], beside=others, must_fit=True
+    )
+    return go(request, f"{made.get_absolute_url()}?open=1")
 
 
 class RunFilter(forms.Form):
@@ -167,7 +192,7 @@ class RunFilter(forms.Form):
 class RunsOfAll(WorkView):
     """All runs of a project, filtered; two of them, of any of its jobs, side by side."""
 
-    demands: ClassVar[Mapping[str, str]] = READ
+    demands: ClassVar[Mapping[str, str]] = {**READ, "POST": "read"}
     template_name = "jobs/all_runs.html"
 
     @roles_kept()
@@ -176,21 +201,22 @@ class RunsOfAll(WorkView):
         form.is_valid()  # a filter that makes no sense narrows nothing, and says so
         wanted = runs.Wanted(**{name: value for name, value in form.cleaned_data.items() if value})
         page = paginate(request, runs.runs_in(self.principal, self.kind, self.project, wanted))
-        pair = [self._named(text) for text in request.GET.getlist("of")[: _PAIR + 1]]
+        pair = [self._run(text) for text in request.GET.getlist("of")[: _PAIR + 1]]
         kept = [(name, text) for name, text in request.GET.items() if name in form.fields and text]
         said = {
             "filters": form,
             "kept": kept,
             "page": page,
             "lines": lines(self, list(page.object_list)),
+            "shows_all": any(is_offered(self.principal, run.job) for run in page.object_list),
         }
         return self.render({**said, **compared(self, pair)})
 
-    def _named(self, text: str) -> Run:
-        """Return the run that ``JOB.NUMBER`` names."""
-        job, _dot, number = text.partition(".")
-        row = workload_get(self.principal, self.kind, job, self.project)
-        return runs.run_get(row, runs.run_number(number, "of"))
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:
+        return _go_on(request, self.principal, self._run)
+
+    def _run(self, text: str) -> Run:
+        return runs.run_named(self.principal, self.kind, self.project, text)
 
 
 class RunAgain(Act):

@@ -113,6 +113,59 @@ def test_several_runs_stand_beside_each_other(
         tensorboard_open(principal=principal(alice), row=job, launches=range(1, 30))
 
 
+def test_runs_of_several_jobs_stand_beside_each_other(
+    made: Any, principal: Any, alice: Any, bob: Any, vera: Any, as_user: Any, project: Any
+) -> None:
+    one, two = made(alice, times=2), made(bob, name="wide", checkpoints="shared/saved")
+    made(alice, name="third", output="")
+    base = f"/projects/{project.slug}/jobs/"
+    listed = as_user(alice).get(f"{base}runs/").content.decode()
+    assert "Show all chosen in TensorBoard" in listed
+    assert "Show all chosen" not in as_user(vera).get(f"{base}runs/").content.decode()
+    chosen = [f"{two.short_id}.1", f"{one.short_id}.1", f"{one.short_id}.2"]
+    answer = as_user(alice).post(f"{base}runs/", {"of": chosen, "curves": "1", "state": "failed"})
+    row = Workspace.objects.get()
+    assert answer["Location"] == f"{row.get_absolute_url()}?open=1"
+    assert row.logdir == [
+        f"shared/kept/train-{one.short_id}/2",
+        f"shared/kept/train-{one.short_id}/1",
+        f"shared/kept/wide-{two.short_id}/1",
+        f"shared/saved/{two.short_id}",
+    ]
+    assert row.name == "TensorBoard train 2, train 1, wide 1"
+    api = f"/api/v1/projects/{project.slug}/jobs/{one.short_id}/tensorboard"
+    said = {"runs": [2, 1], "beside": [two.short_id]}
+    told = as_user(alice).post(api, said, content_type="application/json")
+    assert (told.status_code, told.json()["workspace"]) == (202, row.short_id)  # the same
+    of_one = as_user(alice).post(f"{base}{one.short_id}/runs/", {"of": ["2", "1"], "curves": "1"})
+    assert Workspace.objects.latest("pk").name == "TensorBoard train 1-2", of_one["Location"]
+
+
+def test_what_is_chosen_to_compare_is_an_address_and_what_cant_be_shown_says_why(
+    made: Any, alice: Any, as_user: Any, project: Any
+) -> None:
+    one, two = made(alice), made(alice, name="wide")
+    base = f"/projects/{project.slug}/jobs/runs/"
+    chosen = {"of": [f"{one.short_id}.1", f"{two.short_id}.1"]}
+    answer = as_user(alice).post(base, {**chosen, "state": "running"})
+    named = "&".join(f"of={name}" for name in chosen["of"])
+    assert (answer.status_code, set(answer["Location"].partition("?")[2].split("&"))) == (
+        302,
+        {*named.split("&"), "state=running"},
+    )
+    none = as_user(alice).post(base, {"curves": "1"})
+    assert none["Location"].startswith(base)
+    Job.objects.filter(pk=two.pk).update(cluster_key="alpha")
+    answer = as_user(alice).post(base, {**chosen, "curves": "1"})
+    assert answer.status_code == 409
+    assert "What runs on different clusters wrote" in answer.content.decode()
+    api = f"/api/v1/projects/{project.slug}/jobs/{one.short_id}/tensorboard"
+    for beside, status in ((["nothing.1"], 404), ([f"{two.short_id}.9"], 404), (["a.b"], 404)):
+        said = as_user(alice).post(api, {"beside": beside}, content_type="application/json")
+        assert said.status_code == status, said.content
+    assert not Workspace.objects.exists()
+
+
 def test_what_keeps_nothing_says_what_to_do(made: Any, principal: Any, alice: Any) -> None:
     job = made(alice, output="")
     with pytest.raises(Conflict, match="Nothing that it writes is kept: name an output"):
