@@ -52,14 +52,16 @@ def prepared(*, insecure_http: bool, new_secrets: bool = False) -> dict[str, Any
 
 
 def setup() -> None:
-    """Loads settings and apps; a wrong setting is a sentence, not a trace."""
+    """Loads settings and apps, once; a wrong setting is a sentence, not a trace."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
     import django
+    from django.apps import apps
     from django.core.exceptions import ImproperlyConfigured
 
     try:
         with loading():
-            django.setup()
+            if not apps.ready:  # again, it would set up logging anew, on whatever stderr is by then
+                django.setup()
         from django.conf import settings
 
         _ = settings.BERTH_PORT

@@ -1,5 +1,6 @@
 """What is checked before a start."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,12 @@ def test_the_first_start_makes_an_operator_with_a_project_and_the_second_nothing
     )
     assert first_administrator() == ""
     assert User.objects.count() == 1
+
+
+def test_what_is_set_up_already_is_not_set_up_again() -> None:
+    before = logging.root.handlers[:]
+    preflight.setup()
+    assert logging.root.handlers == before
 
 
 @pytest.mark.django_db
