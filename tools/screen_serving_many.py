@@ -13,6 +13,7 @@ from jobs.models import Job, Told
 from projects.models import Membership, Project
 from serving.latency import bucket_of
 from serving.models import BatchPrediction, Calls, Endpoint, EndpointKey, Model, ModelVersion
+from serving.services.batch import PROGRAM
 from volumes.models import Volume
 
 if TYPE_CHECKING:
@@ -36,9 +37,14 @@ _STATES: tuple[dict[str, Any], ...] = (
     {"phase": "starting"},
     {"phase": "stopped", "desired": "stopped", "stop_reason": "user"},
 )  # fmt: skip
-_JOBS: tuple[tuple[dict[str, Any], list[float] | None], ...] = (
+_WHY = [
+    ["X has 3 features, but LogisticRegression is expecting 4 features as input.", 7],
+    ["could not convert string to float: …", 4],
+    ["", 1],
+]
+_JOBS: tuple[tuple[dict[str, Any], list[Any] | None], ...] = (
     ({"phase": "running"}, [0.4271, 427_100, 12]),
-    ({"phase": "stopped", "reason": "finished", "exit_code": 0}, [1.0, 1_000_000, 12]),
+    ({"phase": "stopped", "reason": "finished", "exit_code": 0}, [1.0, 1_000_000, 12, _WHY]),
     ({"phase": "failed", "reason": "exit", "exit_code": 65}, None),
     ({"phase": "pending", "reason": "queued"}, None),
 )
@@ -129,7 +135,7 @@ def _batch(project: Project, owner: User, version: ModelVersion, number: int) ->
     asked = now() - timedelta(hours=number, minutes=7)
     job = Job.objects.create(
         project=project, owner=owner, name=f"夜間の一括予測・全店舗・全商品その{number}",
-        environment="jupyterlab", command=["python3", "-m", "batch"], launch=1, generation=1,
+        environment="jupyterlab", command=[*PROGRAM], launch=1, generation=1,
         observed_generation=1, asked_at=asked, started_at=asked, **columns,
     )  # fmt: skip
     if told:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
 from django import forms
+from django.contrib import messages
 from django.http import HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -151,6 +152,8 @@ def _go_on(request: HttpRequest, principal: Principal, run: Callable[[str], Run]
     ``curves``, to a TensorBoard of all of them.
     """
     chosen = request.POST.getlist("of")
+    if not chosen:
+        messages.info(request, _("Choose runs in the list first."))
     if "curves" not in request.POST or not chosen:
         said = [(name, text) for name in request.POST for text in request.POST.getlist(name)]
         kept = [

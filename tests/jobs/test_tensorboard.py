@@ -153,8 +153,9 @@ def test_what_is_chosen_to_compare_is_an_address_and_what_cant_be_shown_says_why
         302,
         {*named.split("&"), "state=running"},
     )
-    none = as_user(alice).post(base, {"curves": "1"})
-    assert none["Location"].startswith(base)
+    client = as_user(alice)
+    assert client.post(base, {"curves": "1"})["Location"].startswith(base)
+    assert "Choose runs in the list first." in client.get(base).content.decode()
     Job.objects.filter(pk=two.pk).update(cluster_key="alpha")
     answer = as_user(alice).post(base, {**chosen, "curves": "1"})
     assert answer.status_code == 409
