@@ -5,12 +5,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
 from devcluster import katib
 from runtime.capabilities.clusters import SupportsMetrics, SupportsWatch
-from runtime.capabilities.experiments import EXPERIMENT, ExperimentSpec, SupportsExperiments
+from runtime.capabilities.experiments import (
+    EXPERIMENT,
+    ExperimentSpec,
+    Proposal,
+    SupportsExperiments,
+    TrialEnd,
+)
 from runtime.capabilities.volumes import SupportsMoves, SupportsSnapshots, SupportsVolumes
 from runtime.capabilities.workloads import (
     SupportsEvents,
@@ -649,14 +656,14 @@ def test_a_shared_volume_can_go_to_another_project(subject):
 # -- values of searches ------------------------------------------------------------------------
 
 
-def test_an_experiment_is_listed_until_it_is_removed_and_removed_again(subject):
+def an_experiment(subject, trials: int) -> ExperimentSpec:
     driver = subject.driver
     if not isinstance(driver, SupportsExperiments):
         pytest.skip("chooses no values")
     if isinstance(driver, KubernetesDriver) and KATIB not in (driver.probe().operators or ()):
         lacking("Katib (python -m devcluster katib)", is_built=katib.has())
     bounds = {"min": "0", "max": "1"}
-    spec = ExperimentSpec(
+    return ExperimentSpec(
         uid=str(uuid.uuid4()),
         name="of the contract",
         generation=0,
@@ -665,9 +672,35 @@ def test_an_experiment_is_listed_until_it_is_removed_and_removed_again(subject):
         algorithm="random",
         settings={},
         space=[{"name": "x", "parameterType": "double", "feasibleSpace": bounds}],
-        trials_max=1,
+        trials_max=trials,
         parallel=1,
     )
+
+
+def test_however_a_trial_ended_the_next_values_come_and_all_of_them_count(subject):
+    ends = [TrialEnd("EarlyStopped", curve=[0.1, 0.2]), TrialEnd("Failed"), TrialEnd("Succeeded")]
+    spec, driver = an_experiment(subject, len(ends)), subject.driver
+    if isinstance(driver, FakeDriver):
+        driver.propose(*({"x": f"0.{n}"} for n in range(1, 5)))
+    done: list[str] = []
+
+    def proposed() -> list[Proposal]:
+        found = driver.ensure_experiment(spec)
+        assert {one.name for one in found if one.told} == set(done)
+        return [one for one in found if not one.told]
+
+    for end in ends:
+        (one,) = wait_for(proposed, every=0.5, seconds=subject.timeout_s)
+        assert 0 <= float(one.values["x"]) <= 1
+        for _ in range(2):
+            subject.finish(partial(driver.tell_trial, spec, one.name, end))
+        done.append(one.name)
+    assert proposed() == []
+    subject.finish(lambda: driver.remove_experiment(spec.uid))
+
+
+def test_an_experiment_is_listed_until_it_is_removed_and_removed_again(subject):
+    spec, driver = an_experiment(subject, 1), subject.driver
     again = replace(spec, generation=1)  # its next begin: both stand for one search
     for one in (spec, again, spec):
         driver.ensure_experiment(one)
