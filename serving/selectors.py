@@ -135,14 +135,16 @@ def version_get(who: Principal, model: Model, name: str) -> ModelVersion:
 
 def default_of(versions: QuerySet[ModelVersion]) -> ModelVersion | None:
     """Return the version that is meant where none is named: the newest that serves, else the
-    newest that is not retired.
+    newest that is not retired and whose files are there, or may come.
     """
     rows = versions.order_by("-id")
-    serving = rows.filter(stage=Stage.SERVING).first()
-    if serving is not None:
-        return serving
-    usable = rows.exclude(stage=Stage.RETIRED).exclude(files=Files.FAILED)
-    return usable.first() or rows.first()
+    usable = rows.exclude(stage=Stage.RETIRED)
+    return (
+        rows.filter(stage=Stage.SERVING).first()
+        or usable.filter(files=Files.THERE).first()
+        or usable.exclude(files=Files.FAILED).first()
+        or rows.first()
+    )
 
 
 def replicas_of(row: Endpoint) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from projects.services.life import require_active
 from runtime.protocol import Desired
 from serving.choices import Files, Framework, Source, Stage
 from serving.models import Model, ModelVersion
+from serving.selectors import default_of
 from serving.services.model_rules import (
     clean_metrics,
     clean_name,
@@ -210,7 +211,15 @@ def version_stage(*, principal: Principal, row: ModelVersion, stage: str) -> Mod
 
 @transaction.atomic
 def version_default(*, principal: Principal, row: ModelVersion) -> ModelVersion:
-    """Make it the one that is meant where none is named: no other is serving then."""
+    """Make it the one that is meant where none is named: no other is serving then.
+
+    Conflict while its files are not there and those of the one that is meant now are: who names
+    the model only would be refused.
+    """
+    before = default_of(row.model.versions.all())
+    if not row.is_there and before is not None and before.is_there:
+        said = _("The files of %(name)s are not there: make it the default when they are.")
+        raise Conflict(said % {"name": row}, code="files-not-there")
     row = version_stage(principal=principal, row=row, stage=Stage.SERVING)
     others = row.model.versions.filter(stage=Stage.SERVING).exclude(pk=row.pk)
     for other in others.select_for_update():

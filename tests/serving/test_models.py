@@ -301,6 +301,20 @@ def test_the_default_is_the_one_that_serves_else_the_newest(
     assert api(alice, "PATCH", f"{VERSIONS}/v3", {"stage": "gone"}).status_code == 400
 
 
+def test_one_whose_files_have_not_come_is_never_the_default_beside_one_that_is_there(
+    add, look, data, api, alice, serve, tmp_path
+) -> None:
+    write(tmp_path / "data", "m/model.joblib")
+    add(origin="volume:data/m")
+    look()
+    add(origin="volume:data/later")
+    assert serve(model="digits").model == "digits/v1"
+    refused = api(alice, "POST", f"{VERSIONS}/v2/default")
+    assert (refused.status_code, refused.json()["code"]) == (409, "files-not-there")
+    assert "digits/v2 are not there: make it the default when they are" in refused.json()["detail"]
+    assert told(api, alice, "v2")["stage"] == "candidate"
+
+
 def test_what_is_not_there_is_not_served(add, look, data, api, alice, tmp_path) -> None:
     from tests.serving.conftest import ENDPOINTS, LEAST
 
