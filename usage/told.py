@@ -240,9 +240,9 @@ def _progress(state: dict[str, Any], step: int, said: Mapping[str, Any]) -> bool
     why = said.get("failed_because")
     rows = [one for one in why[:_REASONS] if isinstance(one, list)] if isinstance(why, list) else []
     reasons = [
-        [str(reason)[:_REASON], times]
+        ["".join(c if c.isprintable() else "?" for c in reason[:_REASON]), times]
         for reason, times in (one for one in rows if len(one) == 2)  # noqa: PLR2004 - a pair
-        if _is_count(times)
+        if isinstance(reason, str) and _is_count(times)
     ]
     state["progress"] = [float(share), step, failed, reasons]
     return True

@@ -26,6 +26,8 @@ MOST_FILE = 256 * 2**20  # bytes of one file with predictions
 STATE = "batch-progress"
 MOST_REASONS = 20  # others are counted without their words
 MOST_REASON = 160  # characters
+# From a quote to its like, or to the end: what came was cut.
+_QUOTED = re.compile(r"""(?<!\w)(["'`]).*?(?:\1(?!\w)|$)|“.*?(?:”|$)""")
 
 
 @dataclass
@@ -182,7 +184,8 @@ class Results:
 
 def reason_of(problem: str) -> str:
     """Return why in few words. What is quoted may be data, which is for errors.jsonl alone."""
-    words = re.sub(r"""(?<!\w)["'“`].*?["'”`](?!\w)""", "…", " ".join(problem.split()))
+    text = "".join(one if one.isprintable() else "?" for one in " ".join(problem.split()))
+    words = _QUOTED.sub("…", text)
     return words if len(words) <= MOST_REASON else words[: MOST_REASON - 1] + "…"
 
 

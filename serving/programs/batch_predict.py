@@ -227,7 +227,7 @@ def tell(results: Results) -> Whole:
     if most := Counter(whole.reasons).most_common(MOST_TOLD):
         told["failed_because"] = most
     if where := os.environ.get("BERTH_EVENTS"):
-        with contextlib.suppress(OSError), Path(where).open("a") as file:
+        with contextlib.suppress(OSError), Path(where).open("a", encoding="utf-8") as file:
             file.write(json.dumps(told, ensure_ascii=False) + "\n")
     return whole
 

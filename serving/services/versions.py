@@ -197,12 +197,20 @@ def version_check(*, principal: Principal, row: ModelVersion, credential: str = 
 
 @transaction.atomic
 def version_stage(*, principal: Principal, row: ModelVersion, stage: str) -> ModelVersion:
-    """Say what it is good for."""
+    """Say what it is good for.
+
+    Conflict where it is to serve while its files are not there, and those of the one that is meant
+    now are: who names the model only would be refused.
+    """
     row = _locked(principal, row)
     if stage not in Stage.values:
         raise wrong("stage", _("Choose one of: %(names)s.") % {"names": ", ".join(Stage.values)})
     if row.stage == stage:
         return row
+    meant = default_of(row.model.versions.all()) if stage == Stage.SERVING else None
+    if meant is not None and meant.is_there and not row.is_there:
+        said = _("The files of %(name)s are not there: make it the default when they are.")
+        raise Conflict(said % {"name": row}, code="files-not-there")
     before, row.stage = row.stage, stage
     row.save(update_fields=["stage"])
     _record(principal, row, "model.version-staged", data={"from": before, "to": stage})
@@ -211,15 +219,7 @@ def version_stage(*, principal: Principal, row: ModelVersion, stage: str) -> Mod
 
 @transaction.atomic
 def version_default(*, principal: Principal, row: ModelVersion) -> ModelVersion:
-    """Make it the one that is meant where none is named: no other is serving then.
-
-    Conflict while its files are not there and those of the one that is meant now are: who names
-    the model only would be refused.
-    """
-    before = default_of(row.model.versions.all())
-    if not row.is_there and before is not None and before.is_there:
-        said = _("The files of %(name)s are not there: make it the default when they are.")
-        raise Conflict(said % {"name": row}, code="files-not-there")
+    """Make it the one that is meant where none is named: no other is serving then."""
     row = version_stage(principal=principal, row=row, stage=Stage.SERVING)
     others = row.model.versions.filter(stage=Stage.SERVING).exclude(pk=row.pk)
     for other in others.select_for_update():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from serving.programs import batch_input, batch_parquet
 from serving.programs.batch_input import Place, Record, Shape, check_columns, files_in, records
-from serving.programs.batch_output import Results
+from serving.programs.batch_output import Results, reason_of
 from serving.programs.batch_predict import MOST_SHARE, Chunk, chunks, shape_of, share_of
 from serving.programs.files import RefusedError
 
@@ -343,7 +343,13 @@ def test_errors_are_counted_by_why_without_what_they_quote_and_of_all_replicas(t
     all_of_them[0].write([], many, Place())
     found = all_of_them[0].progress.reasons
     assert (len(found), found[""], sum(found.values())) == (21, 21, 43)
-    assert all(len(one) <= 160 for one in found)
+    assert len(reason_of("no number " * 50)) == 160
+    for said, kept in (
+        ("""no float: "the dogs' bowl, patient Sato" at 3""", "no float: … at 3"),
+        ("no float: 'patient Sato, born 1955, pat", "no float: …"),  # it was cut
+        ("half of one: \ud83d\x00", "half of one: ??"),
+    ):
+        assert reason_of(said) == kept
 
 
 def test_the_output_is_no_link_to_elsewhere(tmp_path) -> None:

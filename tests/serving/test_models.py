@@ -312,6 +312,7 @@ def test_one_whose_files_have_not_come_is_never_the_default_beside_one_that_is_t
     refused = api(alice, "POST", f"{VERSIONS}/v2/default")
     assert (refused.status_code, refused.json()["code"]) == (409, "files-not-there")
     assert "digits/v2 are not there: make it the default when they are" in refused.json()["detail"]
+    assert api(alice, "PATCH", f"{VERSIONS}/v2", {"stage": "serving"}).status_code == 409
     assert told(api, alice, "v2")["stage"] == "candidate"
 
 

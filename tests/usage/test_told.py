@@ -90,6 +90,7 @@ def test_why_something_failed_is_kept_in_few_words_and_nothing_else_is() -> None
     wrong = [["no number", "3"], ["negative", -1], "text", ["short"], {"a": 1}, ["beyond", 9]]
     for said, kept in (
         ([["too wide", 3], ["w" * 500, 2]], [["too wide", 3], ["w" * 200, 2]]),
+        ([["\0a\ud800", 1], [["x"], 2]], [["?a?", 1]]),
         (wrong, []),
         ([[f"{n}", n] for n in range(9)], [[f"{n}", n] for n in range(5)]),
         ("text", []),
