@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from operator import itemgetter
@@ -21,6 +22,7 @@ from berth_cli.packages import package_sent
 from berth_cli.work import DAY_S, Row, Work, gpus
 
 _OPENS_S = 60.0  # a file browser
+_WITH_RUN = re.compile(r"(.+?)(?::([0-9]+))?")  # JOB or JOB:RUN; a name may have colons
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BEGAN = _OVER | {"running", "cancelling"}
 _COLUMNS: Any = (
@@ -371,8 +373,8 @@ def tensorboard(
     """
     path = JOB.path(s, JOB.find(s, name))
     said: dict[str, Any] = {"runs": list(runs)} if runs else {}
-    if others := [words.partition(":") for words in beside]:
-        said["beside"] = [f"{JOB.find(s, it)['id']}{dot and '.'}{run}" for it, dot, run in others]
+    if others := [m for words in beside if (m := _WITH_RUN.fullmatch(words))]:
+        said["beside"] = [f"{JOB.find(s, m[1])['id']}.{m[2] or ''}".rstrip(".") for m in others]
     open_tensorboard(s, path, said, only_print=only_print, timeout=timeout)
 
 

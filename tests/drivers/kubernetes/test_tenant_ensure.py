@@ -77,6 +77,18 @@ class TestEnsure:
         assert _tenants(api, wanted).ensure(more) == ()
         assert {KEPT, REVOKED} <= set(api.objects)
 
+    def test_what_an_earlier_try_took_away_before_it_was_cut_short_was_nobodys_hand(self) -> None:
+        api = Api()
+        _tenants(api).ensure(replace(SPEC, kube_users=ONE_GRANT))
+        wanted = _tenants(api, replace(OPTIONS, internet=False))
+        away = Unreachable("The cluster does not answer.")
+        api.refuse = lambda act: away if act.startswith("apply Namespace/") else None
+        with pytest.raises(Unreachable) as refused:
+            wanted.ensure(SPEC)
+        assert refused.value.put_back == ()
+        api.refuse = lambda _act: None
+        assert wanted.ensure(SPEC) == ()
+
     def test_what_serves_is_reached_by_those_who_carry_requests_from_now_on(self) -> None:
         api = DyingApi()
         _tenants(api).ensure(SPEC)
