@@ -20,7 +20,6 @@ from jobs.models import Package, Run
 from jobs.packages import PREFIX, package_gone, package_hold
 from jobs.sources import VOLUME, repository
 from work import kinds, services
-from work.fields import is_storable
 from work.selectors import values_of, visible_to, workload_get
 
 if TYPE_CHECKING:
@@ -159,13 +158,17 @@ def run_number(text: str, name: str) -> int:
     return int(text)
 
 
-def run_named(principal: Principal, kind: Kind, project: Project, text: str) -> Run:
-    """Return the run that ``JOB.NUMBER`` names, or the latest of ``JOB``, which is its id."""
+def run_named(principal: Principal, kind: Kind, project: Project, text: str, name: str) -> Run:
+    """Return the run that ``JOB.NUMBER`` names, or the latest of ``JOB``, which is its id.
+
+    ``name``: of the field that says so.
+    """
     job, _dot, number = text.partition(".")
-    if not is_storable(job):
-        raise NotFound(_("There is no such thing, or you may not see it."))
     row = workload_get(principal, kind, job, project)
-    return run_get(row, run_number(number, "of") if number else row.launch)
+    launch = run_number(number, name) if number else row.launch
+    if not launch:
+        raise Conflict(_("It has no run yet."), code="no-run")
+    return run_get(row, launch)
 
 
 def run_get(row: Job, launch: int) -> Run:

@@ -259,7 +259,7 @@ class WorkTensorBoard(OneView):
     def post(self, request: Request, **_ids: Any) -> Response:  # noqa: ARG002
         row, said = self.row(), self.given(TensorBoardIn)
         beside = [
-            runs.run_named(self.principal, self.api.kind, row.project, text)
+            runs.run_named(self.principal, self.api.kind, row.project, text, "beside")
             for text in said.get("beside", ())
         ]
         who = {"principal": self.principal, "row": row}

@@ -23,7 +23,7 @@ from volumes.selectors import may_write
 from work import kinds, needs
 from work.attached import READ_ONLY, attached_to, mountable
 from work.environments import environments_of
-from work.fields import Choice
+from work.fields import Choice, is_storable
 from work.gpu_offers import gpu_offers
 from work.models import Share
 from work.standard_fields import GPU_FLAVOR
@@ -81,7 +81,7 @@ def workload_get(
     rows = visible_to(who, kind, project, hidden=True).defer(*unread)
     if for_update:
         rows = rows.select_for_update(of=("self",))
-    row = rows.filter(**{kind.key: key}).first()
+    row = rows.filter(**{kind.key: key}).first() if is_storable(str(key)) else None
     if row is None:
         raise NotFound(_("There is no such thing, or you may not see it."))
     return row

@@ -22,7 +22,7 @@ from berth_cli.packages import package_sent
 from berth_cli.work import DAY_S, Row, Work, gpus
 
 _OPENS_S = 60.0  # a file browser
-_WITH_RUN = re.compile(r"(.+?)(?::([0-9]+))?")  # JOB or JOB:RUN; a name may have colons
+_WITH_RUN = re.compile(r"(?s)^(.*?)(?::([0-9]+))?$")  # JOB or JOB:RUN; a name may have colons
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BEGAN = _OVER | {"running", "cancelling"}
 _COLUMNS: Any = (
@@ -349,12 +349,7 @@ def _show_files(s: Session, path: str) -> None:
 @job.command("tensorboard")
 @click.argument("name", metavar="JOB", shell_complete=completing.jobs)
 @click.argument("runs", metavar="[RUN]...", type=click.IntRange(1), nargs=-1)
-@click.option(
-    "--beside",
-    metavar="JOB[:RUN]",
-    multiple=True,
-    help="Of another job, too, the latest where none is said; can be given several times.",
-)
+@click.option("--beside", metavar="JOB[:RUN]", multiple=True, help="Of another job, too.")
 @click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait.")
 @with_session
@@ -373,8 +368,9 @@ def tensorboard(
     """
     path = JOB.path(s, JOB.find(s, name))
     said: dict[str, Any] = {"runs": list(runs)} if runs else {}
-    if others := [m for words in beside if (m := _WITH_RUN.fullmatch(words))]:
-        said["beside"] = [f"{JOB.find(s, m[1])['id']}.{m[2] or ''}".rstrip(".") for m in others]
+    for words in beside:
+        name, run = _WITH_RUN.findall(words)[0]
+        said.setdefault("beside", []).append(f"{JOB.find(s, name)['id']}{run and '.'}{run}")
     open_tensorboard(s, path, said, only_print=only_print, timeout=timeout)
 
 

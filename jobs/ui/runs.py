@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -155,11 +154,10 @@ def _go_on(request: HttpRequest, principal: Principal, run: Callable[[str], Run]
     if not chosen:
         messages.info(request, _("Choose runs in the list first."))
     if "curves" not in request.POST or not chosen:
-        said = [(name, text) for name in request.POST for text in request.POST.getlist(name)]
-        kept = [
-            (name, text) for name, text in said if name not in {"csrfmiddlewaretoken", "curves"}
-        ]
-        return HttpResponseRedirect(f"{request.path}?{urlencode(kept)}")
+        said = request.POST.copy()
+        for name in ("csrfmiddlewaretoken", "curves"):
+            said.pop(name, None)
+        return HttpResponseRedirect(f"{request.path}?{said.urlencode()}")
     first, *others = [run(text) for text in chosen[: MOST + 1]]
     made = tensorboard_open(
         principal=principal, row=first.job, launches=[first.launch], beside=others, must_fit=True
@@ -219,7 +217,7 @@ class RunsOfAll(WorkView):
         return _go_on(request, self.principal, self._run)
 
     def _run(self, text: str) -> Run:
-        return runs.run_named(self.principal, self.kind, self.project, text)
+        return runs.run_named(self.principal, self.kind, self.project, text, "of")
 
 
 class RunAgain(Act):

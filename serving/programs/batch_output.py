@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -26,6 +27,7 @@ MOST_FILE = 256 * 2**20  # bytes of one file with predictions
 STATE = "batch-progress"
 MOST_REASONS = 20  # others are counted without their words
 MOST_REASON = 160  # characters
+MOST_TOLD = 5  # reasons, of all replicas
 # From a quote to its like, or to the end: what came was cut.
 _QUOTED = re.compile(r"""(?<!\w)(["'`]).*?(?:\1(?!\w)|$)|“.*?(?:”|$)""")
 
@@ -55,7 +57,7 @@ class Whole:
     share: float
     is_done: bool
     chunks: int  # that they read, each of them all
-    reasons: Mapping[str, int]
+    reasons: Sequence[tuple[str, int]]  # the most frequent ones first
 
 
 class Results:
@@ -135,7 +137,7 @@ class Results:
             sum(1.0 if one.is_done else one.share for one in theirs) / shards,
             sum(one.is_done for one in theirs) == shards,
             sum(one.chunk for one in theirs),
-            reasons,
+            Counter(reasons).most_common(MOST_TOLD),
         )
 
     def _lines(self) -> list[Path]:

@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import zlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -47,7 +47,6 @@ COMMIT_EVERY_S = 2.0
 OTHERS_WITHIN_S = 1800.0  # that the first replica waits for others that do not get on
 MOST_SHARE = 0.999  # that is told before the end
 MOST_CHUNK = 2**20  # bytes of the instances in one request, if it is more than one
-MOST_TOLD = 5  # reasons of what was not predicted
 AHEAD = 2  # chunks that are read ahead, for each request at once
 
 
@@ -122,7 +121,7 @@ def _conclude(results: Results, within_s: float) -> None:
         if whole != before:
             until = time.monotonic() + within_s
     _say(f"{whole.predicted} instances are predicted, {whole.failed} are not (errors.jsonl).")
-    for reason, times in Counter(whole.reasons).most_common(MOST_TOLD):
+    for reason, times in whole.reasons:
         _say(f"{times} of these: {reason or 'other reasons'}")
     if whole.failed and not whole.predicted:
         _end("Not one instance was predicted: errors.jsonl says why.", NONE_PREDICTED)
@@ -224,8 +223,8 @@ def tell(results: Results) -> Whole:
         "step_start_time": time.time(),
     }
     told |= {"progress": round(share, 4), "failed": whole.failed}
-    if most := Counter(whole.reasons).most_common(MOST_TOLD):
-        told["failed_because"] = most
+    if whole.reasons:
+        told["failed_because"] = whole.reasons
     if where := os.environ.get("BERTH_EVENTS"):
         with contextlib.suppress(OSError), Path(where).open("a", encoding="utf-8") as file:
             file.write(json.dumps(told, ensure_ascii=False) + "\n")

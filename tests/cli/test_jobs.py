@@ -351,3 +351,23 @@ def test_a_run_of_before_with_changes(berth: Run, me: Any, ends: list[Any]) -> N
     assert spec["args"] == ["--epochs", "9 0"]
     told = read(berth("job", "runs", "train", "-o", "json", **me))
     assert [one["said"]["replicas"] for one in told] == [4, 1]
+
+
+def test_tensorboard_shows_runs_of_other_jobs_too_whose_names_may_have_colons(
+    berth: Run, me: Any, project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from berth_cli import jobs
+
+    ids, said = {}, []
+    for name in ("a", "a:v2", "a:3"):
+        made = berth("-p", project.slug, "job", "run", "--name", name, "-o", "json", *PROGRAM, **me)
+        assert made.exit_code == 0, made.output
+        ids[name] = read(made)["id"]
+    monkeypatch.setattr(jobs, "open_tensorboard", lambda *asked, **_more: said.append(asked[2]))
+    beside = ("--beside", "a:v2", "--beside", "a:v2:4", "--beside", "a:7")
+    done = berth("-p", project.slug, "job", "tensorboard", "a", "1", *beside, **me)
+    assert done.exit_code == 0, done.output
+    others = [ids["a:v2"], f"{ids['a:v2']}.4", f"{ids['a']}.7"]
+    assert said == [{"runs": [1], "beside": others}]
+    alone = berth("-p", project.slug, "job", "tensorboard", "a", "--beside", "", **me)
+    assert alone.exit_code != 0

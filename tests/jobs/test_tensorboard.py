@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound
@@ -164,6 +166,14 @@ def test_what_is_chosen_to_compare_is_an_address_and_what_cant_be_shown_says_why
     for beside, status in ((["nothing.1"], 404), ([f"{two.short_id}.9"], 404), (["a.b"], 404)):
         said = as_user(alice).post(api, {"beside": beside}, content_type="application/json")
         assert said.status_code == status, said.content
+    said = as_user(alice).post(api, {"beside": [f"{two.short_id}.x"]}, "application/json")
+    assert (said.status_code, list(said.json()["fields"])) == (400, ["beside"])
+    Job.objects.filter(pk=two.pk).update(launch=0)  # it never began
+    said = as_user(alice).post(api, {"beside": [two.short_id]}, "application/json")
+    assert (said.status_code, said.json()["code"]) == (409, "no-run")
+    with CaptureQueriesContext(connection) as asked:  # PostgreSQL refuses to compare with NUL
+        assert as_user(alice).post(base, {"of": ["\0.1"], "curves": "1"}).status_code == 404
+    assert not any('"short_id" = ' in one["sql"] for one in asked)
     assert not Workspace.objects.exists()
 
 

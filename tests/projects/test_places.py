@@ -188,7 +188,7 @@ def test_e1_what_a_worker_without_its_lease_wrote_is_put_right(
     _watch(monkeypatch, place, 2, mark="of an older row")
     assert alpha.ensured == asked + 1
     assert alpha.places[place.namespace].mark == made.mark
-    assert not Event.objects.filter(verb="place.repaired").exists()  # nobody changed it by hand
+    assert not Event.objects.filter(verb="place.repaired").exists()  # a mark is nobody's hand
     _watch(monkeypatch, place, 3, mark=made.mark)
     assert alpha.ensured == asked + 1
 

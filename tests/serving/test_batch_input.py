@@ -323,7 +323,7 @@ def test_another_run_takes_over_what_was_written_elsewhere_and_a_changed_input_b
     second = Results(two, kept, about)
     assert (two / "predictions-00000.jsonl").read_bytes() == b"a\n"
     assert (second.progress.place, second.progress.predicted) == (Place(0, 1, 2), 1)
-    assert second.whole().reasons == {"why 1": 1}
+    assert second.whole().reasons == [("why 1", 1)]
     anew = Results(two, kept, {**about, "input": "v2"})
     assert (anew.progress.place, (two / "predictions-00000.jsonl").read_bytes()) == (Place(), b"")
 
@@ -335,10 +335,10 @@ def test_errors_are_counted_by_why_without_what_they_quote_and_of_all_replicas(t
     for results in all_of_them:
         results.write([], [(b"{}\n", one) for one in problems], Place())
         results.commit()
-    assert all_of_them[0].whole().reasons == {
-        "The row has 3 columns; the model takes 4.": 6,
-        "It can't be: could not convert string to float: …": 2,
-    }
+    assert all_of_them[0].whole().reasons == [
+        ("The row has 3 columns; the model takes 4.", 6),
+        ("It can't be: could not convert string to float: …", 2),
+    ]
     many = [(b"{}\n", f"{'x' * n} is no number") for n in range(1, 40)]
     all_of_them[0].write([], many, Place())
     found = all_of_them[0].progress.reasons

@@ -165,7 +165,7 @@ class TestEnsure:
         with pytest.raises(Unreachable):
             tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
         api.refuse = lambda _act: None
-        tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        assert tenants.ensure(replace(SPEC, kube_users=ONE_GRANT)) == ()
         assert REVOKED not in api.objects
         assert tenants.ensure(replace(SPEC, kube_users=ONE_GRANT)) == ()
 
@@ -251,7 +251,7 @@ class TestEnsure:
         del api.objects["RoleBinding/berth-portal"]
         own = "RoleBinding/berth-portal"
         api.refuse = lambda act: None if own in act or own in api.objects else Denied("no")
-        tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        assert tenants.ensure(replace(SPEC, kube_users=ONE_GRANT)) == (own,)
         assert REVOKED not in api.objects
 
     def test_a_registry_password_is_opened_only_when_its_version_changed(self) -> None:
