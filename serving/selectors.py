@@ -137,14 +137,14 @@ def default_of(versions: QuerySet[ModelVersion]) -> ModelVersion | None:
     """Return the version that is meant where none is named: the newest that serves, else the
     newest that is not retired and whose files are there, or may come.
     """
-    rows = versions.order_by("-id")
-    usable = rows.exclude(stage=Stage.RETIRED)
-    return (
-        rows.filter(stage=Stage.SERVING).first()
-        or usable.filter(files=Files.THERE).first()
-        or usable.exclude(files=Files.FAILED).first()
-        or rows.first()
+    usable = ~Q(stage=Stage.RETIRED)
+    rank = Case(
+        When(stage=Stage.SERVING, then=0),
+        When(usable & Q(files=Files.THERE), then=1),
+        When(usable & ~Q(files=Files.FAILED), then=2),
+        default=3,
     )
+    return versions.order_by(rank, "-id").first()
 
 
 def replicas_of(row: Endpoint) -> list[dict[str, Any]]:

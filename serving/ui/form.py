@@ -88,6 +88,8 @@ def endpoint_form(who: Principal, project: Project, data: Any = None, *, row: En
 def size_that_follows(who: Principal, project: Project, form: WorkForm) -> dict[str, Any]:
     """Return the size for the model that a link says, where it says no size."""
     model, _slash, name = str(form.given.get("model", "")).partition("/")
+    if not model:
+        return {}
     rows = versions_deployable(who, project).filter(model__name=model)
     version = rows.filter(name=name).first() if name else default_of(rows)
     if version is None:
