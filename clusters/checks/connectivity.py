@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from django.utils.translation import gettext_noop as _n
 
 from clusters import registry
-from clusters.checks.base import GREEN, Finding, green, probe_ended, red, unknown
-from clusters.checks.network import CLIENT, FIRST, WAIT_S
+from clusters.checks.base import GREEN, Finding, green, probe_ended, red, undecided, unknown
+from clusters.checks.network import CLIENT, FIRST, LISTENER, WAIT_S
 from clusters.checks.probe_runner import BenchError, Ended, Running
 from clusters.usable import METADATA
 
@@ -245,6 +245,12 @@ KUBELET = 10250
 OWN_NODE = "$(NODE_ADDRESS)"  # Kubernetes puts the probing pod's node here
 MOST_OTHERS = 3
 MOST_SERVERS = 8
+BESIDE = {
+    "podSelector": {},
+    "policyTypes": ["Ingress", "Egress"],
+    "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "probe"}}}]}],
+    "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "beside"}}}]}],
+}
 FIX_KUBELET = (
     "kubectl get pods -A | grep -E 'calico|cilium|kube-router|antrea'"
     "  # its rules must also hold between a pod and its own node"
@@ -266,7 +272,13 @@ def apart(subject: Subject, bench: Bench) -> Finding:
     where, network = closed_namespace(subject, bench, nodes)
     known = servers(network)
     tried = targets(nodes, known)
-    expect = ",".join(f"closed {host} {port}" for host, port in tried)
+    bench.policy(where, "allow-beside", BESIDE)
+    bench.start(where, "beside", LISTENER)
+    beside = bench.running(where, ["beside"])["beside"]
+    if isinstance(beside, BenchError):
+        raise beside
+    wanted = [f"closed {host} {port}" for host, port in tried]
+    expect = ",".join([*wanted, f"open {beside.address}"])
     bench.start(where, "probe", CLIENT, env={"EXPECT": expect, "WAIT": WAIT_S})
     found = judge(bench.exit_code(where, "probe", runs_s=float(WAIT_S)), tried, known)
     if found.state == GREEN and not known:
@@ -320,7 +332,8 @@ def targets(nodes: list[str], known: list[Front] | None = None) -> list[Front]:
 
 
 def judge(code: int, tried: list[Front], known: list[Front] | None = None) -> Finding:
-    """Say what the end of the probe means. ``FIRST`` and more: the number of what was reached.
+    """Say what the end of the probe means. ``FIRST`` and more: the number of what was reached,
+    past them all that the pod beside it was not.
 
     Another end leaves an earlier answer: one bad probe must not open what red has closed.
     """
@@ -329,6 +342,13 @@ def judge(code: int, tried: list[Front], known: list[Front] | None = None) -> Fi
             HOST,
             _n("A pod as projects have them reaches neither kubelet nor metadata nor the API"
                " server."),
+        )  # fmt: skip
+    if code == FIRST + len(tried):
+        return undecided(
+            HOST,
+            _n("A pod as projects have them did not reach another one that a policy lets it, so"
+               " nothing can be said."),
+            fix=_POLICIES,
         )  # fmt: skip
     if not FIRST <= code < FIRST + len(tried):
         return probe_ended(HOST, code)

@@ -148,7 +148,7 @@ def test_c10_policies_without_effect_are_found_and_nothing_starts(cluster, api, 
 
 
 def test_c10_a_kubelet_that_pods_reach_is_found(cluster, api, monkeypatch):
-    monkeypatch.setattr(connectivity, "WAIT_S", "15")
+    monkeypatch.setattr(connectivity, "WAIT_S", "20")
     monkeypatch.setattr(connectivity, "METADATA", "192.0.2.1")  # some machines have the real one
     monkeypatch.setattr(checks, "CHECKS", tuple(c for c in checks.CHECKS if c.name == "host"))
     (found,) = checks.run(cluster, Ignoring(api))

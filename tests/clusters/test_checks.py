@@ -32,7 +32,7 @@ from common.clock import now
 from events.models import Event
 from queues.models import ClusterQueues
 from runtime.protocol import Unreachable
-from tests.clusters.probing import Api, bench, ended, subject
+from tests.clusters.probing import Api, bench, ended, listening, subject
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,15 @@ def test_c10_the_own_node_others_and_metadata_are_probed():
         (11, "red", "their own node"),
         (12, "red", "kubelet of 10.0.0.1"),
         (1, "unknown", "ended with 1"),
-        (13, "unknown", "ended with 13"),
+        (13, "unknown", "did not reach another one"),
+        (14, "unknown", "ended with 14"),
     ],
 )
 def test_c10_what_was_reached_is_named_with_a_fix(code, state, words):
     found = connectivity.judge(code, connectivity.targets(["10.0.0.1"]))
     assert found.state == state
     assert words in found.text()
-    assert bool(found.fix) == (state == "red")
+    assert bool(found.fix) == (state == "red" or "another one" in words)
 
 
 @pytest.mark.django_db
@@ -101,6 +102,7 @@ def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
         nodes=Answer(200, {"items": [node("10.0.0.1")]}),
         networkpolicies=keep,
         statefulsets=keep,
+        **{"pods/beside": listening("10.0.0.9")},
         pods=Answer(200, ended),
     )
     found = connectivity.apart(subject(api), bench(api, check_image="x"))
@@ -109,7 +111,9 @@ def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
     env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
     assert [entry["name"] for entry in env][:3] == ["NODE_ADDRESS", "EXPECT", "WAIT"]
     assert env[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.hostIP"
-    assert env[1]["value"].endswith(",closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250")
+    assert env[1]["value"].endswith(
+        ",closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250,open 10.0.0.9"
+    )
     assert connectivity.apart(subject(api), bench(api)).state == "unknown"  # without an image
 
 
@@ -130,13 +134,16 @@ def of_api_server(monkeypatch, code, *, says=True, server="https://198.51.100.7:
         nodes=Answer(200, {"items": [node("10.0.0.1")]}),
         networkpolicies=keep,
         statefulsets=keep,
+        **{"pods/beside": listening("10.0.0.9")},
         pods=ended(code),
     )
     asked = subject(api)
     asked.cluster.server = server
     found = connectivity.apart(asked, bench(api, check_image="x"))
     env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
-    return found, env[1]["value"], str(made.get("NetworkPolicy/allow-internet"))
+    tried, _comma, beside = env[1]["value"].rpartition(",")
+    assert beside == "open 10.0.0.9"
+    return found, tried, str(made.get("NetworkPolicy/allow-internet"))
 
 
 @pytest.mark.django_db

@@ -111,6 +111,13 @@ def test_c10_what_was_closed_for_a_moment_only_is_not_closed():
             assert client.wait(30) == network.FIRST
 
 
+def test_c10_a_pod_that_reaches_nothing_at_all_proves_nothing_closed():
+    """As while its network is not up yet: what it may reach it does not reach either."""
+    env = {**os.environ, "EXPECT": "closed 127.0.0.1 1,open 127.0.0.1 1", "WAIT": "7"}
+    client = subprocess.run([sys.executable, "-c", network.CLIENT], env=env, check=False)
+    assert client.returncode == network.SECOND
+
+
 def test_c10_a_probe_of_nodes_that_died_does_not_open_what_was_closed(cluster):
     tried = connectivity.targets(["10.0.0.1"])
     checks_store(
