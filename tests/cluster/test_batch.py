@@ -144,6 +144,7 @@ def test_two_pods_predict_their_shares_with_servers_of_their_own(
     assert wrong["line"] == len(found) + 1
 
 
+@pytest.mark.long("of processes: serving/test_real_batch_endpoint.py; pods: the test above")
 def test_a_pod_asks_an_endpoint_through_the_gateway(
     portal: ClusteredPortal, api: httpx.Client, models: tuple[Path, dict[str, Any]]
 ) -> None:

@@ -126,6 +126,7 @@ def _all_of(caller: httpx.Client, path: str, body: dict[str, Any], got: bytearra
             got += part
 
 
+@pytest.mark.long("of processes: serving/gateway/test_hostile_replicas.py")
 def test_e19_one_that_dies_breaks_its_own_answers_only_and_one_that_lies_gets_no_more_than_it_does(
     portal: ClusteredPortal, api: httpx.Client, own: dict[str, Any]
 ) -> None:

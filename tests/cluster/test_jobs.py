@@ -89,6 +89,7 @@ def test_cancelled_no_pod_of_it_is_left_running(jobs: Jobs, kube: Kube) -> None:
     assert (alive, found["exit_code"]) == ([], None)
 
 
+@pytest.mark.long("PyTorch over two pods: cluster/test_training.py")
 def test_pytorch_trains_one_model_on_two_replicas_of_an_image(jobs: Jobs) -> None:
     """By the image's own command: the job says nothing but the image and how many."""
     one = jobs.make("ddp", replicas=2, image=torch.image(), memory_mib=1024)

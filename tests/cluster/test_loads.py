@@ -190,9 +190,8 @@ def got(served: list[tuple[str, str, int]]) -> set[str]:
     return {key for operation, key, _status in served if operation == "GetObject"}
 
 
-@pytest.mark.parametrize(
-    "cut", [kill, pytest.param(evict, marks=pytest.mark.long("the same after a kill beside it"))]
-)
+@pytest.mark.long("of processes: loaders/test_real_load.py test_d7")
+@pytest.mark.parametrize("cut", [kill, evict])
 def test_d7_a_load_whose_pod_is_lost_goes_on_by_itself_and_reads_nothing_twice(
     loads: ClusterLoads, bucket: str, store: VersityS3, cut: Any
 ) -> None:

@@ -17,6 +17,7 @@ from tests.support.stores import VersityS3, run_client
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.pods,
+    pytest.mark.long("jobs/test_real_outputs.py; a Job that copies: cluster/test_loads.py"),
     pytest.mark.real,
     pytest.mark.timeout(600),
 ]

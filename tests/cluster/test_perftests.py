@@ -14,6 +14,7 @@ from tests.support.clustered import KEY, ClusteredPortal, ok
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.pods,
+    pytest.mark.long("perftests/test_real_perftests.py; gangs: cluster/test_training.py"),
     pytest.mark.real,
     pytest.mark.timeout(300),
 ]

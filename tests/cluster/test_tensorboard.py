@@ -14,6 +14,7 @@ from tests.support.clustered import ClusteredPortal
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.pods,
+    pytest.mark.long("of processes: jobs/test_real_tensorboard.py"),
     pytest.mark.real,
     pytest.mark.timeout(600),
 ]

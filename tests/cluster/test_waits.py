@@ -159,6 +159,7 @@ def test_who_is_owed_is_told_that_others_end_for_it(
     theirs.until(wants, "succeeded")
 
 
+@pytest.mark.long("one change: drivers/kubernetes/test_queues_kept.py")
 def test_a_tree_that_changes_under_load_ends_nothing_and_gives_no_more_than_it_says(
     portal: ClusteredPortal, kube: Kube, api: httpx.Client, jobs: Any
 ) -> None:

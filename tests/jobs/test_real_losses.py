@@ -61,6 +61,7 @@ def kill_everything(portal: Portal) -> int:
     return len(found)
 
 
+@pytest.mark.long("each way of a loss: jobs/test_losses.py")
 def test_g14_after_the_machine_is_back_a_job_goes_on_and_another_says_what_happened(
     portal: Portal,
 ) -> None:

@@ -136,6 +136,7 @@ def test_processes_started_in_any_order_wait_for_one_migration_and_drain_at_the_
 @pytest.mark.real
 @pytest.mark.postgres
 @pytest.mark.redis
+@pytest.mark.long("the same of SQLite: server/test_installation.py")
 def test_an_empty_database_beside_a_record_is_not_migrated_and_others_secrets_start_nothing(
     migrated: Installation,
 ) -> None:

@@ -107,6 +107,7 @@ def write(path: Path, text: str) -> None:
     path.chmod(0o644)
 
 
+@pytest.mark.long("kills: serving/test_real_batch_endpoint.py; waking: serving/test_real_calls.py")
 def test_a_sleeping_endpoint_is_woken_and_kills_in_the_middle_lose_and_repeat_nothing(
     portal: Portal, api: httpx.Client, sample: dict[str, Any]
 ) -> None:

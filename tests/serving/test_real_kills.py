@@ -419,6 +419,7 @@ def count(world: World, *, lost: int) -> None:
     assert int(world.portal.shell(COUNTED)) <= asked
 
 
+@pytest.mark.long("each kill point: serving/test_e1_kill_points.py")
 def test_e1_kills_in_the_middle_lose_no_request_and_all_comes_to_its_end(world: World) -> None:
     with world.calls():
         round_of(world, "canary", "sleep", "worker", 0.3)
