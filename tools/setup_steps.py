@@ -1,12 +1,15 @@
 """What the portal and its developers need, each made once and again when its lock file changes."""
 
+import contextlib
 import os
+import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools.setup_shell import SetupError, digest, run, stamped, step, warn, works, write_stamp
+from tools.setup_shell import SetupError, digest, run, say, stamped, step, warn, works, write_stamp
 from tools.setup_uv import find_uv, index_environment, system_certificates
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +24,8 @@ LAB_OVERRIDES_AT = "share/jupyter/lab/settings/overrides.json"  # in its environ
 YARN_IS = '{"type": "commonjs"}\n'  # what the package.json beside JupyterLab's yarn.js says
 NODE_LEAST = 20
 MADE_OF = ".made-of"  # in an environment with files of ours: the digest of them and its lock
+LEFT = ".left"  # in an environment that its name has left: since when nobody begins with it
+LEFT_KEPT_S = 14 * 86400.0
 NOBODY = 65534
 SPACE_NEEDED_MIB = 1500
 PYTHON_TEST = "import ctypes, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))"
@@ -40,6 +45,8 @@ def prepare_server() -> Path:
     byte_code(python)
     (SERVER_VENV / "node").unlink(missing_ok=True)
     (SERVER_VENV / "node").symlink_to(node)
+    with contextlib.suppress(OSError):  # another user's: a start needs none of it
+        remove_left_environments()
     return python
 
 
@@ -252,6 +259,44 @@ def named_environment(
     fresh.symlink_to(folder.name)
     fresh.replace(link)
     return folder
+
+
+def remove_left_environments() -> None:
+    """Remove environments of earlier versions, which their names left long ago and nobody uses.
+
+    What runs keeps the one that it began with: a process says so by its variables, its command
+    line or the libraries that it has open. Whoever can't see all processes sees all of their own.
+    """
+    environments = Path(os.environ.get("BERTH_ENVIRONMENTS_DIR") or VAR / "environments")
+    if not environments.is_dir():
+        return
+    named = {path.resolve() for path in environments.iterdir() if path.is_symlink()}
+    left = []
+    for folder in environments.iterdir():
+        is_one = folder.is_dir() and not folder.is_symlink()
+        if not is_one or not re.fullmatch(r".+-[0-9a-f]{16}", folder.name):
+            continue
+        stamp = folder / LEFT
+        if folder.resolve() in named:
+            stamp.unlink(missing_ok=True)
+        elif not stamp.exists():
+            stamp.touch()
+        elif time.time() - stamp.stat().st_mtime > LEFT_KEPT_S:
+            left.append(folder)
+    used = b"".join(map(said_of, Path("/proc").glob("[0-9]*"))) if left else b""
+    for folder in left:
+        if os.fsencode(folder.resolve()) not in used:
+            shutil.rmtree(folder)
+            say(f"Removed {folder.name}, which an earlier version used.")
+
+
+def said_of(process: Path) -> bytes:
+    """Return what a process says of the files that it uses; nothing of one that just ended."""
+    found = b""
+    for name in ("cmdline", "environ", "maps"):
+        with contextlib.suppress(OSError):
+            found += (process / name).read_bytes()
+    return found
 
 
 def make_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,31 @@ def test_an_environment_is_made_again_only_when_its_lock_changes(tmp_path: Path)
     lock.write_text("two\n")
     setup_steps.environment("test", folder, lock, base, uv)
     assert calls.read_text().split() == ["venv", "-q", "pip", "sync", "pip", "sync"]
+
+
+def test_environments_of_earlier_versions_go_after_a_time_when_nobody_uses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_ENVIRONMENTS_DIR", str(tmp_path))
+    now, used, left, fresh = (tmp_path / f"serving-{c * 16}" for c in "abcd")
+    for folder in (now, used, left, fresh, tmp_path / "torch"):
+        (folder / "bin").mkdir(parents=True)
+    (tmp_path / "serving").symlink_to(now.name)
+    setup_steps.remove_left_environments()
+    assert sorted(path.parent.name for path in tmp_path.glob("*/.left")) == [
+        one.name for one in (used, left, fresh)
+    ]
+    long_ago = time.time() - setup_steps.LEFT_KEPT_S - 60
+    for folder in (used, left):
+        os.utime(folder / ".left", (long_ago, long_ago))
+    with subprocess.Popen(["sleep", "60"], env={"PATH": f"{used}/bin:{os.environ['PATH']}"}) as it:
+        setup_steps.remove_left_environments()
+        it.kill()
+    assert [one.exists() for one in (now, used, left, fresh)] == [True, True, False, True]
+    (tmp_path / "serving").unlink()
+    (tmp_path / "serving").symlink_to(used.name)  # the earlier version is back
+    setup_steps.remove_left_environments()
+    assert [(one / ".left").exists() for one in (now, used)] == [True, False]
 
 
 def test_no_address_of_a_package_index_is_committed() -> None:
