@@ -124,18 +124,35 @@ def test_one_dead_replica_is_named_and_ends_the_others(jobs: Jobs) -> None:
     assert {one["seen"] for one in found["replicas"]} == {"exited"}
 
 
+# Chief and workers end some time after the evaluator began: with them JobSet ends it, and its node
+# forgets what it said.
+ROLES = """
+echo "$TF_CONFIG"
+case $BERTH_ROLE in
+  evaluator) exec tini -- python3 -m http.server 2222 > /dev/null 2>&1;;
+  ps) exec tini sleep 600;;
+esac
+IFS=, read -ra hosts <<< "$BERTH_HOSTS"
+until (exec 3<> "/dev/tcp/${hosts[3]}/2222") 2> /dev/null; do sleep 0.2; done
+sleep 15
+"""
+
+
 def test_tensorflow_tells_each_role_its_own_place(jobs: Jobs, kube: Kube) -> None:
-    script = 'echo "$TF_CONFIG"; case $BERTH_ROLE in ps|evaluator) exec tini sleep 600;; esac'
     one = jobs.make(
         "roles",
         framework="tensorflow",
         replicas=4,
         evaluator=True,
         parameter_servers=1,
-        command=["bash", "-c", script],
+        command=["bash", "-c", ROLES],
     )
+    found = jobs.until(one, "running")
+    texts = [""]
+    while not all(texts):  # until the test's own time is over
+        texts = jobs.logs(found, 4)
+    told = [json.loads(text) for text in texts]
     found = jobs.until(one, "succeeded")
-    told = [json.loads(text) for text in jobs.logs(found, 4)]
     tasks = [(one["task"]["type"], one["task"]["index"]) for one in told]
     assert tasks == [("chief", 0), ("worker", 0), ("worker", 1), ("evaluator", 0)]
     assert all(one["cluster"] == told[0]["cluster"] for one in told)

@@ -39,6 +39,8 @@ _KEEP_LINES = 2000
 _KEEP_EVENTS_OF_LINES = 20_000  # the last, in which events are looked for
 _FRESH_S = 0.5
 _OK = 200
+# What a node says with 200 where a log should be, once it has removed the container.
+_GONE = re.compile(rb"unable to retrieve container logs for [\w.+-]+://[0-9a-f]+\n?")
 _LATER = frozenset({429, 500, 502, 503, 504})  # of the node or what is before it: not for good
 
 
@@ -75,15 +77,20 @@ class Logs:
         self, found: Object, pod: Object | None, replica: int = 0, *, offset: int, limit: int
     ) -> tuple[bytes, int]:
         """Return bytes of the present launch's log from ``offset``, and where to go on."""
-        launch = observe.launch_of(found)
+        launch, meta = observe.launch_of(found), found["metadata"]
+
+        def kept() -> tuple[bytes, int]:
+            text = self._kept(meta["name"], meta["namespace"], launch, _key(replica))
+            return _part(0, _unzipped(text), offset, limit)
+
         if pod is None or observe.launch_of(pod) != launch:
-            meta = found["metadata"]
-            kept = self._kept(meta["name"], meta["namespace"], launch, _key(replica))
-            return _part(0, _unzipped(kept), offset, limit)
+            return kept()
         previous = _previous(found, pod)
         spool = self._spool(pod["metadata"]["uid"], previous)
         with spool.lock:
             self._refresh(spool, pod, previous=previous)
+            if not spool.end and observe.is_going(pod):
+                return kept()
             if offset >= spool.start:
                 return _part(spool.start, bytes(spool.data), offset, limit)
         return _part(0, self._fetch(pod, previous=previous, limit=offset + limit), offset, limit)
@@ -245,7 +252,8 @@ class Logs:
         answer = self._client.read_once(path, params)
         if is_needed and answer.status in _LATER:
             raise NotYet(in_words(answer), retry_in=5.0)
-        return answer.body if answer.status == _OK else b""
+        is_log = answer.status == _OK and not _GONE.fullmatch(answer.body)
+        return answer.body if is_log else b""
 
 
 def _unzipped(value: str) -> bytes:

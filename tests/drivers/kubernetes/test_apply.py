@@ -194,6 +194,29 @@ def test_the_end_of_the_log_is_that_of_the_run_that_ended_though_the_next_one_be
     assert driver.read_log("u1") == (b"last word", 9)
 
 
+def test_a_container_that_its_node_has_removed_is_read_from_what_was_kept(stub, driver):
+    """The node says so with 200, as if the program had printed it."""
+    driver.ensure(spec())
+    seen_pod(stub, main=runs())
+    said = [b"last word"]
+
+    def fault(handler, _method, path, _query) -> bool:
+        if "/log" not in path:
+            return False
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(said[-1])))
+        handler.end_headers()
+        handler.wfile.write(said[-1])
+        return True
+
+    stub.fault = fault
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+    said.append(b"unable to retrieve container logs for containerd://" + b"7f5c" * 16)
+    stored(stub, PODS, "ws-k7-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert driver.read_log("u1") == (b"last word", 9)
+
+
 def test_a_node_that_does_not_give_its_log_does_not_hold_up_a_stop(stub, driver):
     driver.ensure(spec())
     seen_pod(stub, main=runs())

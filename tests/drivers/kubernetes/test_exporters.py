@@ -174,7 +174,7 @@ MINE = 'device="0",namespace="berth-a",pod="ws-1-0"'
         lines(f"busy{{{MINE}}} +Inf"),
         lines(f"busy{{{MINE}}} 40", f"busy{{{MINE}}} -1"),
         lines(f"busy{{{MINE}}} 40 {int((time.time() - 3600) * 1000)}"),
-        lines(f"busy{{{MINE}}} 40 {int((time.time() + 3600) * 1000)}"),
+        lines(f"busy{{{MINE}}} 40 {int((time.time() + 86_400) * 1000)}"),
         lines(f"busy{{{MINE}}} 4O"),
         lines('busy{device="0",namespace="berth-b",pod="ws-9-0"} 40'),
         b"",
@@ -182,7 +182,7 @@ MINE = 'device="0",namespace="berth-a",pod="ws-1-0"'
     ],
     ids=[
         *("negative", "far too much", "not a number", "infinite", "twice, once a lie"),
-        *("an hour old", "of the future", "half a number", "another pod's", "empty", "no metrics"),
+        *("an hour old", "of tomorrow", "half a number", "another pod's", "empty", "no metrics"),
     ],
 )
 def test_e19_an_exporter_that_lies_makes_a_device_unknown_never_0_and_never_anothers(
