@@ -62,7 +62,8 @@ def model_delete(*, principal: Principal, row: Model, said: str = "") -> None:
     """
     require(principal, row.project, Permission.MODEL_MANAGE)
     said = reason_for(principal, row.created_by, said)
-    row = Model.objects.select_for_update().select_related("project").get(pk=row.pk)
+    # not its project: who starts an endpoint refers to that while holding a version
+    row = Model.objects.select_for_update(of=("self",)).select_related("project").get(pk=row.pk)
     versions = list(row.versions.select_for_update())
     require_unserved(str(row), version__in=versions)
     events.record(
@@ -91,7 +92,8 @@ def upload_cancel(*, principal: Principal, row: ModelVersion) -> None:
     Those files are removed only afterwards: once all are there it is refused.
     """
     require(principal, row.model.project, Permission.MODEL_MANAGE)
-    model = Model.objects.select_for_update().select_related("project").get(pk=row.model.pk)
+    models = Model.objects.select_for_update(of=("self",)).select_related("project")
+    model = models.get(pk=row.model.pk)
     there = model.versions.select_for_update(of=("self",)).select_related("volume")
     found = there.filter(pk=row.pk).first()
     if found is None:

@@ -254,7 +254,26 @@ def referred(world: World) -> None:
         world.results["a count that waits for what only refers to its endpoint"] += 1
 
 
-ALONE = {"deploy": (deploy, ROUNDS), "referred": (referred, 1)}  # nothing random is in it
+def begun(world: World) -> None:
+    """Who begins an endpoint refers to the project, and holds a version: nobody waits for both."""
+    version, other = world.version("begun", "v1"), connection.copy()
+    other.set_autocommit(False)
+    with other.cursor() as cursor, connection.cursor() as own:
+        key = [world.project.pk]
+        cursor.execute("SELECT 1 FROM projects_project WHERE id = %s FOR KEY SHARE", key)
+        own.execute("SET lock_timeout = '5s'")
+        model_delete(principal=world.who, row=version.model)
+        own.execute("SET lock_timeout = 0")
+    other.rollback()
+    other.close()
+    world.results["1 taken"] += 1
+
+
+ALONE = {
+    "deploy": (deploy, ROUNDS),
+    "referred": (referred, 1),
+    "begun": (begun, 1),
+}  # nothing random is in it
 
 
 def main(*pairs: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ SHORT = (
     "running:canary+version-delete",
     "deploy:",
     "referred:",
+    "begun:",
 )
 REST = (
     "running:canary+canary",
