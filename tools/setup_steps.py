@@ -24,6 +24,7 @@ LAB_OVERRIDES_AT = "share/jupyter/lab/settings/overrides.json"  # in its environ
 YARN_IS = '{"type": "commonjs"}\n'  # what the package.json beside JupyterLab's yarn.js says
 NODE_LEAST = 20
 MADE_OF = ".made-of"  # in an environment with files of ours: the digest of them and its lock
+MADE_FROM = ".made-from"  # in an environment that is whole: the digest of its lock and its Python
 LEFT = ".left"  # in an environment that its name has left: since when nobody begins with it
 LEFT_KEPT_S = 14 * 86400.0
 NOBODY = 65534
@@ -123,7 +124,7 @@ def base_python() -> Path:
 def environment(what: str, folder: Path, lock: Path, base: Path, uv: Path) -> Path:
     """A virtual environment with exactly what the lock file says, hashes checked."""
     python = folder / "bin/python"
-    stamp = folder / ".made-from"
+    stamp = folder / MADE_FROM
     value = digest(lock, str(base))
     if stamped(stamp, value) and python.exists():
         return python
@@ -286,6 +287,7 @@ def remove_left_environments() -> None:
     used = b"".join(map(said_of, Path("/proc").glob("[0-9]*"))) if left else b""
     for folder in left:
         if os.fsencode(folder.resolve()) not in used:
+            (folder / MADE_FROM).unlink(missing_ok=True)  # half of it is none, should this be cut
             shutil.rmtree(folder)
             say(f"Removed {folder.name}, which an earlier version used.")
 
@@ -347,7 +349,7 @@ def npm_command(node: Path) -> list[str | Path]:
 def node_packages(node: Path, *, developers: bool) -> None:
     """Front-end files and the proxy.  The developers' set holds the other, so it serves both."""
     folder = ROOT / "node_modules"
-    stamp = folder / ".made-from"
+    stamp = folder / MADE_FROM
     lock = digest(ROOT / "package-lock.json")
     good = [f"{lock} all"] if developers else [f"{lock} all", f"{lock} server"]
     if any(stamped(stamp, value) for value in good):

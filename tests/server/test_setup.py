@@ -240,7 +240,21 @@ def test_environments_of_earlier_versions_go_after_a_time_when_nobody_uses_them(
     long_ago = time.time() - setup_steps.LEFT_KEPT_S - 60
     for folder in (used, left):
         os.utime(folder / ".left", (long_ago, long_ago))
+    (left / ".made-from").touch()
+
+    def cut(folder: Path) -> None:
+        assert not (folder / ".made-from").exists()
+        raise OSError(errno.EIO, "cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setup_steps.shutil, "rmtree", cut)
+        os.utime(used / ".left")
+        with pytest.raises(OSError, match="cut off"):
+            setup_steps.remove_left_environments()
+        os.utime(used / ".left", (long_ago, long_ago))
     with subprocess.Popen(["sleep", "60"], env={"PATH": f"{used}/bin:{os.environ['PATH']}"}) as it:
+        while str(used) not in Path(f"/proc/{it.pid}/environ").read_text():
+            time.sleep(0.01)  # it is told a moment after the program began
         setup_steps.remove_left_environments()
         it.kill()
     assert [one.exists() for one in (now, used, left, fresh)] == [True, True, False, True]
