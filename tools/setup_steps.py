@@ -274,8 +274,7 @@ def remove_left_environments() -> None:
     named = {path.resolve() for path in environments.iterdir() if path.is_symlink()}
     left = []
     for folder in environments.iterdir():
-        is_one = folder.is_dir() and not folder.is_symlink()
-        if not is_one or not re.fullmatch(r".+-[0-9a-f]{16}", folder.name):
+        if folder.is_symlink() or not re.fullmatch(r".+-[0-9a-f]{16}", folder.name):
             continue
         stamp = folder / LEFT
         if folder.resolve() in named:
