@@ -260,7 +260,10 @@ def make_network(layout: Layout) -> None:
     if HOST not in addresses:
         prefix = POD_CIDR.partition("/")[2]
         run(["ip", "address", "add", f"{HOST}/{prefix}", "dev", BRIDGE])
-    run(["ip", "link", "set", BRIDGE, "up"])
+    # An address of its own: without one it has the lowest of its ports', and where that pod goes,
+    # the others lose this host for as long as they remember it (half a minute and more).
+    own = Path(f"/sys/class/net/{BRIDGE}/address").read_text().strip()
+    run(["ip", "link", "set", BRIDGE, "address", own, "up"])
     for name, value in SETTINGS.items():
         (Path("/proc/sys") / name).write_text(value)
     network_rules.masquerade(POD_CIDR, BRIDGE)

@@ -11,7 +11,7 @@ import pytest
 
 from devcluster import fleet
 from devcluster.kube import Kube, path_of
-from devcluster.layout import Layout
+from devcluster.layout import BRIDGE, Layout
 from devcluster.status import faults
 from tests.cluster.asking import answered
 from tests.cluster.pods import is_ready, phase, pod
@@ -60,6 +60,18 @@ def test_all_parts_of_the_cluster_run(devcluster: dict[str, Any], kube: Kube) ->
         kube.until("no faults", is_well, 60)
     assert found == []
     assert devcluster["version"] == "v1.36.3"
+
+
+def test_the_host_keeps_its_hardware_address_whatever_pod_comes_and_goes() -> None:
+    bridge = Path("/sys/class/net") / BRIDGE
+    before = (bridge / "address").read_text()
+    words = ["add", "berth-low", "address", "02:00:00:00:00:01", "type", "veth"]
+    subprocess.run(["ip", "link", *words, "peer", "name", "berth-low-end"], check=True)
+    try:
+        subprocess.run(["ip", "link", "set", "berth-low", "master", BRIDGE, "up"], check=True)
+        assert (bridge / "address").read_text() == before
+    finally:
+        subprocess.run(["ip", "link", "del", "berth-low"], check=True)
 
 
 def test_a_pod_runs_on_the_real_node_and_finds_names(
