@@ -42,6 +42,7 @@ def step_word(word: str, *, on_cluster: bool = False) -> str:
         "accepted": pgettext("a start", "Accepted"),
         "queued": _("Waiting for its turn"),
         "preparing": _("Preparing the project's namespace"),
+        "waiting": _("First what it needs"),
         "placed": _("Placed"),
         "scheduled": _("Placed on a node"),
         "image": _("Image ready"),
@@ -91,8 +92,8 @@ def _line(row: Workload, phase: Phase, steps: Sequence[Step], index: int) -> Lin
     after = None if last else steps[index + 1].at
     state = "failed" if step.word == "failed" else "now" if last and phase in _MOVING else "done"
     took = after - step.at if after else (now() - step.at if state == "now" else None)
-    # the place in the queue changes: the head of the page says it as it is now
-    message = "" if step.word == "queued" else step.shown_message
+    # the place in the queue and what is still lacking change: the head of the page says them
+    message = "" if step.word in {"queued", "waiting"} else step.shown_message
     text = step_word(step.word, on_cluster=is_far(row))
     if step.word == "scheduled" and message:
         text, message = _("Placed on %(node)s") % {"node": message}, ""
