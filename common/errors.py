@@ -5,10 +5,14 @@ Services raise these; HTML views, the API and the CLI translate them in one plac
 through every door.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+_LONGEST = 64  # of a name that is compared
 
 
 class BerthError(Exception):
@@ -120,3 +124,12 @@ def problem_body(
         body["fields"] = dict(fields)
     body.update(extra or {})
     return body
+
+
+def no_such_field(name: str, known: Iterable[str]) -> str:
+    """Say that there is no field ``name``, and which of those that are ``known`` may be meant."""
+    shown, there = name[:_LONGEST], sorted(known)
+    near = [one for one in there if one.startswith(f"{shown}_")]
+    if near := near or get_close_matches(shown, there, n=1):
+        return _("There is no such field. Did you mean “%(name)s”?") % {"name": near[0]}
+    return _("There is no such field.")

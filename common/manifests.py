@@ -15,7 +15,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common.errors import Invalid, no_such_field
 
 API_VERSION = "berth.dev/v1"
 
@@ -70,7 +70,7 @@ def mapping(value: Any, where: str, known: set[str]) -> Mapping[str, Any]:
     for key in value:
         if key not in known:
             path = f"{where}.{key}" if where else key
-            raise wrong(path, _("There is no such field."))
+            raise wrong(path, no_such_field(key, known))
     return value
 
 

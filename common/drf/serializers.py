@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
-from django.utils.translation import gettext as _
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema_field
@@ -13,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from common.errors import Invalid
+from common.errors import Invalid, no_such_field
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -24,7 +23,7 @@ class StrictSerializer(serializers.Serializer[Any]):
             unknown = sorted(str(key)[:80] for key in data if key not in self.fields)
             if unknown:
                 raise serializers.ValidationError(
-                    {key: [_("There is no such field.")] for key in unknown[:20]}
+                    {key: [no_such_field(key, self.fields)] for key in unknown[:20]}
                 )
         return super().to_internal_value(data)
 

@@ -6,13 +6,12 @@ Every value of YAML is the text that stands there, so no version becomes another
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import yaml
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid, wrong
+from common.errors import Invalid, no_such_field, wrong
 from jobs.ai_platform.machines import ROLES
 from work.fields import is_storable
 
@@ -174,15 +173,12 @@ def _is_scalar(value: Any) -> bool:
 
 def _unknown(name: str, shape: Mapping[str, Any]) -> str:
     """Say that there is no such field, and where one of that name belongs, or which is meant."""
-    shown = name[:_LONGEST]
     for path, inner in (("trainingInput", TRAINING), ("scheduling", TRAINING["scheduling"])):
         if name in inner and inner is not shape:
             return _("It belongs below “%(path)s”.") % {"path": path}
     if name in _REPLICA:
         return _("It belongs below “%(path)s”.") % {"path": "masterConfig"}
-    if near := get_close_matches(shown, shape, n=1):
-        return _("There is no such field. Did you mean “%(name)s”?") % {"name": near[0]}
-    return _("There is no such field.")
+    return no_such_field(name, shape)
 
 
 def _check_events(text: str) -> None:

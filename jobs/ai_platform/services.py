@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
-from common.errors import BerthError, Conflict, wrong
+from common.errors import BerthError, Conflict, no_such_field, wrong
 from jobs import outputs
 from jobs.ai_platform.documents import FILE, cleaned, merged, read, refusal
 from jobs.ai_platform.machines import Tables
@@ -121,7 +121,7 @@ def _translated(
         raise wrong("labels", _("At most %(n)d labels.") % {"n": MAX_LABELS})
     beside = dict(asked.get("job") or {})
     if strange := next((name for name in beside if name not in BESIDE), None):
-        raise wrong(f"job.{strange}", _("There is no such field."))
+        raise wrong(f"job.{strange}", no_such_field(strange, BESIDE))
     usable = clusters_of(project)
     if beside.get("cluster"):
         usable = [one for one in usable if one.key == beside["cluster"]]
