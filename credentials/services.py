@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import ACCOUNT_MANAGE
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
+from common.errors import Conflict, Forbidden, Invalid, NotFound, no_such_field, wrong
 from common.ids import new_uid
 from credentials import references
 from credentials.choices import CredentialKind, UsableBy, Use
@@ -283,7 +283,7 @@ def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
     if unknown:
         raise Invalid(
             _("There is no such field."),
-            fields={name: [_("There is no such field.")] for name in unknown[:20]},
+            fields={name: [no_such_field(name, names)] for name in unknown[:20]},
         )
 
 

@@ -22,7 +22,7 @@ from clusters.services.base import (
     require_operator,
 )
 from clusters.services.nodes import nodes_rematch
-from common.errors import Conflict, wrong
+from common.errors import Conflict, no_such_field, wrong
 from events import services as events
 from runtime.use_sources import WrongFieldError, parse
 
@@ -184,7 +184,7 @@ def _assign(
 ) -> None:
     for name, value in values.items():
         if name not in cleaned:
-            raise wrong(name, _("There is no such field."))
+            raise wrong(name, no_such_field(name, cleaned))
         setattr(row, name, cleaned[name](value))
 
 

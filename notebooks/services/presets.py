@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop
 
 from clusters.accelerators import is_part
 from clusters.models import Cluster, Device, Flavor
-from common.errors import Conflict, Forbidden, wrong
+from common.errors import Conflict, Forbidden, no_such_field, wrong
 from common.ids import slugify
 from events import services as events
 from events.selectors import of_verb
@@ -229,7 +229,7 @@ def _clean(name: str, value: Any) -> Any:
     if name == "is_active":
         return bool(value)
     if name not in _FIELDS:
-        raise wrong(name, _("There is no such field."))
+        raise wrong(name, no_such_field(name, _FIELDS))
     field = _FIELDS[name]
     cleaned = field.clean(value)
     if isinstance(field, Devices):

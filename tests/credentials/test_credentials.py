@@ -46,6 +46,14 @@ def stored(project: Any, alice: Any, as_user: Any) -> Credential:
     return Credential.objects.get()
 
 
+def test_a_misspelt_field_is_told_which_is_meant(project: Any, mona: Any, as_user: Any) -> None:
+    answer = post(as_user(mona), API, {**given(), "usernam": "robot"})
+    assert answer.status_code == 400
+    meant = "There is no such field. Did you mean “username”?"
+    assert answer.json()["fields"] == {"usernam": [meant]}
+    assert not Credential.objects.exists()
+
+
 def test_a_manager_stores_a_sign_in_and_nobody_reads_it(
     project: Any, mona: Any, as_user: Any
 ) -> None:

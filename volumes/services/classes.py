@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from clusters.models import Cluster, Pool
 from clusters.options import options_of
 from clusters.services.base import clean_name, require_operator
-from common.errors import Conflict, wrong
+from common.errors import Conflict, no_such_field, wrong
 from events import services as events
 from volumes.backing import clean_options, derived_of
 from volumes.choices import BackingKind, Medium
@@ -188,7 +188,7 @@ def _assign(row: VolumeClass, values: Mapping[str, Any]) -> None:
             raise wrong("key", _("The short name stays: volumes and files name it."))
         clean = _CLEAN.get(name)
         if clean is None:
-            raise wrong(name, _("There is no such field."))
+            raise wrong(name, no_such_field(name, _CLEAN))
         setattr(row, name, clean(name, value))
 
 
